@@ -1,0 +1,82 @@
+"""Every error that `sweet` raises on purpose.
+
+    SweetError                  exit 1   the stage failed
+    ├── UsageError              exit 2   a flag, a configuration, a run or a file is not as it must be
+    │   └── InputError          exit 2   a file from outside is wrong, with its line where there is one
+    ├── ServerError             exit 3   a server could not be reached: the same command may work later
+    ├── TooManyFailures         exit 4   the stage finished, with more failed items than was allowed
+    └── Interrupted             exit 130 stopped by the user; what was done is kept
+
+An error says three things: what is wrong, where, and what mends it. Nothing below the command line prints:
+it raises one of these, and `sweet.cli` draws the panel. Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SweetError(Exception):
+    """An error meant for the user.
+
+    Args:
+        what: one or two sentences, what is wrong.
+        where: the file, key, address or artifact it concerns.
+        fix: the command, or the change, that mends it.
+    """
+
+    title = "The stage failed"
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str | Path | None = None, fix: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = None if where is None else str(where)
+        self.fix = fix
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.append(f"where: {self.where}")
+        if self.fix:
+            parts.append(f"try: {self.fix}")
+        return " · ".join(parts)
+
+
+class UsageError(SweetError):
+    """A flag, a configuration, a run or a file is not as it must be."""
+
+    title = "This cannot be run as asked"
+    exit_code = 2
+
+
+class InputError(UsageError):
+    """A file from outside is wrong. `line` counts from 1."""
+
+    title = "The input is not right"
+
+    def __init__(self, what: str, *, path: str | Path, line: int | None = None, fix: str | None = None) -> None:
+        super().__init__(what, where=f"{path}, line {line}" if line else path, fix=fix)
+        self.path = Path(path)
+        self.line = line
+
+
+class ServerError(SweetError):
+    """A server could not be reached, or stopped answering."""
+
+    title = "A server could not be reached"
+    exit_code = 3
+
+
+class TooManyFailures(SweetError):
+    """The stage finished, but more items failed than `--fail-on-error` allows."""
+
+    title = "Too many failed"
+    exit_code = 4
+
+
+class Interrupted(SweetError):
+    """The user stopped the stage. What was done is kept; `fix` is the command that goes on."""
+
+    title = "Stopped"
+    exit_code = 130

@@ -1,0 +1,27 @@
+"""The simulated human: sees the task with its hidden information and the dialogue so far, says one reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweet.tasks.base import Message, Task
+
+
+@dataclass(frozen=True)
+class HumanReply:
+    """What the human says next, and the tokens it cost (0 where no model was asked)."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Human(Protocol):
+    """Plays the human in any number of dialogues at once; keeps nothing between calls."""
+
+    name: str
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        """The reply to `dialogue`, whose first message is the request and whose last one is the agent's."""

@@ -1,0 +1,109 @@
+"""What every stage has in common: a frozen configuration, somebody to report to, and a result.
+
+A stage is a function `(run, config, reporter) -> StageResult`. It reads artifacts of the run, does its work inside
+one `run.attempt(...)`, and writes artifacts. It never prints: it tells the reporter, which the command line draws.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from sweet.runs.manifest import Artifact
+
+OPERATIONAL = {"operational": True}
+"""Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done,
+not what comes out: it is left out of the digest by which an attempt is recognised as the same."""
+
+
+class StageConfig(BaseModel):
+    """Base of every stage's configuration: each field is one option of its command (see sweet.cli.options)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def digest(self) -> str:
+        """sha256 of what decides the outcome, as 16 hex digits."""
+        return digest_of(self.outcome_settings())
+
+    def outcome_settings(self) -> dict[str, Any]:
+        """The fields that are not operational, as JSON types."""
+        skip = {
+            name
+            for name, info in type(self).model_fields.items()
+            if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("operational")
+        }
+        return self.model_dump(mode="json", exclude=skip)
+
+
+def digest_of(value: Any) -> str:
+    """sha256 of a JSON value in canonical form, as 16 hex digits."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Progress(Protocol):
+    """One bar."""
+
+    def advance(self, by: int = 1) -> None: ...
+
+    def note(self, **figures: object) -> None:
+        """Show these figures beside the bar (loss=0.61, failed=2), in place of the former ones."""
+
+
+class Reporter(Protocol):
+    """Where a stage says what it does. Thread-safe; cheap enough to call for every item."""
+
+    def say(self, text: str) -> None:
+        """One plain line. Text from models or files may stand in it: the reporter makes it harmless."""
+
+    def warn(self, text: str) -> None: ...
+
+    def progress(self, title: str, total: int | None) -> Any:
+        """A context manager that gives a Progress."""
+
+
+class _SilentProgress:
+    def advance(self, by: int = 1) -> None:
+        pass
+
+    def note(self, **figures: object) -> None:
+        pass
+
+
+class Silent:
+    """A reporter that drops everything: for tests and for use as a library."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        yield _SilentProgress()
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage did; `--json` prints it as it stands."""
+
+    stage: str
+    run: Path
+    metrics: dict[str, Any]
+    artifacts: list[Artifact] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage,
+            "run": str(self.run),
+            "metrics": self.metrics,
+            "artifacts": [a.model_dump(mode="json", include={"id", "kind", "path", "rows"}) for a in self.artifacts],
+        }

@@ -1,0 +1,118 @@
+"""What a task is, and what a kind of task must be able to do.
+
+A task is one problem with hidden information. The agent sees `request(task)` and nothing else of it; the simulated
+human and the critic also see `hidden(task)`, the training-time information c of the paper (section 4.1).
+A kind (`code`, later others) knows how its agent is addressed and how a raw reply becomes a move in the dialogue.
+Kinds are found by entry point (group `sweet.tasks`), so that a package can bring its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NO_ANSWER = "No answer"
+"""The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
+
+Recipe = Literal["paper", "upstream"]
+"""`paper`: as the paper describes it. `upstream`: bug-compatible with the published code, for comparing numbers."""
+
+
+class Fact(BaseModel):
+    """One thing the scripted human can tell.
+
+    Attributes:
+        topic: a short name, unique in its task.
+        cues: words or phrases; a question that contains one of them (whole words, any case) asks for this fact.
+        answer: the sentence the human says.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topic: str = Field(min_length=1)
+    cues: tuple[str, ...]
+    answer: str = Field(min_length=1)
+
+
+class Task(BaseModel):
+    """One problem, in the published schema of ColBench plus an id and, for generated tasks, facts."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str = Field(min_length=1)
+    problem_description: str = Field(min_length=1)
+    ground_truth: str = Field(min_length=1)
+    test_cases: dict[str, str] = Field(default_factory=dict)
+    hidden_information: str = ""
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def hidden(self) -> str:
+        """The training-time information c."""
+        return self.hidden_information or self.ground_truth
+
+
+class Message(BaseModel):
+    """One chat message, as OpenAI-compatible servers and chat templates take it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a raw reply of the agent means in the dialogue.
+
+    Attributes:
+        content: what the human sees.
+        answer: the delivered answer, where the reply delivers one.
+        ends: whether the dialogue is over.
+    """
+
+    content: str
+    answer: str | None
+    ends: bool
+
+
+class TaskKind(Protocol):
+    """A kind of task. Implementations hold no state of a dialogue."""
+
+    name: str
+    human_reply_limit: int
+    """A human reply is cut to this many characters."""
+
+    def load(self, tasks: str, split: str) -> list[Task]:
+        """The tasks of a named dataset or of a JSONL file, in their order; InputError where they are wrong."""
+
+    def agent_system(self) -> str:
+        """The agent's system prompt."""
+
+    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
+        """The messages an LLM that plays the human gets: request, hidden information and the dialogue so far."""
+
+    def move(self, output: str, *, last: bool) -> Move:
+        """Read a raw reply; `last` says that no further turn is allowed."""
+
+
+def opening(kind: TaskKind, task: Task) -> list[Message]:
+    """The agent's messages before its first turn: its system prompt and the human's request."""
+    return [Message(role="system", content=kind.agent_system()), Message(role="user", content=task.problem_description)]
+
+
+def reveal(messages: Sequence[Message], hidden: str) -> list[Message]:
+    """The same messages with the training-time information c at the head of the first user message.
+
+    c stands inside the chat template, where every model expects text; the published code puts it before the
+    begin-of-text token (recipe `upstream` does so too, see sweet.learn).
+    """
+    index = next(i for i, message in enumerate(messages) if message.role == "user")
+    first = messages[index]
+    told = Message(role="user", content=f"The reference solution is:\n{hidden}\n\n{first.content}")
+    return [*messages[:index], told, *messages[index + 1 :]]
+
+
