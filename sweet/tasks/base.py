@@ -86,6 +86,9 @@ class TaskKind(Protocol):
     human_reply_limit: int
     """A human reply is cut to this many characters."""
 
+    def default_tasks(self) -> str:
+        """The dataset that is meant where none is named."""
+
     def load(self, tasks: str, split: str) -> list[Task]:
         """The tasks of a named dataset or of a JSONL file, in their order; InputError where they are wrong."""
 
@@ -95,7 +98,7 @@ class TaskKind(Protocol):
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
         """The messages an LLM that plays the human gets: request, hidden information and the dialogue so far."""
 
-    def move(self, output: str, *, last: bool) -> Move:
+    def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         """Read a raw reply; `last` says that no further turn is allowed."""
 
 

@@ -1,0 +1,240 @@
+"""`sweet rollout`: many dialogues at once, each on its own, written one line each as they end.
+
+One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody. At most `concurrency` dialogues
+are under way; one writer appends a finished dialogue as one line. A dialogue is named by (task, sample, seed), so the
+same command goes on with what is missing. What may pass when tried again (a server's failure, the deadline) is not a
+result: it is logged in `logs/`, counted, and left for the next call. What cannot pass is kept with its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sweet.errors import SweetError, TooManyFailures, UsageError
+from sweet.humans.base import Human
+from sweet.llm.base import ChatClient, RequestFailed
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.dialogue import Assignment, Rules, play
+from sweet.tasks.base import Recipe, Task, TaskKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Trajectory, dump
+
+
+class RolloutConfig(StageConfig):
+    task: str = "code"
+    """Kind of task."""
+    tasks: str | None = None
+    """Dataset by name (micro, colbench) or a JSONL file; without it ColBench where it is downloaded, else micro."""
+    split: str = "train"
+    """Split of a named dataset: train, validation or test."""
+    agent: str = "micro"
+    """The agent's model: micro, a directory (a trained actor too) or a hub id."""
+    agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of the agent; may be given several times. Without one the agent runs in this process."""
+    sim: str = "scripted"
+    """The simulated human: scripted (tasks with facts), or a model that sees the reference."""
+    sim_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of the simulated human; may be given several times."""
+    num_tasks: int | None = Field(default=None, ge=1)
+    """Play only the first N tasks."""
+    samples: int = Field(default=1, ge=1)
+    """Dialogues for each task."""
+    max_turns: int = Field(default=10, ge=1)
+    """The agent's turns at most."""
+    temperature: float = Field(default=1.0, ge=0)
+    """Sampling temperature of the agent; 0 is greedy."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus of the agent's sampling."""
+    max_tokens: int = Field(default=1024, ge=1)
+    """Tokens of one reply at most."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the whole rollout; with task and sample it names a dialogue."""
+    recipe: Recipe = "paper"
+    """paper, or upstream to follow the published code where the two differ."""
+    concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
+    """Dialogues under way at once."""
+    deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds after which a dialogue is given up."""
+    patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
+    """Seconds for which an unreachable server is tried again."""
+    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
+    """Failed dialogues that are still no error: a share below 1, or a count."""
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Where the embedded engine runs."""
+
+
+def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
+    """Play the dialogues that are missing and return the metrics of all of them."""
+    kind = task_kind(config.task)
+    source = config.tasks or kind.default_tasks()
+    tasks = kind.load(source, config.split)[: config.num_tasks]
+    _check_playable(tasks, config)
+    tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
+    meta = {
+        "task": config.task,
+        "tasks": source,
+        "split": config.split,
+        "tasks_digest": tasks_digest,
+        "agent": config.agent,
+        "sim": config.sim,
+        "samples": config.samples,
+        "max_turns": config.max_turns,
+        "recipe": config.recipe,
+    }
+    with run.attempt("rollout", config, environment={"tasks_digest": tasks_digest}) as attempt:
+        draft = attempt.start_artifact("rollouts", meta=meta, resume=True)
+        kept = _finished(draft.path)
+        missing = [a for a in _assignments(tasks, config) if a.id not in kept]
+        if kept:
+            reporter.say(f"{len(kept)} dialogues are there already, {len(missing)} to go.")
+        began = time.monotonic()
+        with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
+            crew = _Crew(config, kind, writer, log, reporter)
+            if missing:
+                asyncio.run(crew.play_all(missing))
+        attempt.environment.update(crew.served)
+        artifact = attempt.finish_artifact(draft, rows=len(kept) + crew.done)
+        metrics = {
+            **_totals(read_jsonl(draft.path, Trajectory)),
+            "failed": crew.failed,
+            "seconds": round(time.monotonic() - began, 3),
+        }
+        attempt.metrics.update(metrics)
+        _check_failures(crew, config, len(missing), attempt.metrics_path)
+    return StageResult("rollout", run.path, metrics, [artifact])
+
+
+def _check_playable(tasks: list[Task], config: RolloutConfig) -> None:
+    if config.sim != "scripted":
+        return
+    mute = next((task for task in tasks if not task.facts), None)
+    if mute is not None:
+        raise UsageError(
+            f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
+            where="--sim scripted",
+            fix="--sim MODEL, with --sim-url URL for one that is served (sweet serve-sim starts one)",
+        )
+
+
+def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assignment]:
+    """Sample by sample, so that an interrupted rollout has covered many tasks rather than few."""
+    tasks = list(tasks)
+    for sample in range(config.samples):
+        for task in tasks:
+            yield Assignment(task, sample, config.seed)
+
+
+def _finished(path: Path) -> set[str]:
+    return {row.id for row in read_jsonl(path, Trajectory)} if path.exists() else set()
+
+
+class _Crew:
+    """Plays assignments, at most `concurrency` at once, and keeps the counts."""
+
+    def __init__(
+        self, config: RolloutConfig, kind: TaskKind, writer: JsonlWriter, log: JsonlWriter, reporter: Reporter
+    ) -> None:
+        self.config, self.kind, self.writer, self.log, self.reporter = config, kind, writer, log, reporter
+        self.rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
+        self.done = 0
+        self.failed = 0
+        self.served: dict[str, Any] = {}
+
+    async def play_all(self, assignments: list[Assignment]) -> None:
+        async with AsyncExitStack() as stack:
+            agent = await stack.enter_async_context(self._client(self.config.agent, self.config.agent_url, "agent"))
+            human = await self._human(stack)
+            self.served = {"agent_model": agent.model, "human": human.name}
+            with self.reporter.progress("dialogues", len(assignments)) as bar:
+                waiting = iter(assignments)
+                workers = min(self.config.concurrency, len(assignments))
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(workers):
+                            group.create_task(self._work(waiting, agent, human, bar))
+                except BaseExceptionGroup as errors:
+                    raise _first_cause(errors) from errors
+
+    def _client(self, model: str, urls: list[str], role: str) -> Any:
+        from sweet.llm.connect import open_client
+
+        config = self.config
+        return open_client(
+            model, urls, concurrency=config.concurrency, role=role, patience=config.patience, device=config.device
+        )
+
+    async def _human(self, stack: AsyncExitStack) -> Human:
+        if self.config.sim == "scripted":
+            from sweet.humans.scripted import ScriptedHuman
+
+            return ScriptedHuman()
+        from sweet.humans.llm import LLMHuman
+
+        client = await stack.enter_async_context(self._client(self.config.sim, self.config.sim_url, "sim"))
+        return LLMHuman(client, self.kind)
+
+    async def _work(self, waiting: Iterator[Assignment], agent: ChatClient, human: Human, bar: Progress) -> None:
+        for assignment in waiting:
+            try:
+                async with asyncio.timeout(self.config.deadline):
+                    trajectory = await play(assignment, agent, human, self.kind, self.rules)
+            except TimeoutError:
+                self._fail(assignment, f"not finished within {self.config.deadline:g} seconds", bar)
+            except RequestFailed as error:
+                self._fail(assignment, str(error), bar)
+            else:
+                self.writer.write(dump(trajectory))
+                self.done += 1
+                bar.advance()
+
+    def _fail(self, assignment: Assignment, why: str, bar: Progress) -> None:
+        self.failed += 1
+        self.log.write({"dialogue": assignment.id, "task_id": assignment.task.id, "error": why})
+        bar.advance()
+        bar.note(failed=self.failed)
+
+
+def _first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show for a group: the first one meant for the user, else the first."""
+    leaves: list[BaseException] = []
+    for error in errors.exceptions:
+        leaves.append(_first_cause(error) if isinstance(error, BaseExceptionGroup) else error)
+    return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])
+
+
+def _totals(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
+    """Sums over all finished dialogues of the artifact, those of earlier calls included."""
+    episodes = turns = prompt_tokens = completion_tokens = 0
+    outcomes: dict[str, int] = {}
+    for trajectory in trajectories:
+        episodes += 1
+        turns += len(trajectory.agent_turns)
+        prompt_tokens += trajectory.usage.prompt_tokens
+        completion_tokens += trajectory.usage.completion_tokens
+        outcomes[trajectory.outcome] = outcomes.get(trajectory.outcome, 0) + 1
+    return {
+        "episodes": episodes,
+        "turns": turns,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "outcomes": dict(sorted(outcomes.items())),
+    }
+
+
+def _check_failures(crew: _Crew, config: RolloutConfig, tried: int, log: Path) -> None:
+    allowed = config.fail_on_error * tried if config.fail_on_error < 1 else config.fail_on_error
+    if crew.failed > allowed:
+        raise TooManyFailures(
+            f"{crew.failed} of {tried} dialogues failed; those that finished are kept.",
+            where=log,
+            fix="run the same command again to play the failed ones, or raise --fail-on-error",
+        )
