@@ -1,0 +1,67 @@
+"""Nothing that a terminal obeys, or hides, is left in a text."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.view.text import printable, printable_line
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+"""Lone surrogates included, which hypothesis leaves out by itself."""
+
+HOSTILE = st.lists(
+    st.sampled_from(
+        ["\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\r", "\b", "\u202e", "\u200b", "\ud800", " ", "ok", "\n\t"]
+    )
+).map("".join)
+
+
+def obeyed_or_hidden(char: str) -> bool:
+    return char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+@given(ANY_TEXT | HOSTILE)
+def test_nothing_unseen_is_left(text: str) -> None:
+    shown = printable(text)
+    assert not any(obeyed_or_hidden(char) for char in shown)
+    assert all(byte >= 0x20 or byte in (0x0A, 0x09) for byte in shown.encode())
+    assert not any(0x7F <= ord(char) <= 0x9F for char in shown)
+
+
+@given(ANY_TEXT | HOSTILE)
+def test_idempotent_and_one_mark_for_each_character(text: str) -> None:
+    shown = printable(text)
+    assert printable(shown) == shown
+    assert shown.count("\n") == text.count("\n")
+    assert len(shown) >= len(text)
+
+
+@given(ANY_TEXT)
+def test_a_line_is_one_line(text: str) -> None:
+    assert len(printable_line(text).splitlines()) <= 1
+
+
+def test_every_character_there_is() -> None:
+    for code in range(sys.maxunicode + 1):
+        assert not any(obeyed_or_hidden(char) for char in printable(chr(code)))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred", "␛[31mred"),
+        ("\x1b]52;c;cm0=\x07", "␛]52;c;cm0=␇"),
+        ("a\x9bJ", "a‹U+009B›J"),
+        ("x = 1 \u202e# lla", "x = 1 ‹U+202E›# lla"),
+        ("one\ttwo\nthree\r\n", "one\ttwo\nthree␍\n"),
+        ("\x7f\x00", "␡␀"),
+        ("Grüße, 世界 🙂 [bold]", "Grüße, 世界 🙂 [bold]"),
+    ],
+)
+def test_how_it_is_shown(text: str, shown: str) -> None:
+    assert printable(text) == shown
