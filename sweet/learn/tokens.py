@@ -1,0 +1,310 @@
+"""From dialogues to token ids and supervised spans, for any chat template.
+
+The prompt of a turn is the chat template of what the agent saw, rendered with the generation prompt; the reply is what
+follows it: the ids recorded while sampling where they spell the reply, otherwise the tokenised reply and the template's
+end-of-turn token. Which token ends a turn is found once for each tokenizer, by rendering a reply nobody would write and
+looking at what the template puts behind it. Nothing is searched for in the rendered dialogue, so a reply that contains
+marker text cannot move a mask.
+
+The turns of a dialogue become one sequence as long as the next prompt begins with exactly the ids of the sequence so
+far, and separate sequences where it does not (templates that rewrite history). Both are right: what is not shared is
+simply not merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.tasks.base import Message, Recipe, reveal
+from sweet.tasks.trajectory import Trajectory, as_messages
+
+PROBE = "Zyxwv"
+"""A reply nobody would write: one plain word, so that no template trims or escapes it."""
+
+WHOLE = -1
+"""The `turn` of a span that covers a whole sequence (recipe `upstream`, see `sweet.learn.objectives`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The ids `[start, stop)` of a sequence that are supervised, and the turn they belong to."""
+
+    start: int
+    stop: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSequence:
+    """Token ids with the spans that are supervised, in order."""
+
+    ids: tuple[int, ...]
+    spans: tuple[Span, ...]
+
+    def with_whole(self) -> TokenSequence:
+        """The same sequence with one more span over every id but the first, which nothing predicts."""
+        return TokenSequence(self.ids, (*self.spans, Span(1, len(self.ids), WHOLE)))
+
+    def shifted(self, start: int, stop: int) -> TokenSequence:
+        """The same ids with every span moved by `start` at its beginning and `stop` at its end."""
+        spans = tuple(Span(max(1, s.start + start), max(2, s.stop + stop), s.turn) for s in self.spans)
+        return TokenSequence(self.ids, spans)
+
+
+@dataclass(frozen=True)
+class EncodedDialogue:
+    """The sequences of one dialogue, and how many early turns were left out to make it fit."""
+
+    sequences: tuple[TokenSequence, ...]
+    dropped: int
+
+
+@dataclass(frozen=True)
+class ReplyText:
+    """One reply: its text, the ids that were sampled where known, and whether the sampler ended it by itself."""
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    ended: bool = True
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's name."""
+
+    index: int
+    replies: list[list[int]]
+    turn: int
+
+
+class ChatEncoder:
+    """Encodes dialogues for one tokenizer.
+
+    Attributes:
+        end_of_turn: the id that ends a reply.
+        header: how many ids the generation prompt adds behind the last message.
+
+    Args:
+        tokenizer: a Hugging Face tokenizer with a chat template.
+
+    Raises:
+        UsageError: it has no chat template, or one in which replies cannot be told from the rest.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.name = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
+        if not getattr(tokenizer, "chat_template", None):
+            raise UsageError(
+                "The model has no chat template, so its replies cannot be told from the rest of a dialogue.",
+                where=self.name,
+                fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
+            )
+        self._fold_system = not self._takes_system()
+        self._probe()
+
+    # What the template does ------------------------------------------------------------------------------------
+
+    def _takes_system(self) -> bool:
+        """Whether a system message is rendered; templates without that role refuse it or leave it out."""
+        from jinja2.exceptions import TemplateError
+
+        messages = [{"role": "system", "content": PROBE}, {"role": "user", "content": "x"}]
+        try:
+            return PROBE in self._template(messages, generate=True)
+        except TemplateError:
+            return False
+
+    def _template(self, messages: list[dict[str, str]], *, generate: bool) -> str:
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        rows: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return rows
+
+    def _unmaskable(self, why: str) -> UsageError:
+        return UsageError(
+            f"The chat template cannot be masked: {why}.",
+            where=self.name,
+            fix="use a model whose template puts a reply right behind its generation prompt and ends it with a token",
+        )
+
+    def _probe(self) -> None:
+        """Find the end-of-turn token, the header's length and how replies are tokenised; check them on the ids."""
+        said = [Message(role="system", content="a"), Message(role="user", content="b")]
+        messages = self._chat(said)
+        bare, prompt = self._template(messages, generate=False), self._template(messages, generate=True)
+        rendered = self._template([*messages, {"role": "assistant", "content": PROBE}], generate=False)
+        if not rendered.startswith(prompt):
+            raise self._unmaskable("a rendered reply does not begin with the generation prompt")
+        lead, found, tail = rendered[len(prompt) :].partition(PROBE)
+        if not found:
+            raise self._unmaskable("a rendered reply does not hold the text of the reply")
+        if not tail:
+            raise self._unmaskable("nothing marks the end of a reply")
+        self._lead = lead
+        texts = [prompt, bare, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, rendered]
+        prompt_ids, bare_ids, tail_ids, alone, ended, joined, whole = self._tokenize(texts)
+        self.end_of_turn = tail_ids[0]
+        self.header = len(prompt_ids) - len(bare_ids) if prompt.startswith(bare) else 0
+        # SentencePiece puts a space before a text that stands alone; inside the dialogue there is none.
+        self._anchor: str | None = None
+        if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != alone:
+            self._anchor, self._anchor_ids = prompt, len(prompt_ids)
+            alone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
+        if ended[: len(alone) + 1] != [*alone, self.end_of_turn]:
+            raise self._unmaskable("the end of a reply is not a token of its own")
+        special = {self.end_of_turn, *getattr(self.tokenizer, "all_special_ids", ())}
+        self._ends: frozenset[int] = frozenset(special)
+
+    def _chat(self, messages: Sequence[Message]) -> list[dict[str, str]]:
+        """The messages as the template takes them: the system text in the first user message where it must."""
+        rows = [{"role": m.role, "content": m.content} for m in messages]
+        if self._fold_system and rows and rows[0]["role"] == "system":
+            system = rows.pop(0)["content"]
+            rows[0] = {"role": rows[0]["role"], "content": f"{system}\n\n{rows[0]['content']}"}
+        return rows
+
+    # Ids -------------------------------------------------------------------------------------------------------
+
+    def prompts(
+        self, conversations: Sequence[Sequence[Message]], *, hidden: str | None = None, recipe: Recipe = "paper"
+    ) -> list[list[int]]:
+        """The ids of each conversation with its generation prompt.
+
+        Args:
+            hidden: the training-time information c, told at the head of the first user message.
+            recipe: `upstream` puts c before the templated prompt instead, as plain text before the begin-of-text token.
+        """
+        before = ""
+        if hidden is not None and recipe == "upstream":
+            before, hidden = f"In light that the final answer is: {hidden}.", None
+        texts = [
+            before + self._template(self._chat(m if hidden is None else reveal(m, hidden)), generate=True)
+            for m in conversations
+        ]
+        return self._tokenize(texts) if texts else []
+
+    def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
+        """The ids of each reply, its end-of-turn token included (unless the sampler was cut short)."""
+        rows: list[list[int] | None] = [self._recorded(reply) for reply in replies]
+        missing = [i for i, row in enumerate(rows) if row is None]
+        if missing:
+            texts = [(self._anchor or "") + self._lead + replies[i].text for i in missing]
+            skip = self._anchor_ids if self._anchor else 0
+            for i, ids in zip(missing, self._tokenize(texts), strict=True):
+                rows[i] = [*ids[skip:], self.end_of_turn] if replies[i].ended else ids[skip:]
+        return [row or [self.end_of_turn] for row in rows]
+
+    def _recorded(self, reply: ReplyText) -> list[int] | None:
+        """The recorded ids with their end, where they are this tokenizer's and spell the text; otherwise None."""
+        if not reply.token_ids:
+            return None
+        ids = list(reply.token_ids)
+        body = ids[:-1] if ids[-1] in self._ends else ids
+        if max(ids) >= len(self.tokenizer) or self._spell(body).strip() != reply.text.strip():
+            return None
+        return [*ids, self.end_of_turn] if len(body) == len(ids) and reply.ended else ids
+
+    def _spell(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    # Dialogues -------------------------------------------------------------------------------------------------
+
+    def dialogue(
+        self,
+        trajectory: Trajectory,
+        system: str | None,
+        *,
+        hidden: str | None = None,
+        recipe: Recipe = "paper",
+        max_length: int | None = None,
+    ) -> EncodedDialogue:
+        """Every turn of the agent in a dialogue, merged where the ids allow; a span's `turn` indexes its history.
+
+        Whole early turns are left out until what remains fits `max_length` ids: never the last turn, never c.
+
+        Raises:
+            UsageError: the dialogue has no turn of the agent, or its last turn does not fit.
+        """
+        messages = as_messages(trajectory.dialogue_history, system)
+        offset = len(messages) - len(trajectory.dialogue_history)
+        turns = trajectory.agent_turns
+        if not turns:
+            raise UsageError(
+                f"Dialogue {trajectory.id} has no turn of the agent, so there is nothing to learn from it.",
+                fix="leave it out of the data",
+            )
+        said = [trajectory.dialogue_history[i] for i in turns]
+        rows = self.replies([ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in said])
+        targets = [_Target(i + offset, [row], i) for i, row in zip(turns, rows, strict=True)]
+        name = f"Dialogue {trajectory.id}"
+        kept, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
+        return EncodedDialogue(_merge(kept, prompts), dropped)
+
+    def turn(
+        self,
+        observation: Sequence[Message],
+        replies: Sequence[ReplyText],
+        *,
+        turn: int,
+        name: str,
+        hidden: str | None = None,
+        recipe: Recipe = "paper",
+        max_length: int | None = None,
+    ) -> tuple[list[TokenSequence], int]:
+        """One sequence for each reply to the same observation, all with the same prompt ids, and the dropped turns.
+
+        Raises:
+            UsageError: the turn does not fit `max_length`; `name` says which it is.
+        """
+        target = _Target(len(observation), self.replies(replies), turn)
+        _, prompts, dropped = self._fit(list(observation), [target], hidden, recipe, max_length, name)
+        prompt, start = prompts[0], len(prompts[0])
+        rows = [TokenSequence((*prompt, *r), (Span(start, start + len(r), turn),)) for r in target.replies]
+        return rows, dropped
+
+    def _fit(
+        self,
+        messages: list[Message],
+        targets: list[_Target],
+        hidden: str | None,
+        recipe: Recipe,
+        max_length: int | None,
+        name: str,
+    ) -> tuple[list[_Target], list[list[int]], int]:
+        """The turns that are kept, their prompts, and how many early turns were dropped."""
+        last = targets[-1].index
+        cuts = [i for i, message in enumerate(messages[:last]) if message.role == "assistant"] + [last]
+        longest = 0
+        for dropped, cut in enumerate(cuts):
+            kept = [target for target in targets if target.index >= cut]
+            head = messages[: cuts[0]]
+            prompts = self.prompts([head + messages[cut : t.index] for t in kept], hidden=hidden, recipe=recipe)
+            longest = max(
+                len(prompt) + max(map(len, target.replies)) for prompt, target in zip(prompts, kept, strict=True)
+            )
+            if max_length is None or longest <= max_length:
+                return kept, prompts, dropped
+        raise UsageError(
+            f"{name}: its last turn with the opening takes {longest} tokens, more than --max-length {max_length}, "
+            "so nothing of it could be supervised.",
+            fix=f"--max-length {longest}",
+        )
+
+
+def _merge(targets: Sequence[_Target], prompts: Sequence[list[int]]) -> tuple[TokenSequence, ...]:
+    """One sequence as long as each prompt begins with the ids before it."""
+    done: list[TokenSequence] = []
+    ids: list[int] = []
+    spans: list[Span] = []
+    for target, prompt in zip(targets, prompts, strict=True):
+        if ids and prompt[: len(ids)] != ids:
+            done.append(TokenSequence(tuple(ids), tuple(spans)))
+            spans = []
+        ids = prompt + target.replies[0]
+        spans.append(Span(len(prompt), len(ids), target.turn))
+    return (*done, TokenSequence(tuple(ids), tuple(spans)))
