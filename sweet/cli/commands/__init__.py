@@ -1,0 +1,1 @@
+"""One module a command. Each declares `COMMANDS`; `sweet.cli.app` gathers them."""

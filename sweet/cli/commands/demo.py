@@ -1,0 +1,53 @@
+"""`sweet demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from sweet.cli import console
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.base import StageResult
+from sweet.stages.demo import DemoConfig, run_demo
+
+
+def _name(_: DemoConfig) -> tuple[str, str]:
+    return "code", "demo"
+
+
+def _show(result: StageResult) -> None:
+    metrics = result.metrics
+    seconds = Table("stage", "seconds", title=console.inert(f"sweet demo · {result.run}"), title_justify="left")
+    seconds.columns[1].justify = "right"
+    for step, took in metrics["steps"].items():
+        seconds.add_row(console.inert(step), f"{took:.1f}")
+    seconds.add_section()
+    seconds.add_row("all", f"{metrics['seconds']:.1f}")
+    console.show(seconds)
+    outcome = Table(f"{metrics['tasks']} unseen tasks", "before", "after")
+    outcome.add_row("success", *(_rate(metrics, f"success_{when}") for when in ("before", "after")))
+    outcome.add_row("tests passed", *(_rate(metrics, f"tests_{when}") for when in ("before", "after")))
+    console.show(outcome)
+
+
+def _rate(metrics: Mapping[str, Any], name: str) -> str:
+    rate, low, high = (100 * metrics[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high"))
+    return f"{rate:.1f} % [{low:.1f}, {high:.1f}]"
+
+
+COMMANDS = (
+    StageCommand(
+        name="demo",
+        config=DemoConfig,
+        stage=run_demo,
+        name_run=_name,
+        show=_show,
+        summary="Run the whole pipeline on this machine, on the packaged agent and tasks.",
+        text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
+        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded.",
+        examples=(("sweet demo", "a few minutes on two CPU cores"),),
+        then=("sweet status {run}", "sweet view {run}"),
+    ),
+)

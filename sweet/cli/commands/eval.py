@@ -1,0 +1,22 @@
+"""`sweet eval`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.evaluate import EvalConfig, run_eval
+
+COMMANDS = (
+    StageCommand(
+        name="eval",
+        config=EvalConfig,
+        stage=run_eval,
+        summary="Score the newest dialogues by their hidden tests.",
+        text="The delivered code runs in a sandbox (sweet doctor says which this machine has).",
+        examples=(
+            ("sweet eval", "score the newest run"),
+            ("sweet eval RUN --compare OTHER", "the difference to another run on the same tasks"),
+            ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its numbers"),
+        ),
+        then=("sweet label {run}", "sweet view {run}"),
+    ),
+)

@@ -1,0 +1,18 @@
+"""`sweet label`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.label import LabelConfig, run_label
+
+COMMANDS = (
+    StageCommand(
+        name="label",
+        config=LabelConfig,
+        stage=run_label,
+        summary="Pair better with worse dialogues of the same task.",
+        text="These preferences, with the reference solution in sight, are what the critic learns from.",
+        examples=(("sweet label RUN", "pair what sweet eval scored"),),
+        then=("sweet train-critic {run}",),
+    ),
+)

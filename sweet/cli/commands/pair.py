@@ -1,0 +1,17 @@
+"""`sweet pair`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.pair import PairConfig, run_pair
+
+COMMANDS = (
+    StageCommand(
+        name="pair",
+        config=PairConfig,
+        stage=run_pair,
+        summary="Make step-level pairs, chosen and rejected, of the ranked candidates.",
+        examples=(("sweet pair RUN --pairs 4", "four pairs a turn"),),
+        then=("sweet train-actor {run}",),
+    ),
+)

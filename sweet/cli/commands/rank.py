@@ -1,0 +1,17 @@
+"""`sweet rank`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.rank import RankConfig, run_rank
+
+COMMANDS = (
+    StageCommand(
+        name="rank",
+        config=RankConfig,
+        stage=run_rank,
+        summary="Sample candidate replies at turns and let the critic rank them.",
+        examples=(("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),),
+        then=("sweet pair {run}",),
+    ),
+)

@@ -1,0 +1,33 @@
+"""`sweet rollout`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand, slug
+from sweet.stages.rollout import RolloutConfig, run_rollout
+
+
+def _name(config: RolloutConfig) -> tuple[str, str]:
+    return config.task, f"{config.task}-{slug(config.agent)}"
+
+
+COMMANDS = (
+    StageCommand(
+        name="rollout",
+        config=RolloutConfig,
+        stage=run_rollout,
+        name_run=_name,
+        summary="Play dialogues between the agent and the simulated human.",
+        text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "
+        "run, it plays what is missing.",
+        examples=(
+            ("sweet rollout --num-tasks 20 --samples 2", "the packaged agent and the scripted human, no server"),
+            (
+                "sweet rollout RUN --tasks colbench --agent-url http://localhost:8000/v1 --agent MODEL "
+                "--sim MODEL --sim-url http://localhost:8001/v1",
+                "ColBench with two servers",
+            ),
+            ("sweet rollout RUN --agent RUN/actor/1", "what a trained actor does"),
+        ),
+        then=("sweet eval {run}",),
+    ),
+)

@@ -1,0 +1,21 @@
+"""`sweet train-actor`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.train import TrainActorConfig, run_train_actor
+
+COMMANDS = (
+    StageCommand(
+        name="train-actor",
+        config=TrainActorConfig,
+        stage=run_train_actor,
+        summary="Train the agent on the pairs.",
+        text="The trained actor is an ordinary Hugging Face directory: sweet rollout --agent DIR plays it.",
+        examples=(
+            ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
+            ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
+        ),
+        then=("sweet status {run}",),
+    ),
+)

@@ -1,0 +1,20 @@
+"""`sweet train-critic`."""
+
+from __future__ import annotations
+
+from sweet.cli.stage_command import StageCommand
+from sweet.stages.train import TrainCriticConfig, run_train_critic
+
+COMMANDS = (
+    StageCommand(
+        name="train-critic",
+        config=TrainCriticConfig,
+        stage=run_train_critic,
+        summary="Train the critic, which credits each turn, on the preferences.",
+        examples=(
+            ("sweet train-critic RUN", "from the model that played the dialogues"),
+            ("sweet train-critic RUN --resume", "go on after an interruption"),
+        ),
+        then=("sweet rank {run}",),
+    ),
+)

@@ -1,0 +1,82 @@
+"""`--config FILE`: options from a TOML file that several commands share.
+
+A table belongs to the command of its name (`[train-critic]`; `[data-import]` for `sweet data import`), keys above the
+tables to every command that has such an option. All of the file is checked whichever command reads it, so that a
+misspelt key is found before hours of work were done with a default in its place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweet.cli.options import Given, OptionSpec
+from sweet.errors import InputError, UsageError
+
+
+def table_name(command: str) -> str:
+    return command.replace(" ", "-")
+
+
+def read_config(path: Path, command: str, commands: Mapping[str, list[OptionSpec]]) -> dict[str, Given]:
+    """What the file says for one command, by field. `commands` are the options of every command there is.
+
+    Raises:
+        InputError: no such file, or not TOML.
+        UsageError: a table or key that no command has, with the nearest one that exists.
+    """
+    document = _load(path)
+    tables = {table_name(name): specs for name, specs in commands.items()}
+    everywhere = {spec.key for specs in commands.values() for spec in specs}
+    shared: dict[str, Any] = {}
+    for name, value in document.items():
+        if not isinstance(value, dict):
+            shared[_known(_kebab(name), name, everywhere, path, "")] = value
+        else:
+            table = _known(_kebab(name), name, tables, path, "table ")
+            keys = {spec.key for spec in tables[table]}
+            for key in value:
+                _known(_kebab(key), f"{name}.{key}", keys, path, "")
+    own = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
+    found: dict[str, Given] = {}
+    for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
+        by_key = {_kebab(key): value for key, value in values.items()}
+        for spec in commands[command]:
+            if spec.key in by_key:
+                found[spec.field] = Given(by_key[spec.key], f"{path}, key {prefix}{spec.key}")
+    return found
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-").rstrip("-")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("There is no such configuration file.", path=path) from None
+    except OSError as error:
+        raise InputError(f"The configuration file cannot be read: {error.strerror}.", path=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("The configuration file is not UTF-8 text.", path=path) from error
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
+
+
+def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str) -> str:
+    allowed = sorted(allowed)
+    if name in allowed:
+        return name
+    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    raise UsageError(
+        f"The configuration has an unknown {what or 'key '}{shown!r}."
+        + (f" Did you mean {near[0]!r}?" if near else ""),
+        where=f"{path}, {what or 'key '}{shown}",
+        fix=f"write {near[0]}" if near else f"known here: {', '.join(allowed)}",
+    )

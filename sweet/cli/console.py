@@ -1,0 +1,160 @@
+"""What the user sees: results on stdout, everything else on stderr.
+
+stdout is data: one table for people, or with `--json` one object for programs. stderr is narration: progress, notes,
+and one panel where something is wrong. On a terminal both wrap at its width; into a file or a pipe nothing wraps, so
+that a path or a command in it can be found and copied. Text that came from models, files or servers passes through
+`sweet.view.text.printable`, and is drawn as `Text`, in which rich reads no markup.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+from rich.console import Console, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sweet.errors import SweetError
+from sweet.stages.base import StageResult
+from sweet.view.text import printable
+
+UNWRAPPED = 4000
+"""Columns of what is not a terminal."""
+
+
+def inert(text: object, style: str = "") -> Text:
+    """Any text, harmless: control characters are visible, and rich reads no markup in it."""
+    return Text(printable(str(text)), style)
+
+
+def output_console() -> Console:
+    return _console(stderr=False)
+
+
+def narration_console() -> Console:
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else UNWRAPPED
+    return _Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader is gone: `sweet.cli.command.guarded` ends quietly (rich would exit with 1)."""
+        raise BrokenPipeError
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout; not-a-number and infinity, which JSON lacks, are null."""
+    text = to_json(value, indent=2, inf_nan_mode="null", fallback=str).decode()
+    sys.stdout.write(text + "\n")
+
+
+def show_error(error: SweetError) -> None:
+    """The error panel on stderr: what is wrong, where, and what mends it."""
+    rows: list[Text] = [inert(line) for line in error.what.splitlines()]
+    if error.where:
+        rows.append(Text("where  ", style="dim").append_text(inert(error.where)))
+    if error.fix:
+        rows.append(Text("try    ", style="dim").append_text(inert(error.fix, "bold")))
+    _panel(error.title, rows)
+
+
+def show_bug(error: BaseException) -> None:
+    """The panel of an exception nobody meant."""
+    rows = [inert(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
+    rows.append(Text("try    ", style="dim").append("the same command with --debug, and report what it prints", "bold"))
+    _panel("This is a bug in sweet", rows)
+
+
+def show_traceback(error: BaseException) -> None:
+    console = narration_console()
+    for chunk in traceback.format_exception(error):
+        for line in chunk.splitlines():
+            console.print(inert(line), soft_wrap=True)
+
+
+def _panel(title: str, rows: Iterable[Text]) -> None:
+    body = Text("\n").join(rows)
+    narration_console().print(
+        Panel(body, title=Text(title), title_align="left", border_style="red", expand=False, padding=(0, 1))
+    )
+
+
+def show_result(result: StageResult) -> None:
+    """A stage's metrics and artifacts as tables on stdout."""
+    console = output_console()
+    metrics = Table(title=inert(f"{result.stage} · {result.run}"), title_justify="left", show_header=False)
+    metrics.add_column(style="bold")
+    metrics.add_column(justify="right")
+    for name, value in metric_rows(result.metrics):
+        metrics.add_row(inert(name), inert(value))
+    console.print(metrics)
+    if result.artifacts:
+        made = Table("made", "kind", "rows", "path")
+        made.columns[2].justify = "right"
+        for artifact in result.artifacts:
+            rows = "" if artifact.rows is None else f"{artifact.rows:,}"
+            made.add_row(inert(artifact.id), inert(artifact.kind), rows, inert(artifact.path))
+        console.print(made)
+
+
+def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
+    """A table on stdout."""
+    table = Table(*header, title=inert(title), title_justify="left")
+    for row in rows:
+        table.add_row(*[cell if isinstance(cell, Text) else inert(cell) for cell in row])
+    output_console().print(table)
+
+
+def show(renderable: RenderableType) -> None:
+    output_console().print(renderable)
+
+
+def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Names and values to show: an interval stands beside its rate, a nested mapping on one line."""
+    rows = []
+    for name, value in metrics.items():
+        if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
+            continue
+        if isinstance(value, Mapping):
+            shown = ", ".join(f"{key} {figure(item)}" for key, item in value.items()) or "none"
+        elif isinstance(value, list | tuple):
+            shown = ", ".join(figure(item) for item in value) or "none"
+        else:
+            shown = with_interval(metrics, name)
+        rows.append((name.replace("_", " "), shown))
+    return rows
+
+
+def with_interval(metrics: Mapping[str, Any], name: str) -> str:
+    """A metric with its confidence interval, where it has one: `0.31 [0.26, 0.37]`."""
+    low, high = metrics.get(f"{name}_ci_low"), metrics.get(f"{name}_ci_high")
+    shown = figure(metrics.get(name))
+    return shown if low is None or high is None else f"{shown} [{figure(low)}, {figure(high)}]"
+
+
+def figure(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return str(value)
+
+
+def silence_broken_pipe() -> None:
+    """The reader of stdout is gone (`| head`): what is still buffered must not raise when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,153 @@
+"""The reporter that stages talk to, drawn on stderr.
+
+On a terminal: live bars, redrawn at most four times a second, and lines above them. Anywhere else: plain lines, at
+most one every few seconds for each bar, because a log that gets four lines a second cannot be read. A bar that is done
+leaves one line behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from sweet.cli.console import figure, inert, narration_console
+
+REDRAWS_PER_SECOND = 4
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class ConsoleReporter:
+    """Implements `sweet.stages.base.Reporter`. Thread-safe: everything is done under one lock."""
+
+    def __init__(self, console: Console | None = None, *, live: bool | None = None) -> None:
+        self.console = console or narration_console()
+        self.live = self.console.is_terminal if live is None else live
+        self._lock = threading.RLock()
+        self._bars: Progress | None = None
+        self._open = 0
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            self.console.print(inert(text))
+
+    def warn(self, text: str) -> None:
+        with self._lock:
+            self.console.print(Text("warning: ", style="yellow").append_text(inert(text)))
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Bar]:
+        bar: Bar = self._live_bar(title, total) if self.live else LineBar(self, title, total)
+        try:
+            yield bar
+        except BaseException:
+            self._close(bar, finished=False)
+            raise
+        self._close(bar, finished=True)
+
+    def _live_bar(self, title: str, total: int | None) -> LiveBar:
+        with self._lock:
+            if self._bars is None:
+                self._bars = _columns(self.console)
+                self._bars.start()
+            self._open += 1
+            return LiveBar(self, title, total, self._bars)
+
+    def _close(self, bar: Bar, *, finished: bool) -> None:
+        with self._lock:
+            if isinstance(bar, LiveBar):
+                bar.remove()
+                self._open -= 1
+                if self._open == 0 and self._bars is not None:
+                    self._bars.stop()
+                    self._bars = None
+            if finished:
+                self.say(f"{bar.title}: {bar.standing()}, {time.monotonic() - bar.began:.1f} s{bar.figures()}")
+
+
+class Bar:
+    """What both kinds of bar count. The lock is the reporter's."""
+
+    def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
+        self.reporter, self.title, self.total = reporter, title, total
+        self.began = time.monotonic()
+        self.count = 0
+        self.notes: dict[str, object] = {}
+
+    def advance(self, by: int = 1) -> None:
+        with self.reporter._lock:
+            self.count += by
+            self.redraw()
+
+    def note(self, **figures: object) -> None:
+        with self.reporter._lock:
+            self.notes = figures
+            self.redraw()
+
+    def redraw(self) -> None:
+        raise NotImplementedError
+
+    def standing(self) -> str:
+        return f"{self.count:,}" if self.total is None else f"{self.count:,}/{self.total:,}"
+
+    def figures(self) -> str:
+        return "".join(f" · {name} {figure(value)}" for name, value in self.notes.items())
+
+
+class LiveBar(Bar):
+    """One line of the live display."""
+
+    def __init__(self, reporter: ConsoleReporter, title: str, total: int | None, bars: Progress) -> None:
+        super().__init__(reporter, title, total)
+        self._bars = bars
+        self._task: TaskID = bars.add_task(inert(title).markup, total=total, figures="")
+
+    def redraw(self) -> None:
+        self._bars.update(self._task, completed=self.count, figures=inert(self.figures()).markup)
+
+    def remove(self) -> None:
+        self._bars.remove_task(self._task)
+
+
+class LineBar(Bar):
+    """A line now and then."""
+
+    def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
+        super().__init__(reporter, title, total)
+        self._last = self.began
+
+    def redraw(self) -> None:
+        now = time.monotonic()
+        if now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            rate = self.count / max(now - self.began, 1e-9)
+            self.reporter.say(f"{self.title}: {self.standing()}, {rate:.3g}/s{self.figures()}")
+
+
+def _columns(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[figures]}"),
+        console=console,
+        refresh_per_second=REDRAWS_PER_SECOND,
+        expand=True,
+    )

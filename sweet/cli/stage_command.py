@@ -1,0 +1,94 @@
+"""A command that is one stage: `sweet STAGE [RUN] [OPTIONS]`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from sweet.cli import console
+from sweet.cli.command import C, Call, Command
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult
+
+RUNS = Path("runs")
+"""Where new runs are made and the newest one is looked for."""
+
+
+def run_argument(help: str) -> inspect.Parameter:
+    return inspect.Parameter(
+        "run",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Argument(None, metavar="RUN", help=help, show_default=False),
+        annotation=Path | None,
+    )
+
+
+def newest_run(given: Path | None, reporter: Reporter) -> Run:
+    """The run that was named, else the newest under `runs/`, saying which."""
+    if given is not None:
+        return Run.open(given)
+    run = Run.newest(RUNS)
+    reporter.say(f"Using {run.path}, the newest run.")
+    return run
+
+
+def new_run(given: Path | None, name: str, task: str, reporter: Reporter) -> Run:
+    """The run that was named, made where it is not there; else a new one under `runs/`, named after what it is for."""
+    if given is not None:
+        return Run.open_or_create(given, task)
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = next(p for n in range(1, 1000) if not (p := RUNS / (stem if n == 1 else f"{stem}-{n}")).exists())
+    run = Run.create(path, task)
+    reporter.say(f"New run {run.path}.")
+    return run
+
+
+def slug(text: str) -> str:
+    """A model's name as part of a directory's name: its last component, plain characters only."""
+    last = text.rstrip("/").rsplit("/", 1)[-1]
+    return re.sub(r"[^A-Za-z0-9._]+", "-", last).strip("-.") or "agent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCommand(Command[C]):
+    """A stage over a run.
+
+    Attributes:
+        stage: the function that does it.
+        name_run: makes the name of a new run from (task, the rest of it) where the stage may begin one; None where it
+            needs one that is there.
+        show: draws the result for people.
+        then: commands to go on with, `{run}` standing for the run.
+    """
+
+    stage: Callable[[Run, C, Reporter], StageResult]
+    name_run: Callable[[C], tuple[str, str]] | None = None
+    show: Callable[[StageResult], None] = console.show_result
+    then: tuple[str, ...] = ()
+
+    def arguments(self) -> list[inspect.Parameter]:
+        if self.name_run is None:
+            return [run_argument("The run directory; without it the newest under runs/.")]
+        return [run_argument("The run directory, made where it is not there; without it a new one under runs/.")]
+
+    def work(self, call: Call[C]) -> None:
+        given: Path | None = call.arguments["run"]
+        if self.name_run is None:
+            run = newest_run(given, call.reporter)
+        else:
+            task, name = self.name_run(call.config)
+            run = new_run(given, name, task, call.reporter)
+        call.run = run.path
+        result = self.stage(run, call.config, call.reporter)
+        if call.common.json:
+            console.print_json(result.as_json())
+        else:
+            self.show(result)
+        if self.then:
+            call.reporter.say("next: " + "   or   ".join(line.format(run=run.path) for line in self.then))
