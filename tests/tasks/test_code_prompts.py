@@ -1,0 +1,112 @@
+"""The code task's words: prompts that can be read back, replies that are read as they were meant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.tasks.base import Message, Task
+from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.code.prompts import AGENT_SYSTEM, HumanPrompt, human_prompt, parse_human_prompt
+
+TEXTS = st.one_of(
+    st.text(),
+    st.lists(
+        st.sampled_from(["You:", "Programmer:", "YOUR REQUEST", "THE DIALOGUE SO FAR", "    x", "", "\r", "a: b"])
+    ).map("\n".join),
+)
+MESSAGES = st.builds(Message, role=st.sampled_from(["user", "assistant"]), content=TEXTS)
+CODE = "def price(hours):\n    return 3 * hours"
+
+
+@given(st.builds(HumanPrompt, TEXTS, TEXTS, st.lists(MESSAGES).map(tuple)))
+def test_a_human_prompt_reads_back_exactly(prompt: HumanPrompt) -> None:
+    assert parse_human_prompt(human_prompt(prompt)) == prompt
+
+
+@given(st.text())
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a prompt"):
+        parse_human_prompt(text)
+
+
+def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message() -> None:
+    task = Task(id="t", problem_description="A price.", ground_truth=CODE, hidden_information="3 an hour")
+    said = [Message(role="user", content="A price."), Message(role="assistant", content="How much?")]
+    (message,) = CodeKind().human_prompt(task, said)
+    assert message.role == "user"
+    assert parse_human_prompt(message.content) == HumanPrompt("A price.", "3 an hour", tuple(said))
+    assert "    How much?" in message.content
+
+
+def test_the_agent_is_told_the_protocol() -> None:
+    for word in ("I WANT TO ANSWER:", "OUTPUT:", "10 turns", "one short question"):
+        assert word in AGENT_SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ("How much is it?", "How much is it?"),
+        ("I wonder. OUTPUT: How much? ", "How much?"),
+        ("OUTPUT: one OUTPUT: two OUTPUT: three", "one"),
+        ("thought\n**OUTPUT:** Is there a cap?", "Is there a cap?"),
+        ("thought **OUTPUT**: Is there a cap?", "Is there a cap?"),
+        ("I could say I WANT TO ANSWER: now.\nOUTPUT: How much?", "How much?"),
+    ],
+)
+def test_what_the_human_sees(output: str, content: str) -> None:
+    move = CodeKind().move(output, last=False)
+    assert (move.content, move.answer, move.ends) == (content, None, False)
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "I WANT TO ANSWER:",
+        "i want to answer:",
+        "**I WANT TO ANSWER:**",
+        "**I want to answer**:",
+        "`I WANT TO ANSWER:`",
+        "I WANT TO ANSWER :",
+        "I WANT TO ANSWER",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "Thanks.\n", "thought OUTPUT: ", "thought\nOUTPUT:\n"])
+def test_the_marker_as_models_write_it(marker: str, before: str) -> None:
+    fenced = f"```python\n{CODE}\n```"
+    move = CodeKind().move(f"{before}{marker}\n{fenced}\n", last=False)
+    assert move.ends
+    assert move.answer == fenced
+
+
+def test_output_inside_delivered_code_is_code() -> None:
+    code = "def f():\n    return 'OUTPUT: 1'"
+    assert CodeKind().move(f"I WANT TO ANSWER:\n{code}", last=False).answer == code
+
+
+def test_an_answer_ends_at_a_second_marker() -> None:
+    assert CodeKind().move("I WANT TO ANSWER: a\nI want to answer: b", last=False).answer == " a"
+
+
+def test_the_last_turn_is_the_answer_as_it_stands() -> None:
+    move = CodeKind().move(CODE, last=True)
+    assert (move.answer, move.ends) == (CODE, True)
+
+
+@pytest.mark.parametrize(
+    ("output", "last", "content", "answer", "ends"),
+    [
+        ("x OUTPUT: y OUTPUT: z", False, " y ", None, False),
+        ("I WANT TO ANSWER: a I WANT TO ANSWER: b", False, "I WANT TO ANSWER: a I WANT TO ANSWER: b", " a ", True),
+        ("i want to answer: a", False, "i want to answer: a", None, False),
+        ("i want to answer: a", True, "i want to answer: a", "i want to answer: a", True),
+        ("I WANT TO ANSWER:\nprint('OUTPUT: 1')", False, " 1')", None, False),
+    ],
+)
+def test_recipe_upstream_splits_at_the_exact_markers(
+    output: str, last: bool, content: str, answer: str | None, ends: bool
+) -> None:
+    move = CodeKind().move(output, last=last, recipe="upstream")
+    assert (move.content, move.answer, move.ends) == (content, answer, ends)
