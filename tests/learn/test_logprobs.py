@@ -1,0 +1,120 @@
+"""The log-probabilities of spans equal those of a full forward, gradients included, for several families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs
+from sweet.learn.tokens import Span, TokenSequence
+from tests.learn.builders import build_model
+
+VOCABULARY = 97
+FAMILIES = ["llama", "qwen2", "mistral", "gemma", "gemma2", "cohere", "granite"]
+
+
+def random_sequences(count: int, seed: int = 0) -> list[TokenSequence]:
+    random = torch.Generator().manual_seed(seed)
+    rows = []
+    for _ in range(count):
+        length = int(torch.randint(8, 40, (1,), generator=random))
+        ids = torch.randint(0, VOCABULARY, (length,), generator=random).tolist()
+        cut = int(torch.randint(3, length - 2, (1,), generator=random))
+        rows.append(TokenSequence(tuple(ids), (Span(1, 3, 1), Span(cut, length, 3))))
+    return rows
+
+
+def naive(model: Any, sequence: TokenSequence) -> list[torch.Tensor]:
+    """Every position's logits of one sequence alone."""
+    ids = torch.tensor([sequence.ids])
+    table = torch.log_softmax(model(input_ids=ids).logits.float(), -1)[0]
+    return [sum(table[i - 1, sequence.ids[i]] for i in range(s.start, s.stop)) for s in sequence.spans]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_spans_equal_the_full_forward(family: str) -> None:
+    model = build_model(VOCABULARY, family=family)
+    sequences = random_sequences(9)
+    scorer = Scorer(model)
+    with torch.no_grad():
+        expected = [torch.stack(naive(model, sequence)) for sequence in sequences]
+    found = span_logprobs(scorer, sequences, budget=100)
+    for sequence, want, (sums, counts) in zip(sequences, expected, found, strict=True):
+        torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
+        assert counts.tolist() == [span.stop - span.start for span in sequence.spans]
+
+
+@pytest.mark.parametrize("chunk", [1, VOCABULARY * 3, 1 << 24])
+def test_gradients_equal_the_full_forward(chunk: int) -> None:
+    model = build_model(VOCABULARY)
+    sequences = random_sequences(4)
+    torch.autograd.backward([torch.stack([x for s in sequences for x in naive(model, s)]).square().sum()])
+    expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    torch.autograd.backward([Scorer(model, chunk=chunk)(sequences).sums.square().sum()])
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-2)
+
+
+def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
+    random = torch.Generator().manual_seed(seed)
+    groups = []
+    for size in (3, 1, 4, 2):
+        prompt = torch.randint(0, VOCABULARY, (5 + 4 * size,), generator=random).tolist()
+        rows = []
+        for reply in range(size):
+            ids = torch.randint(0, VOCABULARY, (2 + 3 * reply,), generator=random).tolist()
+            rows.append(TokenSequence((*prompt, *ids), (Span(len(prompt), len(prompt) + len(ids), 1),)))
+        groups.append(rows)
+    return groups
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "gpt2", "mamba"])
+def test_shared_prompts_give_the_same_means(family: str) -> None:
+    model = build_model(VOCABULARY, family=family)
+    scorer = Scorer(model)
+    assert scorer.shares == (family != "mamba")
+    groups = groups_of()
+    for budget in (30, 4096):
+        for group, found in zip(groups, group_logprobs(scorer, groups, budget), strict=True):
+            for sequence, mean in zip(group, found, strict=True):
+                span = sequence.spans[0]
+                with torch.no_grad():
+                    want = float(naive(model, sequence)[0]) / (span.stop - span.start)
+                assert mean == pytest.approx(want, abs=1e-5, rel=1e-5)
+
+
+def test_a_model_whose_logits_are_its_own_affair_is_still_right(make_model: Callable[..., Any]) -> None:
+    model = build_model(VOCABULARY)
+
+    def shift(_module: object, _inputs: object, output: Any) -> Any:
+        output.logits = output.logits * 0.5
+        return output
+
+    model.register_forward_hook(shift)
+    scorer = Scorer(model)
+    assert not scorer.shares
+    sequences = random_sequences(3)
+    with torch.no_grad():
+        expected = [torch.stack(naive(model, sequence)) for sequence in sequences]
+    for want, (sums, _) in zip(expected, span_logprobs(scorer, sequences), strict=True):
+        torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
+
+
+def test_nothing_supervised_is_no_nan() -> None:
+    scorer = Scorer(build_model(VOCABULARY))
+    with pytest.raises(ValueError, match="nothing supervised"):
+        scorer([TokenSequence((1, 2, 3), ())])
+
+
+@given(st.lists(st.integers(1, 300), max_size=60), st.integers(50, 1000))
+def test_batches_hold_everything_once_within_the_budget(lengths: list[int], budget: int) -> None:
+    made = list(batches(lengths, budget))
+    assert sorted(i for batch in made for i in batch) == list(range(len(lengths)))
+    for batch in made:
+        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= budget
