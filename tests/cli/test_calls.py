@@ -1,0 +1,128 @@
+"""A call from beginning to end: which run it works on, what goes to stdout, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+
+ESC = "\x1b"
+
+
+def test_without_a_run_a_new_one_is_made_and_named(toy: Program, workplace: Path) -> None:
+    outcome = toy("play")
+    assert outcome.code == 0
+    (made,) = (workplace / "runs").iterdir()
+    assert re.fullmatch(r"toy-\d{8}-\d{6}", made.name)
+    assert f"New run runs/{made.name}." in outcome.err
+    assert f"next: sweet learn runs/{made.name}" in outcome.err
+
+
+def test_a_named_run_is_made_once(toy: Program, workplace: Path) -> None:
+    assert toy("play", "mine").code == 0
+    manifest = (workplace / "mine" / "manifest.json").read_text()
+    assert toy("play", "mine").code == 0
+    assert (workplace / "mine" / "manifest.json").read_text() == manifest
+
+
+def test_the_newest_run_is_taken_and_named(toy: Program) -> None:
+    toy("play", "runs/one")
+    outcome = toy("learn", "--model", "m")
+    assert outcome.code == 0
+    assert "Using runs/one, the newest run." in outcome.err
+
+
+@pytest.mark.parametrize("words", [("learn", "--model", "m"), ("learn", "nowhere", "--model", "m")])
+def test_a_run_that_is_not_there_is_an_error_of_usage(toy: Program, words: tuple[str, ...]) -> None:
+    outcome = toy(*words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "try" in outcome.err
+
+
+def test_json_is_exactly_one_object(toy: Program) -> None:
+    outcome = toy("play", "r", "--json")
+    assert json.loads(outcome.out) == {
+        "stage": "play",
+        "run": "r",
+        "metrics": {
+            "episodes": 1234,
+            "success_rate": 0.25,
+            "success_rate_ci_low": 0.2,
+            "success_rate_ci_high": 0.3,
+            "loss": None,
+            "outcomes": {"answered": 3},
+        },
+        "artifacts": [],
+    }
+
+
+def test_for_people_a_table(toy: Program) -> None:
+    shown = toy("play", "r").out
+    for words in ("episodes", "1,234", "0.25 [0.2, 0.3]", "answered 3"):
+        assert words in shown
+
+
+def test_narration_goes_to_stderr_and_quiet_silences_it(toy: Program) -> None:
+    outcome = toy("play", "r")
+    assert "playing None" in outcome.err
+    assert "warning: careful" in outcome.err
+    assert re.search(r"dialogues: 3/3, [\d.]+ s · failed 0", outcome.err)
+    quiet = toy("play", "r", "--quiet")
+    assert quiet.err == ""
+    assert quiet.out == outcome.out
+
+
+@pytest.mark.parametrize(
+    ("tasks", "code", "said"),
+    [
+        ("server", 3, ("A server could not be reached", "Nobody answers.", "http://localhost:1", "sweet serve-sim")),
+        ("many", 4, ("Too many failed", "3 of 3 failed.")),
+        ("usage", 2, ("No scores.", "sweet eval RUN")),
+        ("disk", 1, ("No space left on device.", "/full/file")),
+        ("bug", 1, ("This is a bug in sweet", "ValueError: bad ␛[31m[red]thing[/red]", "--debug")),
+        ("stop", 130, ("Stopped", "sweet play r --tasks stop --resume")),
+        ("stopped", 130, ("Stopped in the middle.", "sweet play r --tasks stopped --resume")),
+    ],
+)
+def test_how_a_call_can_end(toy: Program, tasks: str, code: int, said: tuple[str, ...]) -> None:
+    outcome = toy("play", "r", "--tasks", tasks)
+    assert (outcome.code, outcome.out) == (code, "")
+    for words in said:
+        assert words in outcome.err
+    assert "Traceback" not in outcome.err
+    assert ESC not in outcome.err
+
+
+def test_debug_shows_the_traceback_harmless(toy: Program) -> None:
+    outcome = toy("play", "r", "--tasks", "bug", "--debug")
+    assert outcome.code == 1
+    assert "Traceback (most recent call last)" in outcome.err
+    assert ESC not in outcome.err
+
+
+def test_the_command_to_go_on_repeats_flags_and_file(toy: Program, workplace: Path) -> None:
+    Path("c.toml").write_text("samples = 2\n")
+    words = ["--config", "c.toml", "--tasks", "stop", "--agent-url", "http://a b", "--no-nll", "--no-resume"]
+    outcome = toy("play", "r", *words)
+    expected = "sweet play r --config c.toml --tasks stop --agent-url 'http://a b' --no-nll --resume"
+    assert expected in outcome.err
+
+
+def test_an_unknown_command_names_the_nearest(toy: Program) -> None:
+    outcome = toy("paly")
+    assert outcome.code == 2
+    assert "Did you mean 'play'?" in outcome.err
+
+
+def test_nothing_asked_is_answered_with_help(toy: Program) -> None:
+    outcome = toy()
+    assert outcome.code == 0
+    assert "play" in outcome.out
+
+
+def test_version(toy: Program) -> None:
+    assert re.fullmatch(r"sweet \d+\.\d+\.\d+\n", toy("--version").out)

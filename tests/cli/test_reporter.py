@@ -1,0 +1,55 @@
+"""Progress as bars on a terminal and as few plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+
+from sweet.cli import reporter as module
+from sweet.cli.reporter import ConsoleReporter
+
+
+def reporter(*, live: bool) -> tuple[ConsoleReporter, io.StringIO]:
+    stream = io.StringIO()
+    return ConsoleReporter(Console(file=stream, width=120, force_terminal=live), live=live), stream
+
+
+def test_lines_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    report, stream = reporter(live=False)
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    with report.progress("work", 1000) as bar:
+        for _ in range(1000):
+            clock[0] += 0.012
+            bar.advance()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("work: 417/1,000, 83.3/s")
+    assert lines[-1] == "work: 1,000/1,000, 12.0 s"
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_bars_nest_and_threads_may_share_one(live: bool) -> None:
+    report, stream = reporter(live=live)
+    with report.progress("outer", None), report.progress("inner [x]", 400) as bar:
+        workers = [threading.Thread(target=lambda: [bar.advance() for _ in range(100)]) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        report.say("meanwhile \x1b[31m")
+        for worker in workers:
+            worker.join()
+    assert "inner [x]: 400/400" in stream.getvalue()
+    assert "meanwhile ␛[31m" in stream.getvalue()
+
+
+def test_a_bar_that_failed_says_nothing_of_an_end() -> None:
+    report, stream = reporter(live=True)
+    with pytest.raises(ValueError, match="x"), report.progress("work", 5):
+        raise ValueError("x")
+    assert "work: " not in stream.getvalue()
+    with report.progress("again", 1) as bar:
+        bar.advance()
+    assert "again: 1/1" in stream.getvalue()

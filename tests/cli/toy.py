@@ -1,0 +1,102 @@
+"""A command line of two small stages, on the real mechanism."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+from sweet.runs.run import Run
+
+from sweet.cli.app import build
+from sweet.cli.command import CommandLine
+from sweet.cli.stage_command import StageCommand
+from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+
+
+class PlayConfig(StageConfig):
+    tasks: str | None = None
+    """Dataset [micro, colbench]."""
+    agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """Servers of the agent."""
+    samples: int = Field(default=1, ge=1, le=9)
+    """Dialogues for
+    each task."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus."""
+    scorer: Literal["strict", "upstream"] = "strict"
+    """Scorer."""
+    from_: str | None = None
+    """Artifact to start from."""
+    nll: bool = True
+    """With the NLL term."""
+    resume: bool = False
+    """Go on."""
+    compare: Path | None = None
+    """Another run."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> PlayConfig:
+        if self.samples == 7:
+            raise ValueError("samples must not be 7")
+        return self
+
+
+class LearnConfig(StageConfig):
+    model: str
+    """Model to train."""
+    seed: int = 0
+    """Seed."""
+
+
+def play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
+    reporter.say(f"playing {config.tasks}")
+    reporter.warn("careful")
+    with reporter.progress("dialogues", 3) as bar:
+        for _ in range(3):
+            bar.advance()
+            bar.note(failed=0)
+    endings: dict[str | None, BaseException] = {
+        "stop": KeyboardInterrupt(),
+        "stopped": Interrupted("Stopped in the middle."),
+        "server": ServerError("Nobody answers.", where="http://localhost:1", fix="sweet serve-sim"),
+        "many": TooManyFailures("3 of 3 failed."),
+        "usage": UsageError("No scores.", where="run", fix="sweet eval RUN"),
+        "bug": ValueError("bad \x1b[31m[red]thing[/red]"),
+        "pipe": BrokenPipeError(),
+        "disk": OSError(28, "No space left on device", "/full/file"),
+    }
+    if config.tasks in endings:
+        raise endings[config.tasks]
+    metrics = {
+        "episodes": 1234,
+        "success_rate": 0.25,
+        "success_rate_ci_low": 0.2,
+        "success_rate_ci_high": 0.3,
+        "loss": math.nan,
+        "outcomes": {"answered": 3},
+    }
+    return StageResult("play", run.path, metrics)
+
+
+def learn(run: Run, config: LearnConfig, reporter: Reporter) -> StageResult:
+    return StageResult("learn", run.path, {"steps": config.seed})
+
+
+def line() -> CommandLine:
+    return build(
+        [
+            StageCommand(
+                name="play",
+                config=PlayConfig,
+                stage=play,
+                name_run=lambda config: ("code", "toy"),
+                summary="Play.",
+                examples=(("sweet play RUN [x]", "an example"),),
+                then=("sweet learn {run}",),
+            ),
+            StageCommand(name="learn", config=LearnConfig, stage=learn, summary="Learn."),
+        ]
+    )
