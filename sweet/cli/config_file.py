@@ -41,7 +41,7 @@ def read_config(path: Path, command: str, commands: Mapping[str, list[OptionSpec
             keys = {spec.key for spec in tables[table]}
             for key in value:
                 _known(_kebab(key), f"{name}.{key}", keys, path, "")
-    own = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
+    own: dict[str, Any] = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
     found: dict[str, Given] = {}
     for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
         by_key = {_kebab(key): value for key, value in values.items()}

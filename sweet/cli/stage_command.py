@@ -12,7 +12,8 @@ from pathlib import Path
 import typer
 
 from sweet.cli import console
-from sweet.cli.command import C, Call, Command
+from sweet.cli.command import Call, Command
+from sweet.cli.options import C
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 

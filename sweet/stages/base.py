@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.config import JsonDict
 
 from sweet.runs.manifest import Artifact
 
-OPERATIONAL = {"operational": True}
+OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done,
 not what comes out: it is left out of the digest by which an attempt is recognised as the same."""
 

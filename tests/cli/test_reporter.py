@@ -8,8 +8,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from sweet.cli import reporter as module
 from sweet.cli.reporter import ConsoleReporter
+from sweet.stages.base import Progress
 
 
 def reporter(*, live: bool) -> tuple[ConsoleReporter, io.StringIO]:
@@ -20,7 +20,7 @@ def reporter(*, live: bool) -> tuple[ConsoleReporter, io.StringIO]:
 def test_lines_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     report, stream = reporter(live=False)
     clock = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("sweet.cli.reporter.time.monotonic", lambda: clock[0])
     with report.progress("work", 1000) as bar:
         for _ in range(1000):
             clock[0] += 0.012
@@ -31,11 +31,16 @@ def test_lines_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[-1] == "work: 1,000/1,000, 12.0 s"
 
 
+def advance_by_hundred(bar: Progress) -> None:
+    for _ in range(100):
+        bar.advance()
+
+
 @pytest.mark.parametrize("live", [True, False])
 def test_bars_nest_and_threads_may_share_one(live: bool) -> None:
     report, stream = reporter(live=live)
     with report.progress("outer", None), report.progress("inner [x]", 400) as bar:
-        workers = [threading.Thread(target=lambda: [bar.advance() for _ in range(100)]) for _ in range(4)]
+        workers = [threading.Thread(target=advance_by_hundred, args=(bar,)) for _ in range(4)]
         for worker in workers:
             worker.start()
         report.say("meanwhile \x1b[31m")
