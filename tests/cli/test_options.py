@@ -27,9 +27,7 @@ def test_defaults_are_those_of_the_configuration(toy: Program) -> None:
 
 
 def test_every_kind_of_option(toy: Program) -> None:
-    words = (
-        "--tasks t --agent-url a --agent-url b --samples 3 --top-p 0.5 --scorer upstream --from x --no-nll --resume "
-    )
+    words = "--tasks t --agent-url a --agent-url b --samples 3 --top-p 0.5 --scorer upstream --from x --no-nll --resume"
     expected = PlayConfig(
         tasks="t",
         agent_url=["a", "b"],
