@@ -50,6 +50,8 @@ class Scorer:
     def __init__(self, model: Any, chunk: int = CHUNK_NUMBERS) -> None:
         self.model = model
         self.device: torch.device = next(model.parameters()).device
+        # Weights that are trained stay fp32; a GPU computes with them in bf16, for the reference and the policy alike.
+        self._mixed = self.device.type == "cuda" and model.dtype == torch.float32
         self._vocabulary = int(model.get_output_embeddings().weight.shape[0])
         self._chunk = max(1, chunk // self._vocabulary)
         config = model.config.get_text_config()
@@ -113,6 +115,9 @@ class Scorer:
             return torch.cat([checkpoint(chunk, part, wanted, use_reentrant=False) for part, wanted in pieces])
         return torch.cat([chunk(part, wanted) for part, wanted in pieces])
 
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._mixed)
+
     # Spans -----------------------------------------------------------------------------------------------------
 
     def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
@@ -124,11 +129,12 @@ class Scorer:
             ids[i, : len(sequence.ids)] = torch.tensor(sequence.ids)
         ids, rows, columns = ids.to(self.device), rows.to(self.device), columns.to(self.device)
         targets = ids[rows, columns]
-        if self._split:
-            picked = self._token_logprobs(self._hidden(ids)[rows, columns - 1], targets)
-        else:
-            logits = self.model(input_ids=ids, use_cache=False).logits[rows, columns - 1].float()
-            picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
+        with self._precision():
+            if self._split:
+                picked = self._token_logprobs(self._hidden(ids)[rows, columns - 1], targets)
+            else:
+                logits = self.model(input_ids=ids, use_cache=False).logits[rows, columns - 1].float()
+                picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
         sums = torch.zeros(len(counts), device=self.device).index_add(0, owners.to(self.device), picked)
         return SpanScores(sums, counts.to(self.device))
 
@@ -164,10 +170,11 @@ class Scorer:
             inputs[i, :size] = torch.tensor(sequence.ids[span.start - 1 : span.stop - 1])
             wanted[i, :size] = torch.tensor(sequence.ids[span.start : span.stop])
         owner = torch.tensor([i for i, group in enumerate(groups) for _ in group])
-        states = self._branch_hidden(*(t.to(self.device) for t in (trunks, keep, inputs, owner)))
         rows, columns = (wanted >= 0).nonzero(as_tuple=True)
         targets = wanted[rows, columns].to(self.device)
-        picked = self._token_logprobs(states[rows.to(self.device), columns.to(self.device)], targets)
+        with self._precision():
+            states = self._branch_hidden(*(t.to(self.device) for t in (trunks, keep, inputs, owner)))
+            picked = self._token_logprobs(states[rows.to(self.device), columns.to(self.device)], targets)
         sums = torch.zeros(len(flat), device=self.device).index_add(0, rows.to(self.device), picked)
         return SpanScores(sums, (wanted >= 0).sum(1).to(self.device))
 

@@ -1,0 +1,143 @@
+"""What is trained on: a pool of token sequences, and examples that point into it.
+
+A trajectory that stands in many preferences is encoded once, its reference log-probabilities are computed once, and
+two examples of one micro-batch that share it compute it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.objectives import Normalize, nll, preference_loss, side_scores
+from sweet.learn.tokens import WHOLE, TokenSequence
+
+
+@dataclass(frozen=True)
+class Example:
+    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool."""
+
+    name: str
+    chosen: tuple[int, ...]
+    rejected: tuple[int, ...] = ()
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        return self.chosen + self.rejected
+
+
+@dataclass
+class Pool:
+    """Token sequences by key, each held once.
+
+    Attributes:
+        sequences: the sequences, in the order they came.
+        dropped: early turns that were left out to fit the length.
+    """
+
+    sequences: list[TokenSequence] = field(default_factory=list)
+    dropped: int = 0
+    _known: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
+
+    def find(self, key: Hashable) -> tuple[int, ...] | None:
+        """The indices of what was put in under `key`."""
+        return self._known.get(key)
+
+    def put(self, key: Hashable, sequences: Iterable[TokenSequence], dropped: int = 0) -> tuple[int, ...]:
+        """Hold these sequences under `key`; their indices."""
+        start = len(self.sequences)
+        self.sequences.extend(sequences)
+        self._known[key] = tuple(range(start, len(self.sequences)))
+        self.dropped += dropped
+        return self._known[key]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised for an example: a preference loss, an NLL on the chosen side, or both.
+
+    Attributes:
+        beta: weight of the log-ratios; None leaves the preference out (rejection fine-tuning).
+        nll: weight of the mean negative log-likelihood a token of the chosen side.
+        normalize: how log-ratios become a side's score (`sweet.learn.objectives.side_scores`).
+        whole_nll: the NLL runs over every token of the chosen side, system and user included (recipe `upstream`).
+    """
+
+    beta: float | None
+    nll: float
+    normalize: Normalize = "turn"
+    whole_nll: bool = False
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.beta is not None
+
+
+@dataclass(frozen=True)
+class Losses:
+    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta)."""
+
+    loss: Tensor
+    chosen: Tensor
+    rejected: Tensor
+
+
+Reference = Sequence[Tensor]
+"""Sums of reference log-probabilities of each pool sequence's spans."""
+
+
+def losses(
+    scorer: Scorer,
+    objective: Objective,
+    pool: Sequence[TokenSequence],
+    examples: Sequence[Example],
+    reference: Reference | None,
+) -> Losses:
+    """One forward over the sides of `examples`, and the loss of each; gradients where they are enabled."""
+    unique = list(dict.fromkeys(index for example in examples for index in example.sides))
+    sequences = [pool[index] for index in unique]
+    if objective.whole_nll:
+        sequences = [sequence.with_whole() for sequence in sequences]
+    scores = scorer(sequences)
+    starts, total = {}, 0
+    for index, sequence in zip(unique, sequences, strict=True):
+        starts[index] = total
+        total += len(sequence.spans)
+    size = len(examples)
+    pick: list[int] = []
+    owner: list[int] = []
+    for number, example in enumerate(examples):
+        for side, indices in ((number, example.chosen), (number + size, example.rejected)):
+            for index in indices:
+                count = len(pool[index].spans) + objective.whole_nll
+                pick.extend(range(starts[index], starts[index] + count))
+                owner.extend([side] * count)
+    flat = [span.turn for sequence in sequences for span in sequence.spans]
+    whole = torch.tensor([flat[i] == WHOLE for i in pick], device=scorer.device)
+    chosen_side = torch.tensor(owner, device=scorer.device)
+    taken = torch.tensor(pick, device=scorer.device)
+    picked = SpanScores(scores.sums[taken], scores.counts[taken])
+    fluency = nll(
+        picked.sums[whole == objective.whole_nll],
+        picked.counts[whole == objective.whole_nll],
+        chosen_side[whole == objective.whole_nll],
+        2 * size,
+    )[:size]
+    if objective.beta is None:
+        zeros = torch.zeros_like(fluency)
+        return Losses(objective.nll * fluency, zeros, zeros)
+    if reference is None:
+        raise ValueError("a preference loss needs reference log-probabilities")
+    # Spans stand example by example, chosen before rejected, exactly as `pick` does.
+    base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
+    turns = ~whole
+    sides = side_scores(
+        picked.sums[turns], base, picked.counts[turns], chosen_side[turns], 2 * size, objective.normalize
+    )
+    chosen, rejected = sides[:size], sides[size:]
+    loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
+    return Losses(loss, objective.beta * chosen, objective.beta * rejected)

@@ -1,0 +1,124 @@
+"""The plain torch engine: one device, AdamW, and checkpoints that are whole or not there at all."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sweet.errors import UsageError
+
+BETAS = (0.9, 0.95)
+
+PEAKS = {
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "A10": 125e12,
+}
+"""Dense bf16 operations a second of GPUs, by a part of the name CUDA gives them (the vendor's data sheets). The first
+that matches counts, so longer names stand before shorter ones."""
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """The peak of a GPU that is known; None for any other device, so that no utilisation is invented."""
+    if device.type != "cuda":
+        return None
+    words = torch.cuda.get_device_name(device)
+    return next((peak for name, peak in PEAKS.items() if name in words), None)
+
+
+class TorchEngine:
+    """Holds the optimizer of a model and moves both a step at a time."""
+
+    def __init__(self, model: Any, clip: float) -> None:
+        self.model = model
+        self.clip = clip
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a part of a step."""
+        torch.autograd.backward([loss])
+
+    def step(self, lr: float) -> float:
+        """Clip, update the weights unless a gradient is not finite, forget the gradients; the norm before clipping."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.clip))
+        if math.isfinite(norm):
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def save(self, path: Path, state: dict[str, Any]) -> None:
+        """Write weights, optimizer, random state and `state` in one file, in place of a former one."""
+        whole = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": torch.get_rng_state(),
+            "state": state,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        with part.open("wb") as file:
+            torch.save(whole, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def load(self, path: Path, digest: str) -> dict[str, Any]:
+        """Take up what `save` wrote; the state that was given to it.
+
+        Raises:
+            UsageError: the checkpoint cannot be read, or belongs to another training.
+        """
+        try:
+            whole = torch.load(path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = whole["state"]
+        except Exception as error:  # torch.load raises whatever its reader met
+            raise UsageError(
+                f"The checkpoint cannot be read: {error}", where=path, fix="train without --resume"
+            ) from error
+        if state["digest"] != digest:
+            raise UsageError(
+                "The checkpoint belongs to a training with other settings or other data.",
+                where=path,
+                fix="train without --resume",
+            )
+        self.model.load_state_dict(whole["model"])
+        self.optimizer.load_state_dict(whole["optimizer"])
+        torch.set_rng_state(whole["random"])
+        return state
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill that takes the place of `path` only when it is complete."""
+    part = path.with_name(f".{path.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if path.exists():
+            shutil.rmtree(path)
+        part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def save_model(model: Any, tokenizer: Any, path: Path) -> None:
+    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, complete or not at all."""
+    with whole_folder(path) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

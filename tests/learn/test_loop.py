@@ -1,0 +1,209 @@
+"""The loop learns, does not depend on its micro-batches, and goes on exactly where it stopped."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn.data import Example, Objective, Pool, losses
+from sweet.learn.engine import TorchEngine, peak_flops, save_model
+from sweet.learn.logprobs import Scorer
+from sweet.learn.loop import Loop, LoopSettings, Record, learning_rate
+from sweet.learn.objectives import nll, preference_loss, side_scores
+from sweet.learn.tokens import WHOLE, ChatEncoder
+from tests.learn.builders import SYSTEM, build_model, build_trajectory
+
+CRITIC = Objective(beta=0.1, nll=0.01)
+SETTINGS = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1)
+
+
+def make_data(tokenizer: Any, count: int = 10) -> tuple[Pool, list[Example]]:
+    """Preferences for dialogues that answer with a 5 over those that answer with a 7."""
+    encoder, pool, examples = ChatEncoder(tokenizer), Pool(), []
+    for number in range(count):
+        sides = []
+        for name in (f"5 + {number}", f"7 + {number}"):
+            encoded = encoder.dialogue(build_trajectory(name, turns=2 + number % 2), SYSTEM, hidden="C")
+            sides.append(pool.put(name, encoded.sequences, encoded.dropped))
+        examples.append(Example(f"pair {number}", *sides))
+    return pool, examples
+
+
+def weights(model: Any) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        CRITIC,
+        Objective(0.1, 0.3, "none"),
+        Objective(0.1, 0.0, "trajectory"),
+        Objective(None, 1.0),
+        Objective(0.1, 1.0, "none", True),
+    ],
+)
+def test_a_batch_gives_what_its_examples_give_alone(tokenizer: Any, objective: Objective) -> None:
+    pool, examples = make_data(tokenizer, 5)
+    examples[1] = Example("shares a side", examples[0].chosen, examples[2].rejected)
+    start, model = build_model(len(tokenizer)), build_model(len(tokenizer), seed=1)
+    scorer = Scorer(model)
+    with torch.no_grad():
+        reference = [Scorer(start)([sequence]).sums for sequence in pool.sequences]
+        together = losses(scorer, objective, pool.sequences, examples, reference)
+        for number, example in enumerate(examples):
+            policy, base, counts, owner = [], [], [], []
+            for side, indices in enumerate((example.chosen, example.rejected)):
+                for index in indices:
+                    found = scorer([pool.sequences[index]])
+                    policy.append(found.sums)
+                    counts.append(found.counts)
+                    base.append(reference[index])
+                    owner += [side] * len(found.sums)
+            flat = (torch.cat(policy), torch.cat(base), torch.cat(counts), torch.tensor(owner))
+            fluency = nll(flat[0], flat[2], flat[3], 2)[0]
+            if objective.whole_nll:
+                row = scorer([pool.sequences[example.chosen[0]].with_whole()])
+                turns = [span.turn for span in pool.sequences[example.chosen[0]].with_whole().spans]
+                at = turns.index(WHOLE)
+                fluency = -row.sums[at] / row.counts[at]
+            expected = objective.nll * fluency
+            if objective.beta is not None:
+                score = side_scores(*flat, 2, objective.normalize)
+                expected = expected + preference_loss(score[0], score[1], objective.beta)
+            torch.testing.assert_close(together.loss[number], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_critic_learns_its_preferences(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer)
+    records: list[Record] = []
+    settings = LoopSettings(lr=5e-3, epochs=6, batch=4)
+    loop = Loop(
+        build_model(len(tokenizer)),
+        pool.sequences,
+        examples[:8],
+        CRITIC,
+        settings,
+        heldout=examples[8:],
+        on_step=records.append,
+    )
+    summary = loop.run()
+    steps = [record for record in records if "loss" in record]
+    assert summary.steps == len(steps) == 12
+    assert steps[0]["margin"] == pytest.approx(0, abs=1e-5)
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    assert summary.accuracy == 1.0
+    assert summary.heldout_accuracy == 1.0
+    assert summary.mfu is None
+    assert all(math.isfinite(record["grad_norm"]) and record["tokens_per_second"] > 0 for record in steps)
+
+
+def test_fine_tuning_raises_the_likelihood(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer, 4)
+    alone = [Example(example.name, example.chosen) for example in examples]
+    records: list[Record] = []
+    loop = Loop(
+        build_model(len(tokenizer)), pool.sequences, alone, Objective(None, 1.0), SETTINGS, on_step=records.append
+    )
+    summary = loop.run()
+    assert records[-1]["loss"] < 0.9 * records[0]["loss"]
+    assert summary.accuracy is None
+
+
+def test_the_result_does_not_depend_on_micro_batches(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer)
+    ends = []
+    for budget in (64, 8192):
+        model = build_model(len(tokenizer))
+        settings = LoopSettings(lr=1e-3, epochs=1, batch=4, token_budget=budget)
+        Loop(model, pool.sequences, examples, CRITIC, settings).run()
+        ends.append(weights(model))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-4)
+
+
+class _StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("save_every", [None, 2])
+def test_resumed_equals_uninterrupted(tokenizer: Any, tmp_path: Path, save_every: int | None) -> None:
+    pool, examples = make_data(tokenizer)
+    settings = LoopSettings(lr=2e-3, epochs=3, batch=4, seed=1, save_every=save_every)
+
+    def make(model: Any, path: Path, **more: Any) -> Loop:
+        return Loop(model, pool.sequences, examples[:9], CRITIC, settings, "d", examples[9:], path, **more)
+
+    straight = build_model(len(tokenizer))
+    expected = make(straight, tmp_path / "a.pt").run()
+
+    def stop(record: Record) -> None:
+        if record["step"] == 5:
+            raise _StoppedError
+
+    with pytest.raises(_StoppedError):
+        make(build_model(len(tokenizer)), tmp_path / "b.pt", on_step=stop).run()
+    resumed = build_model(len(tokenizer))
+    records: list[Record] = []
+    found = make(resumed, tmp_path / "b.pt", on_step=records.append).run(resume=True)
+    assert records[0]["step"] == (5 if save_every == 2 else 4)
+    assert torch.equal(weights(straight), weights(resumed))
+    assert (found.loss, found.accuracy, found.heldout_accuracy) == (
+        expected.loss,
+        expected.accuracy,
+        expected.heldout_accuracy,
+    )
+
+
+def test_a_checkpoint_of_another_training_is_refused(tokenizer: Any, tmp_path: Path) -> None:
+    engine = TorchEngine(build_model(len(tokenizer)), 1.0)
+    engine.save(tmp_path / "c.pt", {"digest": "one", "step": 1})
+    assert engine.load(tmp_path / "c.pt", "one")["step"] == 1
+    with pytest.raises(UsageError, match="other settings"):
+        engine.load(tmp_path / "c.pt", "two")
+    (tmp_path / "c.pt").write_bytes(b"torn")
+    with pytest.raises(UsageError, match="cannot be read"):
+        engine.load(tmp_path / "c.pt", "one")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_is_not_finite_names_step_and_items(tokenizer: Any, value: float) -> None:
+    pool, examples = make_data(tokenizer, 4)
+    model = build_model(len(tokenizer))
+    loop = Loop(model, pool.sequences, examples, CRITIC, SETTINGS)
+    with torch.no_grad():
+        next(model.parameters())[5] = value
+    with pytest.raises(SweetError, match="step 1 is not a finite") as caught:
+        loop.run()
+    assert "pair" in str(caught.value.where)
+
+
+def test_the_rate_warms_up_and_ends_at_a_tenth() -> None:
+    settings = LoopSettings(lr=1.0, epochs=1, batch=1)
+    rates = [learning_rate(step, 100, settings) for step in range(100)]
+    assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_saved_model_is_whole_and_loads_again(tokenizer: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = build_model(len(tokenizer))
+    path = tmp_path / "actor"
+    path.mkdir()
+    (path / "old").write_text("x")
+    save_model(model, tokenizer, path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["actor"]
+    assert not (path / "old").exists()
+    again: Any = AutoModelForCausalLM.from_pretrained(path)
+    assert torch.equal(weights(again), weights(model))
+    assert AutoTokenizer.from_pretrained(path).chat_template == tokenizer.chat_template
+
+
+def test_no_utilisation_is_invented_for_a_cpu() -> None:
+    assert peak_flops(torch.device("cpu")) is None
