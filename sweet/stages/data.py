@@ -1,0 +1,169 @@
+"""`sweet data import` and `sweet data export`: trajectories from elsewhere, and to elsewhere.
+
+An import reads its file twice: once to see that every row is right, so that a wrong one leaves nothing behind, and
+once to write. The trajectories become a `rollouts` artifact. Where rows bring a reward, these become a `scores`
+artifact as well, so that data which was scored elsewhere can be labelled without being scored again. An export joins
+the newest scores to the trajectories and writes the published layout, which an import reads back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from sweet.errors import UsageError
+from sweet.runs.jsonl import JsonlWriter, read_jsonl, read_rows
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.files import replacing
+from sweet.stages.published import read_trajectories
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Trajectory, dump
+
+IMPORTED = "imported"
+"""What stands in place of a scorer's name where the rewards came with the data."""
+
+
+class DataImportConfig(StageConfig):
+    task: str = "code"
+    """Kind of task, for a run that is made."""
+
+
+class DataExportConfig(StageConfig):
+    from_: str | None = None
+    """Rollouts to export; without it the newest."""
+    out: Path | None = None
+    """File to write; without it the rows go to stdout."""
+
+
+class _ImportRecord(DataImportConfig):
+    """What the manifest says of an import."""
+
+    file: str
+
+
+@dataclass
+class _Survey:
+    trajectories: int = 0
+    rewards: int = 0
+
+
+def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter: Reporter) -> StageResult:
+    """Take the trajectories of `file` into the run at `folder`, which is made where there is none.
+
+    Raises:
+        InputError: a row is wrong; nothing has been written then.
+    """
+    task_kind(config.task)
+    survey = _Survey()
+    with reporter.progress("checking", None) as bar:
+        for trajectory in read_trajectories(file):
+            survey.trajectories += 1
+            survey.rewards += trajectory.reward is not None
+            bar.advance()
+    run = Run.open_or_create(folder, config.task)
+    record = _ImportRecord(task=config.task, file=str(file))
+    with reporter.progress("importing", survey.trajectories) as bar, run.attempt("data-import", record) as attempt:
+        meta = {"agent": IMPORTED, "sim": IMPORTED, "tasks": str(file)}
+        draft = attempt.start_artifact("rollouts", meta=meta)
+        with JsonlWriter(draft.path) as writer:
+            for trajectory in read_trajectories(file):
+                writer.write(dump(trajectory))
+                bar.advance()
+        rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)
+        metrics: dict[str, Any] = {"trajectories": survey.trajectories, "scores": survey.rewards}
+        attempt.metrics.update(metrics)
+    artifacts = [rollouts]
+    if survey.rewards:
+        artifacts.append(_import_scores(run, record, rollouts, survey.rewards))
+    return StageResult("data import", run.path, metrics, artifacts)
+
+
+def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:
+    with run.attempt("data-import", record, inputs=[rollouts]) as attempt:
+        draft = attempt.start_artifact("scores", meta={"scorer": IMPORTED})
+        with JsonlWriter(draft.path) as writer:
+            for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+                if trajectory.reward is not None:
+                    writer.write(_score(trajectory, trajectory.reward))
+        attempt.metrics.update({"trajectories": rows, "scorer": IMPORTED})
+        return attempt.finish_artifact(draft, rows=rows)
+
+
+def _score(trajectory: Trajectory, reward: float) -> dict[str, Any]:
+    """A row of scores. Tests passed are known where the reward is a share of the task's tests."""
+    total = len(trajectory.task.test_cases)
+    passed = round(reward * total)
+    if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
+        passed = total = 0
+    unsolved = "no_answer" if trajectory.answer == NO_ANSWER else "failed"
+    return {
+        "id": trajectory.id,
+        "task_id": trajectory.task_id,
+        "reward": reward,
+        "passed": passed,
+        "total": total,
+        "outcome": "passed" if reward >= 1 else unsolved,
+        "detail": {},
+    }
+
+
+def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
+    """The rows of the published layout, in the order of the rollouts, with the newest scores' rewards.
+
+    What is at its default is left out, except the published fields.
+    """
+    rollouts = run.find("rollouts", config.from_, needed_by="data export")
+    rewards = _rewards(run, rollouts)
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+        row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
+        reward = rewards.get(trajectory.id, trajectory.reward)
+        row = published | {"answer": trajectory.answer} | row
+        yield row if reward is None else row | {"reward": reward}
+
+
+def _rewards(run: Run, rollouts: Artifact) -> dict[str, float]:
+    scores = next(
+        (
+            artifact
+            for artifact in reversed(run.manifest().artifacts)
+            if artifact.kind == "scores"
+            and artifact.status == "done"
+            and any(source.id == rollouts.id for source in artifact.inputs)
+        ),
+        None,
+    )
+    if scores is None:
+        return {}
+    return {row["id"]: row["reward"] for _, row in read_rows(run.file(scores)) if row.get("reward") is not None}
+
+
+def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
+    """The same as lines of JSON, each with its newline."""
+    for row in export_rows(run, config):
+        yield to_json(row, inf_nan_mode="constants") + b"\n"
+
+
+def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult:
+    """Write the rows to `config.out`, which is replaced only once they are all written."""
+    if config.out is None:
+        raise UsageError("An export needs a file to write.", fix="--out FILE")
+    out = config.out
+    if out.is_dir():
+        raise UsageError("This is a folder, not a file.", where=out, fix="--out FILE")
+    if not out.parent.is_dir():
+        raise UsageError("The folder of the file is not there.", where=out.parent, fix=f"mkdir -p {out.parent}")
+    rows = 0
+    with replacing(out) as file, reporter.progress("exporting", None) as bar:
+        for line in export_lines(run, config):
+            file.write(line)
+            rows += 1
+            bar.advance()
+    return StageResult("data export", run.path, {"trajectories": rows, "out": str(out)})

@@ -1,0 +1,132 @@
+"""`sweet data colbench`: the backend tasks of ColBench from the model hub into the user's data folder.
+
+The files are those that the dataset's card names. Each is checked row by row before it takes its place, so that a
+download that went wrong is never mistaken for the dataset.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweet.errors import InputError, ServerError, SweetError
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.files import replacing
+from sweet.stages.published import read_trajectories
+from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file, data_folder
+from sweet.tasks.registry import task_kind
+
+DATASET = "facebook/collaborative_agent_bench"
+TRAJECTORIES = "colbench_code_offline_15k_llama8b.jsonl"
+
+
+class ColBenchConfig(StageConfig):
+    trajectories: bool = False
+    """Fetch the published offline trajectories too (hundreds of MB), for sweet data import."""
+    revision: str = "main"
+    """Revision of the dataset."""
+    force: bool = False
+    """Fetch again what is there already."""
+
+
+class Download(Protocol):
+    """`huggingface_hub.hf_hub_download`, as far as it is used here."""
+
+    def __call__(self, repo_id: str, filename: str, *, repo_type: str, revision: str) -> str: ...
+
+
+def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Download | None = None) -> StageResult:
+    """Fetch what is not there yet. The result's `run` is the data folder.
+
+    Raises:
+        ServerError: the hub could not be reached, or reads of the cache found nothing while offline.
+        SweetError: the hub refused, or what it sent is not the dataset.
+    """
+    fetch = download or _hub_download()
+    folder = data_folder() / "colbench"
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics: dict[str, Any] = {}
+    wanted: list[tuple[str, str, Path, Callable[[Path], int]]] = [
+        (split, f"backend_tasks/{split}.jsonl", colbench_file(split), _count_tasks) for split in COLBENCH_SPLITS
+    ]
+    if config.trajectories:
+        wanted.append(("trajectories", TRAJECTORIES, folder / TRAJECTORIES, _count_trajectories))
+    for name, remote, local, count in wanted:
+        if config.force or not local.is_file():
+            reporter.say(f"Fetching {remote} of {DATASET}.")
+            metrics[name] = _fetch(fetch, remote, config.revision, local, count)
+        else:
+            metrics[name] = count(local)
+    if config.trajectories:
+        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN takes the trajectories into a run.")
+    return StageResult("data colbench", folder, metrics)
+
+
+def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Callable[[Path], int]) -> int:
+    cached = Path(_reach(fetch, remote, revision))
+    try:
+        rows = count(cached)
+    except InputError as error:
+        raise SweetError(
+            f"The hub's file is not what it should be: {error.what}",
+            where=error.where,
+            fix="sweet data colbench --force, perhaps with another --revision",
+        ) from error
+    with replacing(local) as target, cached.open("rb") as source:
+        shutil.copyfileobj(source, target)
+    return rows
+
+
+def _reach(fetch: Download, remote: str, revision: str) -> str:
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    where = f"{DATASET}, {remote}"
+    try:
+        return fetch(DATASET, remote, repo_type="dataset", revision=revision)
+    except RepositoryNotFoundError as error:  # gated ones included
+        fix = "accept the terms on the dataset's page, then: hf auth login"
+        raise SweetError("The hub does not hand out this dataset to you.", where=where, fix=fix) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
+        raise _unreachable(where) from error
+    except (EntryNotFoundError, RevisionNotFoundError) as error:
+        raise SweetError("The dataset has no such file or revision.", where=where, fix="--revision main") from error
+    except HfHubHTTPError as error:
+        raise ServerError(
+            f"The model hub answered with an error: {error}", where=where, fix="try again later"
+        ) from error
+    except OSError as error:
+        if error.filename is not None:  # a full disk, a cache that cannot be written
+            raise
+        raise _unreachable(where) from error
+
+
+def _unreachable(where: str) -> ServerError:
+    return ServerError(
+        "The model hub could not be reached, and the file is not in its local cache.",
+        where=where,
+        fix="unset HF_HUB_OFFLINE, check the connection (sweet doctor), and run sweet data colbench again",
+    )
+
+
+def _hub_download() -> Download:
+    from huggingface_hub import hf_hub_download
+
+    found: Download = hf_hub_download
+    return found
+
+
+def _count_tasks(path: Path) -> int:
+    return len(task_kind("code").load(str(path), "train"))
+
+
+def _count_trajectories(path: Path) -> int:
+    return sum(1 for _ in read_trajectories(path))

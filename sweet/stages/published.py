@@ -1,0 +1,252 @@
+"""Reading trajectories in the published layout, wherever they were made.
+
+A file is JSON Lines, one trajectory a line, or one JSON list of them; both are read one row at a time, so that a file
+larger than memory can be read. A row becomes a `Trajectory`: the role names of other programs are turned into ours, an
+id and a task id are made where the row brings none, and everything else is kept as it stands. What is wrong is told
+with its line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from sweet.errors import InputError
+from sweet.runs.jsonl import read_rows
+from sweet.stages.base import digest_of
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.trajectory import Trajectory, dump
+
+ROLES = {
+    "assistant": "assistant",
+    "agent": "assistant",
+    "user": "user",
+    "human": "user",
+    "human_collaborator": "user",
+}
+"""The role names that are understood, and ours for them."""
+
+CHUNK = 1 << 20
+"""Characters read at once from a JSON list."""
+
+
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of a file, in its order.
+
+    Raises:
+        InputError: the file is not there, is empty, or a row is wrong; names the line.
+    """
+    reader = _Reader(path)
+    rows = json_list(path) if _first_character(path) == "[" else read_rows(path)
+    for line, row in rows:
+        yield reader.trajectory(line, row)
+    if not reader.count:
+        raise InputError("The file holds no trajectory.", path=path, fix="one JSON object a line, or a JSON list")
+
+
+class _Reader:
+    """Turns rows into trajectories, and remembers what must be the same or different between them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self.lines: dict[str, int] = {}
+        self.contents: dict[str, str] = {}
+
+    def trajectory(self, line: int, row: Any) -> Trajectory:
+        if not isinstance(row, dict):
+            raise self._wrong(line, "A trajectory must be a JSON object.")
+        fields = dict(row)
+        fields["id"] = self._name(line, row.get("id"), "id") or f"{self.path.stem}-{self.count:05d}"
+        fields["task"] = self._task(line, row)
+        fields["dialogue_history"] = self._turns(line, row.get("dialogue_history"))
+        if row.get("answer") is None:
+            fields["answer"] = NO_ANSWER
+        if fields["answer"] == NO_ANSWER:
+            fields.setdefault("outcome", "out_of_turns")
+        self._check_reward(line, row.get("reward"))
+        try:
+            trajectory = Trajectory.model_validate(fields)
+            to_json(dump(trajectory))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise self._wrong(line, f"{_place(first['loc'])}: {first['msg']}.") from error
+        except PydanticSerializationError as error:
+            raise self._wrong(line, f"The row holds text that is not Unicode: {error}.") from error
+        if trajectory.id in self.lines:
+            raise InputError(
+                f"The id {trajectory.id!r} stands in line {self.lines[trajectory.id]} already.",
+                path=self.path,
+                line=line,
+                fix="give every trajectory an id of its own, or none",
+            )
+        self.lines[trajectory.id] = line
+        self.count += 1
+        return trajectory
+
+    def _task(self, line: int, row: dict[str, Any]) -> dict[str, Any]:
+        given = row.get("task")
+        if not isinstance(given, dict):
+            raise self._wrong(line, "The trajectory has no 'task' (an object with problem_description, ground_truth).")
+        task = dict(given)
+        if isinstance(task.get("test_cases"), list):
+            task["test_cases"] = {f"test{number}": call for number, call in enumerate(task["test_cases"], 1)}
+        for key in ("test_cases", "hidden_information", "facts"):
+            if task.get(key, "") is None:
+                del task[key]
+        content = digest_of({key: value for key, value in task.items() if key != "id"})
+        task["id"] = self._name(line, given.get("id"), "task.id") or f"task-{content}"
+        if self.contents.setdefault(task["id"], content) != content:
+            raise InputError(
+                f"The task {task['id']!r} differs from the task of that id in a line before.",
+                path=self.path,
+                line=line,
+                fix="give different tasks different ids, or none",
+            )
+        return task
+
+    def _turns(self, line: int, given: Any) -> list[Any]:
+        if not isinstance(given, list) or not given:
+            raise self._wrong(line, "The trajectory has no 'dialogue_history' (a list that is not empty).")
+        turns = []
+        for number, entry in enumerate(given):
+            role = entry.get("role") if isinstance(entry, dict) else None
+            ours = ROLES.get(role) if isinstance(role, str) else None
+            if ours is None:
+                known = ", ".join(ROLES)
+                raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {known}.")
+            turns.append({**entry, "role": ours})
+        if turns[0]["role"] != "user":
+            raise self._wrong(line, "dialogue_history must begin with the human's request.")
+        return turns
+
+    def _name(self, line: int, given: Any, key: str) -> str | None:
+        """An id as text; a number is one too."""
+        if given is None:
+            return None
+        if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
+            raise self._wrong(line, f"{key}: must be text that is not empty.")
+        return str(given)
+
+    def _check_reward(self, line: int, reward: Any) -> None:
+        if reward is None:
+            return
+        if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
+            raise self._wrong(line, f"reward: {reward!r} is not a finite number.")
+
+    def _wrong(self, line: int, what: str) -> InputError:
+        return InputError(what, path=self.path, line=line, fix="correct this line, or take it out")
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in loc)
+
+
+def _first_character(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line in file:
+                if text := line.lstrip():
+                    return text[0]
+    except FileNotFoundError as error:
+        raise InputError("There is no such file.", path=path) from error
+    except IsADirectoryError as error:
+        raise InputError("This is a folder, not a file.", path=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("The file is not UTF-8 text.", path=path) from error
+    return ""
+
+
+def json_list(path: Path) -> Iterator[tuple[int, Any]]:
+    """The elements of the JSON list that a file is, each with the line it begins in.
+
+    The text is read in chunks; an element is decoded as soon as all of it is there. Between two attempts at an
+    element the text at hand doubles, so that a large one costs twice its length at most.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        source = _Source(path, file)
+        source.skip_space()
+        source.expect("[", "The file is not a JSON list.")
+        source.skip_space()
+        more = source.peek() != "]"
+        if not more:
+            source.take(1)
+        while more:
+            source.skip_space()
+            line = source.line
+            yield line, source.decode()
+            source.skip_space()
+            more = source.expect(",]", "The list goes on without a comma, or ends too early.") == ","
+        source.skip_space()
+        if source.peek():
+            raise source.wrong("Something follows after the end of the list.")
+
+
+class _Source:
+    """Text of a file, a chunk at a time, and the line that the position is in."""
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self.path = path
+        self.file = file
+        self.text = ""
+        self.at = 0
+        self.line = 1
+        self.ended = False
+        self.decoder = json.JSONDecoder()
+
+    def more(self, size: int = CHUNK) -> bool:
+        """Read on; False at the end of the file."""
+        try:
+            read = self.file.read(size)
+        except UnicodeDecodeError as error:
+            raise self.wrong("The file is not UTF-8 text.") from error
+        self.text, self.at = self.text[self.at :] + read, 0
+        self.ended = not read
+        return not self.ended
+
+    def peek(self) -> str:
+        while self.at >= len(self.text) and not self.ended:
+            self.more()
+        return self.text[self.at : self.at + 1]
+
+    def take(self, count: int) -> str:
+        taken = self.text[self.at : self.at + count]
+        self.line += taken.count("\n")
+        self.at += count
+        return taken
+
+    def skip_space(self) -> None:
+        while (char := self.peek()) and char in " \t\r\n":
+            self.take(1)
+
+    def expect(self, characters: str, what: str) -> str:
+        char = self.peek()
+        if not char or char not in characters:
+            raise self.wrong(what)
+        return self.take(1)
+
+    def decode(self) -> Any:
+        """The JSON value at the position. Its end must be in sight: a number at the end of the text may go on."""
+        while True:
+            try:
+                value, end = self.decoder.raw_decode(self.text, self.at)
+                if end < len(self.text) or self.ended:
+                    break
+            except json.JSONDecodeError as error:
+                if self.ended:
+                    line = self.line + self.text.count("\n", self.at, error.pos)
+                    raise InputError(f"The JSON is broken: {error.msg}.", path=self.path, line=line) from error
+            except RecursionError as error:
+                raise self.wrong("The JSON is nested too deeply.") from error
+            self.more(max(CHUNK, len(self.text) - self.at))
+        self.take(end - self.at)
+        return value
+
+    def wrong(self, what: str) -> InputError:
+        return InputError(what, path=self.path, line=self.line, fix="one JSON object a line, or a JSON list of objects")
