@@ -1,0 +1,215 @@
+"""Finding and loading models and tokenizers in Hugging Face layout.
+
+A name is `micro` (the checkpoint that ships with the package), an existing directory, or a hub id. A hub id is looked
+up in the local cache first; the hub is asked once, with a short time-out, only for what the cache lacks, because the
+library's own retries take most of a minute to find out that there is no network. Whatever then goes wrong while
+loading is told as a UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from sweet.errors import UsageError
+
+Device = Literal["auto", "cpu", "cuda"]
+
+HUB_TIMEOUT = 10.0
+"""Seconds the hub may take to say whether it knows a model."""
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def model_path(name: str) -> str:
+    """Where `name` is: the packaged checkpoint for `micro`, an existing directory as it is, otherwise a hub id."""
+    if name == "micro":
+        from sweet.tasks.micro import AGENT
+
+        return str(AGENT)
+    return name
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a chat model.
+
+    Raises:
+        UsageError: there is no such model, its tokenizer cannot be read, or it has no chat template.
+    """
+    from transformers import AutoTokenizer
+
+    automatic: Any = AutoTokenizer
+    path = _locate(name)
+    with _explained(name):
+        tokenizer = automatic.from_pretrained(path, trust_remote_code=False)
+    if not getattr(tokenizer, "chat_template", None):
+        raise UsageError(
+            f"The model {name} has no chat template, so a dialogue cannot be put to it.",
+            where=f"{path}: neither tokenizer_config.json (chat_template) nor chat_template.jinja holds one",
+            fix="use the instruction-tuned model of the family, or put its chat_template.jinja beside the tokenizer",
+        )
+    return tokenizer
+
+
+def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
+    """A causal language model in evaluation mode.
+
+    Args:
+        device: `auto` is cuda where there is one.
+        dtype: a torch type by name; `auto` is float32 on a CPU and bfloat16 on a GPU.
+        tokenizer: where given, it is checked that the model knows every one of its tokens.
+
+    Raises:
+        UsageError: there is no such model or device, or the directory does not hold a complete model.
+    """
+    from transformers import AutoModelForCausalLM
+
+    automatic: Any = AutoModelForCausalLM
+    path = _locate(name)
+    place = resolve_device(device)
+    kind = _resolve_dtype(dtype, place)
+    with _explained(name):
+        model, report = automatic.from_pretrained(path, dtype=kind, trust_remote_code=False, output_loading_info=True)
+    # transformers fills what a checkpoint lacks with random numbers and only warns.
+    if report["missing_keys"]:
+        lacking = sorted(report["missing_keys"])
+        raise UsageError(
+            f"The weights of {name} are not complete: {len(lacking)} tensors are missing, the first is {lacking[0]}.",
+            where=path,
+            fix="save or download the model again",
+        )
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer, name)
+    try:
+        return model.eval().to(place)
+    except torch.OutOfMemoryError as error:
+        raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
+
+
+def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
+    """Raise UsageError where the tokenizer has tokens that the model has no embedding for."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise UsageError(
+            f"The model {name} knows {rows} tokens and its tokenizer makes {len(tokenizer)}: they are of two models.",
+            where=model_path(name),
+            fix="put the tokenizer that the model was trained with into its directory",
+        )
+
+
+def resolve_device(device: Device) -> torch.device:
+    """The torch device meant; UsageError where it is not there."""
+    there = torch.cuda.is_available()
+    if device == "cuda" and not there:
+        raise UsageError("torch sees no CUDA device.", where="--device cuda", fix="--device cpu (or: sweet doctor)")
+    return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
+
+
+def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise UsageError(f"{dtype!r} is no floating point type of torch.", fix="float32, bfloat16 or float16")
+    return kind
+
+
+def _locate(name: str) -> str:
+    """The directory or hub id to load from, after a check that it is there at all."""
+    path = model_path(name)
+    local = Path(path).expanduser()
+    if local.is_dir():
+        _check_directory(name, local)
+        return str(local)
+    if local.exists():
+        raise UsageError(
+            f"{name} is a file; a model is a directory in Hugging Face layout.", where=path, fix="name the directory"
+        )
+    if not _HUB_ID.fullmatch(path) or path.startswith("."):
+        raise UsageError(f"There is no model directory {name}.", where=path, fix="check the path")
+    return _hub(path)
+
+
+def _check_directory(name: str, path: Path) -> None:
+    config = path / "config.json"
+    if not config.is_file():
+        raise UsageError(
+            f"The directory {name} is not a model: it has no config.json.",
+            where=path,
+            fix="name a directory in Hugging Face layout (config.json, *.safetensors, tokenizer.json)",
+        )
+    try:
+        json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(
+            f"The model's config.json is not JSON: {error}.", where=config, fix="save or download the model again"
+        ) from error
+
+
+def _hub(name: str) -> str:
+    """`name` where the cache or the hub has it."""
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        cached = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        cached = None
+    if isinstance(cached, str):
+        return name
+    if constants.HF_HUB_OFFLINE:
+        raise _unknown(name, "the hub is switched off (HF_HUB_OFFLINE)")
+    try:
+        HfApi().model_info(name, timeout=HUB_TIMEOUT)
+    except (RepositoryNotFoundError, HFValidationError):
+        raise _unknown(name, "the hub does not know it, or it is private and HF_TOKEN is not set") from None
+    except Exception as error:
+        raise _unknown(name, f"the hub cannot be reached ({_first_line(error)})") from error
+    return name
+
+
+def _unknown(name: str, why: str) -> UsageError:
+    return UsageError(
+        f"There is no model {name!r}: no such directory, not in the local cache, and {why}.",
+        where=name,
+        fix="micro, a directory in Hugging Face layout, or a hub id that this machine can download",
+    )
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Without the library's progress bars; what it raises becomes a UsageError."""
+    restore = _hide_bars()
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"The model {name} cannot be loaded: {_first_line(error)}",
+            where=model_path(name),
+            fix="name a complete causal language model in Hugging Face layout",
+        ) from error
+    finally:
+        restore()
+
+
+def _hide_bars() -> Callable[[], object]:
+    from transformers.utils import logging as library
+
+    logging: Any = library
+    if not logging.is_progress_bar_enabled():
+        return lambda: None
+    logging.disable_progress_bar()
+    return lambda: logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

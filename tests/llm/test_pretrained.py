@@ -1,0 +1,118 @@
+"""Loading: what is there loads; what is not, or is broken, is told in one error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.llm.pretrained import check_vocabulary, load_model, load_tokenizer, resolve_device
+from sweet.llm.template import ChatTemplate
+from sweet.tasks.base import Message
+from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    path = tmp_path / "model"
+    tokenizer.save_pretrained(path)
+    build_model(len(tokenizer)).save_pretrained(path)
+    return path
+
+
+def test_a_directory_loads(checkpoint: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tokenizer = load_tokenizer(str(checkpoint))
+    model = load_model(str(checkpoint), "cpu", tokenizer=tokenizer)
+    assert not model.training
+    assert next(model.parameters()).dtype == torch.float32
+    assert load_model(str(checkpoint), "cpu", "bfloat16").dtype == torch.bfloat16
+    assert capfd.readouterr() == ("", ""), "loading says nothing by itself"
+
+
+@pytest.mark.parametrize("name", ["./nothing/here", "/nothing/here", "nobody/nothing", "a b", "a/b/c", "-", ""])
+def test_an_unknown_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for load in (load_tokenizer, load_model):
+        with pytest.raises(UsageError, match=r"no model|no such directory|not a model") as error:
+            load(name)
+        assert error.value.fix
+
+
+def test_a_directory_that_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no config\.json"):
+        load_model(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "nothing-known"}')
+    for load in (load_tokenizer, load_model):
+        with pytest.raises(UsageError, match="cannot be loaded"):
+            load(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UsageError, match="not JSON"):
+        load_model(str(tmp_path))
+    with pytest.raises(UsageError, match="is a file"):
+        load_model(str(tmp_path / "config.json"))
+
+
+def test_broken_weights(checkpoint: Path) -> None:
+    weights = checkpoint / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        load_model(str(checkpoint))
+    weights.unlink()
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        load_model(str(checkpoint))
+
+
+def test_weights_that_lack_tensors_are_not_filled_with_noise(checkpoint: Path) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    config["num_hidden_layers"] = 3
+    config["layer_types"] = ["full_attention"] * 3
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=r"not complete.*layers\.2"):
+        load_model(str(checkpoint))
+
+
+def test_no_chat_template(tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(None)
+    tokenizer.save_pretrained(tmp_path)
+    build_model(len(tokenizer)).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"no chat template.*tokenizer_config\.json"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_of_another_model() -> None:
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    check_vocabulary(build_model(len(tokenizer) + 8), tokenizer, "padded")
+    with pytest.raises(UsageError, match="two models"):
+        check_vocabulary(build_model(len(tokenizer) - 1), tokenizer, "other")
+
+
+def test_devices_and_types(checkpoint: Path) -> None:
+    assert resolve_device("cpu").type == "cpu"
+    if not torch.cuda.is_available():
+        assert resolve_device("auto").type == "cpu"
+        with pytest.raises(UsageError, match="CUDA"):
+            resolve_device("cuda")
+    with pytest.raises(UsageError, match="no floating point type"):
+        load_model(str(checkpoint), "cpu", "int8")
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_the_template_tells_everything(name: str) -> None:
+    template = ChatTemplate(build_tokenizer(TEMPLATES[name]))
+    messages = [Message(role="system", content="You help."), Message(role="user", content="What is it?")]
+    text = template.text(messages)
+    assert "You help." in text
+    assert "What is it?" in text
+    assert template.tokenizer.decode(template.ids(messages)) == text
+
+
+def test_a_template_that_refuses() -> None:
+    refusing: Any = build_tokenizer("{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(ValueError, match="roles must alternate"):
+        ChatTemplate(refusing).ids([Message(role="user", content="x")])
