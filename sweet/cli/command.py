@@ -214,6 +214,13 @@ def guarded(work: Callable[[], None], *, debug: bool) -> int:
     return 0
 
 
+def path_argument(name: str, metavar: str, help: str, *, required: bool) -> inspect.Parameter:
+    """A positional argument that is a path."""
+    declared = typer.Argument(... if required else None, metavar=metavar, help=help, show_default=False)
+    annotation = Path if required else Path | None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=annotation)
+
+
 def common_parameters(command: str) -> list[inspect.Parameter]:
     prefix = env_prefix(command)
 

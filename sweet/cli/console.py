@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic_core import to_json
@@ -88,6 +88,14 @@ def _panel(title: str, rows: Iterable[Text]) -> None:
     narration_console().print(
         Panel(body, title=Text(title), title_align="left", border_style="red", expand=False, padding=(0, 1))
     )
+
+
+def finish(result: StageResult, *, as_json: bool, show_people: Callable[[StageResult], None] | None = None) -> None:
+    """The result of a stage on stdout: for a program, or for people."""
+    if as_json:
+        print_json(result.as_json())
+    else:
+        (show_people or show_result)(result)
 
 
 def show_result(result: StageResult) -> None:

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from sweet.cli import console
-from sweet.cli.command import Call, Command
+from sweet.cli.command import Call, Command, path_argument
 from sweet.cli.options import C
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
@@ -21,13 +19,8 @@ RUNS = Path("runs")
 """Where new runs are made and the newest one is looked for."""
 
 
-def run_argument(help: str) -> inspect.Parameter:
-    return inspect.Parameter(
-        "run",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Argument(None, metavar="RUN", help=help, show_default=False),
-        annotation=Path | None,
-    )
+def newest_run_argument() -> inspect.Parameter:
+    return path_argument("run", "RUN", "The run directory; without it the newest under runs/.", required=False)
 
 
 def newest_run(given: Path | None, reporter: Reporter) -> Run:
@@ -75,8 +68,9 @@ class StageCommand(Command[C]):
 
     def arguments(self) -> list[inspect.Parameter]:
         if self.name_run is None:
-            return [run_argument("The run directory; without it the newest under runs/.")]
-        return [run_argument("The run directory, made where it is not there; without it a new one under runs/.")]
+            return [newest_run_argument()]
+        help = "The run directory, made where it is not there; without it a new one under runs/."
+        return [path_argument("run", "RUN", help, required=False)]
 
     def work(self, call: Call[C]) -> None:
         given: Path | None = call.arguments["run"]
@@ -87,9 +81,6 @@ class StageCommand(Command[C]):
             run = new_run(given, name, task, call.reporter)
         call.run = run.path
         result = self.stage(run, call.config, call.reporter)
-        if call.common.json:
-            console.print_json(result.as_json())
-        else:
-            self.show(result)
+        console.finish(result, as_json=call.common.json, show_people=self.show)
         if self.then:
             call.reporter.say("next: " + "   or   ".join(line.format(run=run.path) for line in self.then))

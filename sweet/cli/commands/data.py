@@ -1,0 +1,75 @@
+"""`sweet data colbench`, `sweet data import`, `sweet data export`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+from sweet.cli import console
+from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.errors import UsageError
+from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
+from sweet.stages.download import ColBenchConfig, run_data_colbench
+
+
+class ColBench(Command[ColBenchConfig]):
+    def work(self, call: Call[ColBenchConfig]) -> None:
+        console.finish(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
+
+
+class Import(Command[DataImportConfig]):
+    def arguments(self) -> list[inspect.Parameter]:
+        return [
+            path_argument("file", "FILE", "JSONL of trajectories in the published layout.", required=True),
+            path_argument("run", "RUN", "The run directory, made where it is not there.", required=True),
+        ]
+
+    def work(self, call: Call[DataImportConfig]) -> None:
+        file, run = call.arguments["file"], call.arguments["run"]
+        result = run_data_import(file, run, call.config, call.reporter)
+        console.finish(result, as_json=call.common.json)
+        scored = bool(result.metrics["scores"])
+        call.reporter.say(f"next: sweet {'label' if scored else 'eval'} {run}")
+
+
+class Export(Command[DataExportConfig]):
+    def arguments(self) -> list[inspect.Parameter]:
+        return [newest_run_argument()]
+
+    def work(self, call: Call[DataExportConfig]) -> None:
+        run = newest_run(call.arguments["run"], call.reporter)
+        if call.config.out is not None:
+            console.finish(run_data_export(run, call.config, call.reporter), as_json=call.common.json)
+        elif call.common.json:
+            raise UsageError("The rows and the result cannot both go to stdout.", where="--json", fix="--out FILE")
+        else:
+            for line in export_lines(run, call.config):
+                sys.stdout.write(line.decode())
+
+
+COMMANDS = (
+    ColBench(
+        name="data colbench",
+        config=ColBenchConfig,
+        summary="Fetch ColBench's backend tasks from the model hub.",
+        text="They land in the user's data folder; sweet rollout --tasks colbench plays them.",
+        examples=(("sweet data colbench", "the tasks, training and test"),),
+    ),
+    Import(
+        name="data import",
+        config=DataImportConfig,
+        summary="Take trajectories made elsewhere into a run.",
+        text="Rows with a reward count as scored, so that sweet label can follow at once.",
+        examples=(("sweet data import offline.jsonl runs/offline", "dialogues in the published layout"),),
+    ),
+    Export(
+        name="data export",
+        config=DataExportConfig,
+        summary="Write a run's trajectories in the published layout.",
+        examples=(
+            ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
+            ("sweet data export RUN | head -n 1", "to stdout"),
+        ),
+    ),
+)

@@ -1,0 +1,82 @@
+"""The files of the repository that the program writes itself: README's command reference and the completion files.
+
+`python -m sweet.cli.generated`, run in the repository, brings them up to date; a test compares them with what this
+module makes now, so that no option can be added without its line.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweet.cli.app import build
+from sweet.cli.command import Command
+from sweet.cli.options import OptionSpec, option_specs
+
+BEGIN = "<!-- command reference: python -m sweet.cli.generated -->"
+END = "<!-- end of command reference -->"
+
+COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
+"""Shell, as Typer names it, and the file under `completions/`."""
+
+
+def command_reference() -> str:
+    """Every command with its arguments and options, as Markdown."""
+    return "\n".join(part for command in build().commands.values() for part in _command(command)) + "\n"
+
+
+def _command(command: Command[Any]) -> Iterator[str]:
+    arguments = [parameter.default for parameter in command.arguments()]
+    names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
+    yield f"### `{' '.join(['sweet', command.name, *names, '[OPTIONS]'])}`\n"
+    yield f"{command.help()}\n"
+    for argument in arguments:
+        yield f"- `{argument.metavar}`: {argument.help}"
+    if arguments:
+        yield ""
+    specs = option_specs(command.config, command.name)
+    if specs:
+        yield "| option | default | |\n|---|---|---|"
+        yield from map(_row, specs)
+        yield ""
+
+
+def _row(spec: OptionSpec) -> str:
+    form = f"{spec.flag}` / `--no-{spec.key}" if spec.is_switch else f"{spec.flag} {spec.metavar}"
+    if spec.is_switch:
+        default = "yes" if spec.default else "no"
+    else:
+        default = "" if spec.default in (None, "", [], ()) else f"`{spec.default}`"
+    bounds = f" ({spec.bounds})" if spec.bounds else ""
+    cells = (f"`{form}`", "required" if spec.required else default, spec.help + bounds)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def with_reference(readme: str) -> str:
+    """The README with the command reference between its markers."""
+    head, rest = readme.split(BEGIN)
+    return f"{head}{BEGIN}\n\n{command_reference()}\n{END}{rest.split(END)[1]}"
+
+
+def completion(shell: str) -> str:
+    """The completion file of a shell, as the installed program prints it."""
+    environment = {**os.environ, "_SWEET_COMPLETE": f"source_{shell}"}
+    made = subprocess.run([sys.executable, "-m", "sweet"], env=environment, capture_output=True, text=True, check=True)
+    return made.stdout
+
+
+def main(root: Path) -> None:
+    """Write the files under the repository's root."""
+    readme = root / "README.md"
+    readme.write_text(with_reference(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    (root / "completions").mkdir(exist_ok=True)
+    for shell, name in COMPLETIONS.items():
+        (root / "completions" / name).write_text(completion(shell), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path.cwd())

@@ -1,0 +1,128 @@
+"""The program as a process: what it imports, how fast it answers, signals, pipes, and the files it generates."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet.cli.app import build
+from sweet.cli.generated import BEGIN, COMPLETIONS, END, command_reference, completion
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "transformers", "openai", "vllm", "deepspeed", "starlette", "uvicorn", "datasets", "numpy")
+
+
+def sweet(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweet", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_of_every_command_imports_nothing_heavy() -> None:
+    program = f"""
+import sys
+from sweet.cli.app import build, run
+line = build()
+assert run(["--help"], line) == 0
+for name in line.commands:
+    assert run([*name.split(), "--help"], line) == 0, name
+print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert made.stderr.splitlines()[-1] == "[]"
+    for name in build().commands:
+        assert f"sweet {name}" in made.stdout
+
+
+def test_every_option_has_a_help_and_every_command_an_example() -> None:
+    line = build()
+    assert [f"{name} --{spec.key}" for name, specs in line.specs.items() for spec in specs if not spec.help] == []
+    assert [name for name, command in line.commands.items() if not command.examples] == []
+
+
+def test_an_interrupt_ends_with_130_and_the_command_to_go_on(tmp_path: Path) -> None:
+    program = """
+import sys, time
+from tests.cli import toy
+from sweet.cli.app import build, run
+from sweet.cli.stage_command import StageCommand
+def wait(run, config, reporter):
+    reporter.say("waiting")
+    time.sleep(60)
+command = StageCommand(name="play", config=toy.PlayConfig, stage=wait, name_run=lambda c: ("code", "x"), summary="x")
+sys.exit(run(["play", "r", "--samples", "2"], build([command])))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130
+    assert "sweet play r --samples 2 --resume" in rest
+    assert "Traceback" not in rest
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweet", "status", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    process.wait()
+
+
+def test_unknown_words_exit_with_2() -> None:
+    made = sweet("rolout")
+    assert made.returncode == 2
+    assert "rollout" in made.stderr
+
+
+def test_help_is_quick() -> None:
+    best = min(_seconds(("--help",)) for _ in range(3))
+    assert best < 3, "an import at the top of a module made the program slow to start"
+
+
+def _seconds(words: tuple[str, ...]) -> float:
+    began = time.monotonic()
+    assert sweet(*words).returncode == 0
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("shell", sorted(COMPLETIONS))
+def test_completion_files_are_what_the_program_generates(shell: str) -> None:
+    kept = ROOT / "completions" / COMPLETIONS[shell]
+    assert kept.read_text(encoding="utf-8") == completion(shell), "run: python -m sweet.cli.generated"
+
+
+def test_bash_completes_commands_and_choices() -> None:
+    made = sweet(_SWEET_COMPLETE="complete_bash", COMP_WORDS="sweet ro", COMP_CWORD="1")
+    assert made.stdout.split() == ["rollout"]
+    made = sweet(_SWEET_COMPLETE="complete_bash", COMP_WORDS="sweet rollout --recipe ", COMP_CWORD="3")
+    assert made.stdout.split() == ["paper", "upstream"]
+
+
+def test_the_command_reference_of_the_readme_is_current() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.split(BEGIN)[1].split(END)[0].strip() == command_reference().strip(), (
+        "run: python -m sweet.cli.generated"
+    )
