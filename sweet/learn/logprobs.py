@@ -4,14 +4,17 @@ The hidden state in front of each supervised token goes through the output layer
 fp32; everything else never becomes logits. Sequences are padded on the right and sorted by length under a budget of
 tokens; a causal model never looks to the right, so no attention mask is needed and the fast causal kernels apply.
 
-Sequences that share a prompt and differ in one reply (the candidates of a turn) are scored as trunk and branches: the
-prompt once, its keys and values shared by all its replies.
+Sequences that begin alike (the candidates of a turn, both sides of a preference) are computed as one prefix tree
+(`sweet.learn.tree`): what they share once. Whether a model's attention takes such a mask is tried on a few tokens;
+where it does not, every sequence is computed by itself.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.learn.tokens import TokenSequence
+from sweet.learn.tree import Tree, common, plant
 
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
@@ -59,8 +63,8 @@ class Scorer:
         self._scale /= float(getattr(config, "logits_scaling", None) or 1.0)
         self._cap: float | None = getattr(config, "final_logit_softcapping", None)
         self._split = self._splits()
-        self.shares = self._split and self._shares_prefixes()
-        """Whether prompts can be computed once for several replies."""
+        self.shares_up_to = self._longest_shared(config)
+        """The longest sequence that may stand in a prefix tree; 0 where the model's attention takes no such mask."""
 
     # The output layer ------------------------------------------------------------------------------------------
 
@@ -83,22 +87,28 @@ class Scorer:
         except (AttributeError, TypeError, RuntimeError):
             return False
 
+    def _longest_shared(self, config: Any) -> int:
+        if not self._split or not self._shares_prefixes():
+            return 0
+        # A tree's mask takes the place of a sliding window, which is the same only within the window.
+        window: int | None = getattr(config, "sliding_window", None)
+        return window or sys.maxsize
+
     @torch.inference_mode()
     def _shares_prefixes(self) -> bool:
-        """Whether a prompt computed once gives the same numbers, on prompts of two lengths."""
-        ids = (torch.arange(9, device=self.device) % self._vocabulary)[None]
+        """Whether a tree gives the same states as plain sequences, on a few tokens."""
+        ids = [number % self._vocabulary for number in range(9)]
+        rows = [ids[:5] + ids[6:8], ids[:5] + ids[7:], ids[2:7]]
         try:
-            branches = ids[:, 5:8].expand(3, -1)
-            trunks = torch.stack([ids[0, :5], torch.cat([ids[0, :2], ids[0, 2:5]])])
-            keep = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]], device=self.device)
-            owner = torch.tensor([0, 1, 1], device=self.device)
-            shared = self._branch_hidden(trunks, keep, branches, owner)
-            whole = self._hidden(ids[:, :8])[:, 5:]
-            short = self._hidden(ids[:, 2:8])[:, 3:]
-            plain = torch.cat([whole, short, short])
-            return bool(torch.allclose(shared.float(), plain.float(), rtol=2e-2, atol=2e-2))
+            tree = plant(rows)
+            states = self._forest([tree])[0]
+            for row, path in zip(rows, tree.paths, strict=True):
+                alone = self._hidden(torch.tensor([row], device=self.device))[0]
+                if not torch.allclose(states[path].float(), alone.float(), rtol=2e-2, atol=2e-2):
+                    return False
         except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError):
             return False
+        return True
 
     def _token_logprobs(self, states: Tensor, targets: Tensor) -> Tensor:
         """log p(target) for each state. states [n, width], targets [n] -> [n], fp32."""
@@ -120,74 +130,74 @@ class Scorer:
 
     # Spans -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
-        """The spans of `sequences` in one forward, with gradients where they are enabled; order kept."""
-        rows, columns, owners, counts = _positions(sequences)
-        width = max(len(sequence.ids) for sequence in sequences)
-        ids = torch.zeros(len(sequences), width, dtype=torch.long)
-        for i, sequence in enumerate(sequences):
-            ids[i, : len(sequence.ids)] = torch.tensor(sequence.ids)
-        ids, rows, columns = ids.to(self.device), rows.to(self.device), columns.to(self.device)
-        targets = ids[rows, columns]
+    def __call__(self, sequences: Sequence[TokenSequence], groups: Sequence[Sequence[int]] | None = None) -> SpanScores:
+        """The spans of `sequences` in one forward, with gradients where they are enabled; order kept.
+
+        Args:
+            sequences: what to score; every span begins behind at least one id.
+            groups: indices of sequences that begin alike, every index once; each group is computed as one prefix tree
+                where the model allows. None computes each sequence by itself.
+        """
+        groups = self._groups(sequences, groups)
+        trees = [plant([sequences[i].ids for i in group]) for group in groups]
+        where = {
+            index: (row, path)
+            for row, (group, tree) in enumerate(zip(groups, trees, strict=True))
+            for index, path in zip(group, tree.paths, strict=True)
+        }
+        rows: list[int] = []
+        columns: list[int] = []
+        wanted: list[int] = []
+        counts: list[int] = []
+        for index, sequence in enumerate(sequences):
+            row, path = where[index]
+            for span in sequence.spans:
+                columns.extend(path[span.start - 1 : span.stop - 1])
+                wanted.extend(sequence.ids[span.start : span.stop])
+                counts.append(span.stop - span.start)
+                rows.extend([row] * counts[-1])
+        if min(counts, default=0) < 1:
+            raise ValueError("a sequence with nothing supervised")
+        size = torch.tensor(counts, device=self.device)
+        at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
+        targets = torch.tensor(wanted, device=self.device)
         with self._precision():
             if self._split:
-                picked = self._token_logprobs(self._hidden(ids)[rows, columns - 1], targets)
+                picked = self._token_logprobs(self._forest(trees)[at], targets)
             else:
-                logits = self.model(input_ids=ids, use_cache=False).logits[rows, columns - 1].float()
+                logits = self.model(input_ids=self._padded([t.ids for t in trees]), use_cache=False).logits[at].float()
                 picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
-        sums = torch.zeros(len(counts), device=self.device).index_add(0, owners.to(self.device), picked)
-        return SpanScores(sums, counts.to(self.device))
+        owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
+        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size)
 
-    def _branch_hidden(self, trunks: Tensor, keep: Tensor, branches: Tensor, owner: Tensor) -> Tensor:
-        """States of branches behind their trunks: trunks [t, l] padded on the left, branches [b, m], owner [b]."""
-        place = (keep.cumsum(1) - 1).clamp(min=0)
-        made = self.model.base_model(input_ids=trunks, attention_mask=keep, position_ids=place, use_cache=True)
-        cache = made.past_key_values
-        cache.batch_select_indices(owner)
-        mask = torch.cat([keep[owner], torch.ones_like(branches)], 1)
-        ahead = keep.sum(1)[owner][:, None] + torch.arange(branches.shape[1], device=branches.device)
-        states: Tensor = self.model.base_model(
-            input_ids=branches, attention_mask=mask, position_ids=ahead, past_key_values=cache, use_cache=True
-        ).last_hidden_state
-        return states
+    def _groups(
+        self, sequences: Sequence[TokenSequence], groups: Sequence[Sequence[int]] | None
+    ) -> Sequence[Sequence[int]]:
+        """The groups, or every sequence by itself where prompts cannot be shared."""
+        if groups is not None and self.shares_up_to >= max(len(sequence.ids) for sequence in sequences):
+            return groups
+        return [[index] for index in range(len(sequences))]
 
-    def branches(self, groups: Sequence[Sequence[TokenSequence]]) -> SpanScores:
-        """The one span of each sequence, the sequences of a group sharing all ids before their span, in order."""
-        flat = [sequence for group in groups for sequence in group]
-        trunk_ids = [group[0].ids[: group[0].spans[0].start - 1] for group in groups]
-        length = max(map(len, trunk_ids))
-        trunks = torch.zeros(len(groups), length, dtype=torch.long)
-        keep = torch.zeros(len(groups), length, dtype=torch.long)
-        for i, ids in enumerate(trunk_ids):
-            trunks[i, length - len(ids) :] = torch.tensor(ids)
-            keep[i, length - len(ids) :] = 1
-        width = max(s.spans[0].stop - s.spans[0].start for s in flat)
-        inputs = torch.zeros(len(flat), width, dtype=torch.long)
-        wanted = torch.full((len(flat), width), -1, dtype=torch.long)
-        for i, sequence in enumerate(flat):
-            span = sequence.spans[0]
-            size = span.stop - span.start
-            inputs[i, :size] = torch.tensor(sequence.ids[span.start - 1 : span.stop - 1])
-            wanted[i, :size] = torch.tensor(sequence.ids[span.start : span.stop])
-        owner = torch.tensor([i for i, group in enumerate(groups) for _ in group])
-        rows, columns = (wanted >= 0).nonzero(as_tuple=True)
-        targets = wanted[rows, columns].to(self.device)
-        with self._precision():
-            states = self._branch_hidden(*(t.to(self.device) for t in (trunks, keep, inputs, owner)))
-            picked = self._token_logprobs(states[rows.to(self.device), columns.to(self.device)], targets)
-        sums = torch.zeros(len(flat), device=self.device).index_add(0, rows.to(self.device), picked)
-        return SpanScores(sums, (wanted >= 0).sum(1).to(self.device))
+    def _padded(self, rows: Sequence[list[int]]) -> Tensor:
+        """Rows of numbers as one tensor, zeros on the right."""
+        width = max(map(len, rows))
+        return torch.tensor([row + [0] * (width - len(row)) for row in rows], device=self.device)
 
-
-def _positions(sequences: Sequence[TokenSequence]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Row and column of every supervised token, the index of its span, and each span's token count."""
-    spans = [(row, span) for row, sequence in enumerate(sequences) for span in sequence.spans]
-    counts = torch.tensor([span.stop - span.start for _, span in spans], dtype=torch.long)
-    if not len(counts) or int(counts.min()) < 1:
-        raise ValueError("a sequence with nothing supervised")
-    rows = torch.tensor([row for row, _ in spans]).repeat_interleave(counts)
-    columns = torch.cat([torch.arange(span.start, span.stop) for _, span in spans])
-    return rows, columns, torch.arange(len(spans)).repeat_interleave(counts), counts
+    def _forest(self, trees: Sequence[Tree]) -> Tensor:
+        """Hidden states of every slot, one tree a row: [trees, slots, width]."""
+        ids = self._padded([tree.ids for tree in trees])
+        if not any(tree.branches for tree in trees):
+            return self._hidden(ids)
+        slots = torch.arange(ids.shape[1], device=self.device)
+        ends = self._padded([tree.ends for tree in trees])
+        seen = (slots[None, None, :] <= slots[None, :, None]) & (slots[None, :, None] < ends[:, None, :])
+        # Padding sees itself: a row of nothing but -inf would become NaN.
+        seen |= torch.eye(len(slots), dtype=torch.bool, device=self.device)
+        kind = torch.bfloat16 if self._mixed else self.model.dtype
+        mask = torch.zeros(seen.shape, dtype=kind, device=self.device).masked_fill_(~seen, torch.finfo(kind).min)
+        return self._hidden(
+            ids, attention_mask=mask[:, None], position_ids=self._padded([tree.positions for tree in trees])
+        )
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -223,35 +233,37 @@ def span_logprobs(
 def group_logprobs(
     scorer: Scorer, groups: Sequence[Sequence[TokenSequence]], budget: int = TOKEN_BUDGET
 ) -> list[list[float]]:
-    """Mean log-probability of the one span of each sequence, group by group.
+    """Mean log-probability of the first span of each sequence, group by group.
 
-    The sequences of a group must share every id before their span; prompts are computed once where the model allows.
+    What the sequences of a group share is computed once; a group larger than `budget` is computed in parts.
     """
-    if not scorer.shares:
-        flat = [sequence for group in groups for sequence in group]
-        means = iter([float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, flat, budget)])
-        return [[next(means) for _ in group] for group in groups]
-    results: list[list[float]] = [[] for _ in groups]
-    for batch in _group_batches(groups, budget):
-        scores = scorer.branches([groups[i] for i in batch])
-        means_of = torch.split((scores.sums / scores.counts).cpu(), [len(groups[i]) for i in batch])
-        for index, part in zip(batch, means_of, strict=True):
-            results[index] = part.tolist()
+    parts: list[tuple[int, list[int]]] = []
+    for number, group in enumerate(groups):
+        parts += [(number, part) for part in _cut(group, list(range(len(group))), budget)]
+    sizes = [_slots(groups[number], part) for number, part in parts]
+    results = [[0.0] * len(group) for group in groups]
+    for batch in batches(sizes, budget):
+        rows = [(number, index) for i in batch for number, part in [parts[i]] for index in part]
+        sequences = [groups[number][index] for number, index in rows]
+        ends = list(accumulate(len(parts[i][1]) for i in batch))
+        alike = [range(end - len(parts[i][1]), end) for i, end in zip(batch, ends, strict=True)]
+        first = list(accumulate((len(sequence.spans) for sequence in sequences), initial=0))[:-1]
+        scores = scorer(sequences, alike)
+        means = (scores.sums / scores.counts)[first].tolist()
+        for (number, index), mean in zip(rows, means, strict=True):
+            results[number][index] = mean
     return results
 
 
-def _group_batches(groups: Sequence[Sequence[TokenSequence]], budget: int) -> Iterator[list[int]]:
-    """Groups with replies and prompts of similar length, so many that the padded branches stay within `budget`."""
-    widths = [max(s.spans[0].stop - s.spans[0].start for s in group) for group in groups]
-    trunks = [group[0].spans[0].start for group in groups]
-    batch: list[int] = []
-    width = trunk = rows = 0
-    for index in sorted(range(len(groups)), key=lambda i: (widths[i] // 8, trunks[i], i)):
-        wide, long, more = max(width, widths[index]), max(trunk, trunks[index]), rows + len(groups[index])
-        if batch and max(wide * more, long * (len(batch) + 1)) > budget:
-            yield batch
-            batch, wide, long, more = [], widths[index], trunks[index], len(groups[index])
-        batch.append(index)
-        width, trunk, rows = wide, long, more
-    if batch:
-        yield batch
+def _slots(group: Sequence[TokenSequence], part: Sequence[int]) -> int:
+    """How many slots the tree of a part has."""
+    rows = sorted(group[i].ids for i in part)
+    return len(rows[0]) + sum(len(b) - common(a, b) for a, b in pairwise(rows))
+
+
+def _cut(group: Sequence[TokenSequence], part: list[int], budget: int) -> list[list[int]]:
+    """The part in halves until each fits `budget`, or stands alone."""
+    if len(part) == 1 or _slots(group, part) <= budget:
+        return [part]
+    half = len(part) // 2
+    return _cut(group, part[:half], budget) + _cut(group, part[half:], budget)

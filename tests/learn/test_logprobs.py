@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.tree import plant
 from tests.learn.builders import build_model
 
 VOCABULARY = 97
@@ -78,9 +79,9 @@ def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
 def test_shared_prompts_give_the_same_means(family: str) -> None:
     model = build_model(VOCABULARY, family=family)
     scorer = Scorer(model)
-    assert scorer.shares == (family != "mamba")
+    assert bool(scorer.shares_up_to) == (family != "mamba")
     groups = groups_of()
-    for budget in (30, 4096):
+    for budget in (30, 70, 4096):
         for group, found in zip(groups, group_logprobs(scorer, groups, budget), strict=True):
             for sequence, mean in zip(group, found, strict=True):
                 span = sequence.spans[0]
@@ -98,12 +99,55 @@ def test_a_model_whose_logits_are_its_own_affair_is_still_right(make_model: Call
 
     model.register_forward_hook(shift)
     scorer = Scorer(model)
-    assert not scorer.shares
+    assert not scorer.shares_up_to
     sequences = random_sequences(3)
     with torch.no_grad():
         expected = [torch.stack(naive(model, sequence)) for sequence in sequences]
     for want, (sums, _) in zip(expected, span_logprobs(scorer, sequences), strict=True):
         torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral", "gemma"])
+def test_a_tree_gives_the_sums_and_gradients_of_plain_sequences(family: str) -> None:
+    model = build_model(VOCABULARY, family=family)
+    scorer = Scorer(model)
+    base = random_sequences(6)
+    # Both begin alike, depart at 6, and supervise a span in the shared part too.
+    tails = [TokenSequence(base[0].ids[:6] + row.ids[6:], row.spans) for row in base]
+    groups = [[0, 2, 4], [1], [3, 5]]
+    results = []
+    for way in (None, groups):
+        model.zero_grad()
+        sums = scorer(tails, way).sums
+        torch.autograd.backward([sums.square().mean()])
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
+        results.append((sums.detach(), gradient))
+    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-4)
+    assert float((results[0][1] - results[1][1]).norm() / results[0][1].norm()) < 1e-4
+
+
+def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
+    model = build_model(VOCABULARY, family="mistral")
+    model.config.sliding_window = 8
+    groups = groups_of()
+    scorer = Scorer(model)
+    assert scorer.shares_up_to == 8
+    for group, found in zip(groups, group_logprobs(scorer, groups), strict=True):
+        want = [float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, group)]
+        assert found == pytest.approx(want, abs=1e-5)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8))
+def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> None:
+    tree = plant(sequences)
+    for sequence, path in zip(sequences, tree.paths, strict=True):
+        assert [tree.ids[slot] for slot in path] == sequence
+        assert [tree.positions[slot] for slot in path] == list(range(len(sequence)))
+        last = path[-1]
+        assert [k for k in range(last + 1) if last < tree.ends[k]] == path
+    prefixes = {tuple(sequence[: i + 1]) for sequence in sequences for i in range(len(sequence))}
+    assert len(tree.ids) == len(prefixes)
+    assert tree.branches == (len(set(map(tuple, sequences))) > 1 and len(tree.ids) > max(map(len, sequences)))
 
 
 def test_nothing_supervised_is_no_nan() -> None:

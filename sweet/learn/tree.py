@@ -1,0 +1,66 @@
+"""Prefix trees: token sequences that begin alike are laid out once, and one masked forward serves them all.
+
+The sequences, sorted, are laid out depth first: each adds only the ids in which it departs from the one before it.
+Slot q may attend to slot k exactly when k <= q < end(k), end(k) being where k's subtree ends, and a slot's position
+counts along its path; so every sequence sees precisely the ids it would see alone. The tree is built from ids, hence
+right for any chat template: what is not shared is simply not merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The layout of some sequences.
+
+    Attributes:
+        ids: the token of each slot.
+        positions: how many slots stand before it on its path.
+        ends: where the subtree of each slot ends (exclusive).
+        paths: for each sequence, in the order given, the slots of its ids.
+    """
+
+    ids: list[int]
+    positions: list[int]
+    ends: list[int]
+    paths: list[list[int]]
+
+    @property
+    def branches(self) -> bool:
+        """Whether anything stands beside anything else; a tree that does not is a plain sequence."""
+        return self.ends[0] != len(self.ids) or len(set(self.ends)) > 1
+
+
+def plant(sequences: Sequence[Sequence[int]]) -> Tree:
+    """The prefix tree of `sequences`, which must not be empty."""
+    ids: list[int] = []
+    positions: list[int] = []
+    ends: list[int] = []
+    paths: list[list[int]] = [[] for _ in sequences]
+    path: list[int] = []
+    before: tuple[int, ...] = ()
+    for here, index in sorted((tuple(sequence), index) for index, sequence in enumerate(sequences)):
+        shared = common(before, here)
+        for slot in path[shared:]:
+            ends[slot] = len(ids)
+        start, depth = len(ids), len(here) - shared
+        ids.extend(here[shared:])
+        positions.extend(range(shared, len(here)))
+        ends.extend([0] * depth)
+        path = path[:shared] + list(range(start, start + depth))
+        paths[index] = path
+        before = here
+    for slot in path:
+        ends[slot] = len(ids)
+    return Tree(ids, positions, ends, paths)
+
+
+def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """How many ids two sequences share at their beginning."""
+    size = min(len(left), len(right))
+    if left[:size] == right[:size]:
+        return size
+    return next(i for i in range(size) if left[i] != right[i])
