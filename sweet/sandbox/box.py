@@ -1,0 +1,269 @@
+"""The sandbox: a pool of jails that run programs and give their results back in order.
+
+For every answer the parent makes a pipe, hands its end and the program to a zygote, which forks a child, and reads the
+results itself. It keeps the clock: a call that gives nothing for its time ends the child, and the calls after it run in
+a fresh one, until `Limits.bad_endings` children have ended badly. What comes back is data to be parsed, never a
+verdict: whatever does not parse ends the child as a crash. A zygote that dies or falls silent is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+from sweet.sandbox.jail import Jail, JailError, Tier
+from sweet.sandbox.program import Execution, Limits, Program, Result
+
+_START_SECONDS = 10.0
+"""A forked child that has not begun by then is given up: machine overloaded or child broken."""
+_HEADER_BYTES = 200
+
+
+class Sandbox:
+    """Runs programs under one tier. Made by `open_sandbox`."""
+
+    def __init__(self, tier: Tier, workers: int, limits: Limits) -> None:
+        self.tier = tier
+        self.limits = limits
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._workers = [_Worker(tier, limits) for _ in range(workers)]
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def run(
+        self, programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
+    ) -> list[Execution]:
+        """Run all programs, several at once, and give their executions in the same order.
+
+        Args:
+            programs: what to run.
+            on_done: called with a program's index and its execution as each ends, from one thread at a time.
+
+        Raises:
+            JailError: jails cannot be kept running on this machine.
+        """
+        telling = threading.Lock()
+
+        def one(index: int) -> Execution:
+            worker = self._idle.get()
+            try:
+                execution = worker.run(programs[index])
+            finally:
+                self._idle.put(worker)
+            if on_done is not None:
+                with telling:
+                    on_done(index, execution)
+            return execution
+
+        with ThreadPoolExecutor(len(self._workers), thread_name_prefix="sandbox") as pool:
+            futures = [pool.submit(one, index) for index in range(len(programs))]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def close(self) -> None:
+        """End every jail."""
+        for worker in self._workers:
+            worker.close()
+
+
+@contextmanager
+def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
+    """A sandbox of a tier that is known to work (see sweet.sandbox.tiers.open_sandbox)."""
+    box = Sandbox(tier, workers, limits)
+    try:
+        yield box
+    finally:
+        box.close()
+
+
+class _Worker:
+    """One jail, started when it is first needed and started anew when it has been lost."""
+
+    def __init__(self, tier: Tier, limits: Limits) -> None:
+        self.tier, self.limits = tier, limits
+        self.jail: Jail | None = None
+
+    def close(self) -> None:
+        if self.jail is not None:
+            self.jail.kill()
+            self.jail = None
+
+    def run(self, program: Program) -> Execution:
+        began = time.monotonic()
+        deadline = began + self.limits.total_seconds
+        results: list[Result] = []
+        bad_endings = 0
+        while len(results) < len(program.calls):
+            if bad_endings >= self.limits.bad_endings or time.monotonic() >= deadline:
+                results += _not_tried(results, len(program.calls))
+                break
+            fresh = self._child(program, len(results), deadline)
+            results += fresh
+            bad_endings += bool(fresh) and fresh[-1].status in ("timeout", "crash")
+        return Execution(tuple(results), time.monotonic() - began)
+
+    def _child(self, program: Program, first: int, deadline: float) -> list[Result]:
+        """Results of the calls from `first` on, up to the one that ended the child; at least one.
+
+        A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
+        """
+        for _ in range(3):
+            child = _Child(program, first, self.limits, deadline)
+            try:
+                self.jail = self.jail or Jail(self.tier)
+                child.follow(self.jail)
+            except JailError as broken:
+                self.close()
+                if not child.begun:
+                    lost = broken
+                    continue
+                child.results = child.results or [Result("crash", error="crash", message="it took its jail down")]
+            except BaseException:
+                self.close()
+                raise
+            return child.results
+        raise JailError(f"Jails do not stay alive on this machine: {lost.what}", fix="sweet doctor")
+
+
+class _Child:
+    """One child and what it reports."""
+
+    def __init__(self, program: Program, first: int, limits: Limits, deadline: float) -> None:
+        self.calls = program.calls[first:]
+        self.limits, self.deadline = limits, deadline
+        self.nonce = secrets.token_hex(16)
+        self.begun = False
+        self.results: list[Result] = []
+        self.buffer = bytearray()
+        self.order = {
+            "source": program.source,
+            "calls": self.calls,
+            "scoped": program.scoped,
+            "nonce": self.nonce,
+            "value_bytes": limits.value_bytes,
+            "limits": {
+                "CPU": int(limits.total_seconds) + 2,
+                "AS": limits.memory_bytes,
+                "FSIZE": 0,
+                "NOFILE": 64,
+                "CORE": 0,
+            },
+        }
+
+    def follow(self, jail: Jail) -> None:
+        """Let the child run and read what it reports, to its end."""
+        with tempfile.TemporaryFile() as order:
+            order.write(json.dumps(self.order).encode())
+            order.seek(0)
+            reading, writing = os.pipe()
+            try:
+                try:
+                    jail.fork(order.fileno(), writing)
+                finally:
+                    os.close(writing)
+                ending = self._read(reading)
+            finally:
+                os.close(reading)
+        status = jail.bury()
+        if not self.begun and ending is None:
+            raise JailError("The sandbox's zygote could not fork.")
+        if len(self.results) < len(self.calls):
+            self.results.append(ending or _ending(status))
+
+    def _read(self, reading: int) -> Result | None:
+        """Read results until all are there, the pipe closes (None), the format breaks or time is up."""
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        limit = time.monotonic() + _START_SECONDS
+        while len(self.results) < len(self.calls):
+            wait = limit - time.monotonic()
+            if wait <= 0 or not poll.poll(wait * 1000):
+                return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
+            data = os.read(reading, 1 << 16)
+            if not data:
+                return None
+            self.buffer += data
+            try:
+                told = self._parse()
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                return Result("crash", error="crash", message="its results were garbled")
+            if told:
+                limit = min(time.monotonic() + self.limits.call_seconds, self.deadline)
+        return None
+
+    def _parse(self) -> bool:
+        """Take the complete records off the buffer; whether there was one. ValueError where it is none of ours."""
+        told = False
+        while True:
+            end = self.buffer.find(b"\n", 0, _HEADER_BYTES)
+            if end < 0:
+                if len(self.buffer) >= _HEADER_BYTES:
+                    raise ValueError("no header")
+                return told
+            nonce, index, kind, length = self.buffer[:end].decode("ascii").split(" ")
+            size = int(length)
+            expected = len(self.results) if self.begun else -1
+            if nonce != self.nonce or int(index) != expected or not 0 <= size <= self.limits.value_bytes + 4096:
+                raise ValueError("not a record")
+            if len(self.buffer) < end + 1 + size:
+                return told
+            text = self.buffer[end + 1 : end + 1 + size].decode("ascii")
+            del self.buffer[: end + 1 + size]
+            self._take(kind, text)
+            told = True
+
+    def _take(self, kind: str, text: str) -> None:
+        if kind == "begun":
+            self.begun = True
+        elif kind == "value":
+            self.results.append(Result("value", value=json.loads(text)))
+        elif kind == "raised":
+            self.results.append(_raised(json.loads(text)))
+        else:
+            raise ValueError("unknown kind")
+        if len(self.results) > len(self.calls):
+            raise ValueError("too many results")
+
+
+def _not_tried(results: list[Result], calls: int) -> list[Result]:
+    """Results of the calls that are given up: they share the fate of the last one that ended badly."""
+    fates = (result for result in reversed(results) if result.status in ("timeout", "crash"))
+    fate = next(fates, Result("timeout", error="timeout", message="out of time for all calls together"))
+    return [Result(fate.status, error="not tried", message=f"after {fate.told}")] * (calls - len(results))
+
+
+def _raised(told: dict[str, Any]) -> Result:
+    line = told["line"]
+    return Result(
+        "raised",
+        error=str(told["type"])[:100],
+        message=str(told["message"])[:300],
+        line=line if isinstance(line, int) else None,
+    )
+
+
+def _ending(status: int) -> Result:
+    """What a child's wait status says of a call that gave no result."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGXCPU:
+            return Result("timeout", error="timeout", message="out of processor time")
+        with contextlib.suppress(ValueError):
+            return Result("crash", error="crash", message=f"killed by {signal.Signals(number).name}")
+        return Result("crash", error="crash", message=f"killed by signal {number}")
+    return Result("crash", error="crash", message=f"its process ended with status {os.waitstatus_to_exitcode(status)}")

@@ -1,0 +1,240 @@
+"""One jail: a zygote started under a tier, spoken to over one socket, killed and replaced as a whole.
+
+`bwrap`     new namespaces for everything (no network, its own processes), a read-only root that holds the interpreter
+            and the C libraries and nothing else, no capabilities; where libseccomp is, the seccomp filter too.
+`landlock`  no new namespaces, so it works where those are refused: Landlock hides every file but the interpreter and
+            the C libraries, and the seccomp filter forbids all else: processes, signals, sockets, writing. That a file
+            exists can still be told (stat).
+`unsafe`    nothing but limits on time, memory and output.
+
+The zygote is given nothing on its command line or in its environment; what it must know comes over the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet.errors import SweetError
+from sweet.sandbox.syscalls import FilterError, seccomp_filter
+
+Tier = Literal["bwrap", "landlock", "unsafe"]
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("zygote.py", "guest.py")
+_INSIDE = "/sweet"
+_STATUS = struct.Struct("!i")
+_START_SECONDS = 20.0
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_ZONES = "/usr/share/zoneinfo"
+
+
+class JailError(SweetError):
+    """The jail could not be started, or does not answer any more."""
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    """Where the running interpreter's own parts lie (not those of a virtual environment)."""
+
+    program: Path
+    stdlib: Path
+    shared: Path | None
+
+    @classmethod
+    def current(cls) -> _Interpreter:
+        program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+        stdlib = Path(os.__file__).resolve().parent
+        folder, name = sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME")
+        shared = Path(folder) / name if folder and name and str(name).endswith(_shared_endings()) else None
+        return cls(program, stdlib, shared if shared is not None and shared.is_file() else None)
+
+
+def _shared_endings() -> tuple[str, ...]:
+    return (".so", ".so.1.0", ".dylib")
+
+
+class Jail:
+    """A running zygote. Not thread-safe: one thread uses it at a time."""
+
+    def __init__(self, tier: Tier) -> None:
+        """Start it.
+
+        Raises:
+            JailError: it cannot be started here; says why.
+        """
+        self.tier = tier
+        self._inner_pid: int | None = None
+        ours, theirs = socket.socketpair()
+        self._orders = ours
+        ours.settimeout(_START_SECONDS)
+        try:
+            with theirs:
+                self._process = self._start(theirs.fileno())
+        except OSError as error:
+            ours.close()
+            raise JailError(f"A {tier} jail cannot be started: {error}.") from error
+        try:
+            self._greet()
+        except (OSError, FilterError) as error:
+            why = self._last_words() or str(error)
+            self.kill()
+            raise JailError(f"A {tier} jail cannot be started: {why}.") from error
+
+    def fork(self, program: int, report: int) -> None:
+        """Fork a child that reads the file descriptor `program` and writes `report`; both stay open here.
+
+        Raises:
+            JailError: the zygote is gone.
+        """
+        try:
+            socket.send_fds(self._orders, [b"R"], [program, report])
+        except OSError as error:
+            raise JailError("The sandbox's zygote is gone.") from error
+
+    def bury(self, patience: float = 5.0) -> int:
+        """Kill what the last child left and return its wait status.
+
+        Raises:
+            JailError: the zygote is gone, or does not answer within `patience` seconds.
+        """
+        self._orders.settimeout(patience)
+        try:
+            self._orders.sendall(b"K")
+            data = self._orders.recv(_STATUS.size, socket.MSG_WAITALL)
+        except OSError as error:
+            raise JailError("The sandbox's zygote does not answer.") from error
+        if len(data) != _STATUS.size:
+            raise JailError("The sandbox's zygote is gone.")
+        return int(_STATUS.unpack(data)[0])
+
+    def kill(self) -> None:
+        """End the zygote and everything in its jail."""
+        self._orders.close()  # a zygote that still works buries its child and ends by itself
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.5)
+        if self._process.returncode is None and self._inner_pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._inner_pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.5)
+        self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+    def _start(self, orders: int) -> subprocess.Popen[bytes]:
+        python = _Interpreter.current()
+        if self.tier == "bwrap":
+            return self._start_bwrap(python, orders)
+        return self._popen([*_zygote_command(python, _HERE), str(orders)], [orders])
+
+    def _start_bwrap(self, python: _Interpreter, orders: int) -> subprocess.Popen[bytes]:
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            raise FileNotFoundError("bubblewrap (bwrap) is not installed")
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as status:
+            try:
+                command = [bwrap, *_bwrap_arguments(python), "--info-fd", str(writing), "--"]
+                command += [*_zygote_command(python, Path(_INSIDE)), str(orders)]
+                process = self._popen(command, [orders, writing])
+            finally:
+                os.close(writing)
+            ready, _, _ = select.select([status], [], [], _START_SECONDS)
+            with contextlib.suppress(ValueError, KeyError):
+                self._inner_pid = int(json.loads(status.read() if ready else b"")["child-pid"])
+        return process
+
+    @staticmethod
+    def _popen(command: list[str], descriptors: list[int]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PYTHONHASHSEED": "0"},  # references and answers iterate over their sets in the same order
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+
+    def _greet(self) -> None:
+        data = json.dumps(self._setup()).encode()
+        self._orders.sendall(struct.pack("!I", len(data)) + data)
+        if self._orders.recv(1) != b"+":
+            raise ConnectionResetError("it ended at once")
+
+    def _setup(self) -> dict[str, Any]:
+        if self.tier == "unsafe":
+            return {"jailed": False, "landlock": "", "folder": "", "readable": [], "filter": ""}
+        try:
+            code = seccomp_filter().hex()
+        except FilterError:
+            if self.tier == "landlock":
+                raise
+            code = ""
+        if self.tier == "bwrap":
+            return {"jailed": True, "landlock": "", "folder": "", "readable": [], "filter": code}
+        spec = importlib.util.find_spec("landlock")
+        if spec is None or spec.origin is None:
+            raise FilterError("the package landlock is not installed")
+        python = _Interpreter.current()
+        package = Path(spec.origin).parent.parent
+        rules = {"landlock": str(package), "folder": str(python.stdlib), "readable": _readable(python)}
+        return {"jailed": True, **rules, "filter": code}
+
+    def _last_words(self) -> str:
+        """The last line that a process which did not start has written to stderr."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        if self._process.returncode is None or self._process.stderr is None:
+            return ""
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
+    return [str(python.program), "-S", "-s", "-B", str(folder / _SCRIPTS[0])]
+
+
+def _bwrap_arguments(python: _Interpreter) -> list[str]:
+    arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
+    arguments += ["--setenv", "PYTHONHASHSEED", "0"]
+    for path in (*_LIBRARIES, _ZONES):
+        if Path(path).exists():
+            arguments += ["--ro-bind", path, path]
+    for file in (python.stdlib, python.program, python.shared):
+        if file is not None and not any(file.is_relative_to(library) for library in _LIBRARIES):
+            arguments += ["--ro-bind", str(file), str(file)]
+    for folder in _site_folders(python):
+        arguments += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
+    for script in _SCRIPTS:
+        arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
+    return [*arguments, "--remount-ro", "/", "--chdir", "/"]
+
+
+def _site_folders(python: _Interpreter) -> list[Path]:
+    """Folders of installed packages beneath the standard library: the user's own, so hidden."""
+    return [folder for name in ("site-packages", "dist-packages") if (folder := python.stdlib / name).is_dir()]
+
+
+def _readable(python: _Interpreter) -> list[str]:
+    """What Landlock lets a child read: the standard library without installed packages, and the C libraries."""
+    hidden = set(_site_folders(python))
+    paths = [str(entry) for entry in sorted(python.stdlib.iterdir()) if entry not in hidden]
+    if python.shared is not None:
+        paths.append(str(python.shared))
+    return paths + [path for path in (*_LIBRARIES, _ZONES) if Path(path).exists()]

@@ -1,0 +1,75 @@
+"""What goes into the sandbox and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["value", "raised", "timeout", "crash"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on one answer.
+
+    Attributes:
+        call_seconds: wall clock of one call, the execution of the source before it included.
+        total_seconds: wall clock of all calls together.
+        memory_bytes: address space of the child.
+        value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
+        bad_endings: after so many children that crashed or ran out of time the remaining calls are not tried.
+    """
+
+    call_seconds: float = 1.0
+    total_seconds: float = 10.0
+    memory_bytes: int = 512 * 2**20
+    value_bytes: int = 256 * 2**10
+    bad_endings: int = 2
+
+
+@dataclass(frozen=True)
+class Program:
+    """Source to execute and expressions to evaluate in it, each in a fresh copy of it.
+
+    Attributes:
+        source: Python source.
+        calls: Python expressions.
+        scoped: execute and evaluate in one function's local scope, as the published evaluator does: names that the
+            source defines are not seen by its own functions.
+    """
+
+    source: str
+    calls: tuple[str, ...]
+    scoped: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one call did.
+
+    Attributes:
+        status: it gave a value, raised an exception, ran out of time or took its process down.
+        value: the value in canonical JSON (sweet.sandbox.values) where it gave one.
+        error: the exception's type name, or what happened to the process.
+        message: the exception's text, cut.
+        line: the line of `source` that raised, where the exception came straight from it.
+    """
+
+    status: Status
+    value: Any = None
+    error: str = ""
+    message: str = ""
+    line: int | None = None
+
+    @property
+    def told(self) -> str:
+        """One line for people."""
+        return f"{self.error}: {self.message}" if self.message else self.error
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The results of a program, one a call in their order, and the wall clock they took together."""
+
+    results: tuple[Result, ...]
+    seconds: float

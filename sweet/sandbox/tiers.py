@@ -1,0 +1,169 @@
+"""Which tiers work on this machine, found out by running a jail that tries to break out, and the sandbox to use."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sweet.errors import SweetError, UsageError
+from sweet.sandbox.box import Sandbox, open_jails
+from sweet.sandbox.jail import JailError, Tier
+from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.syscalls import FilterError, seccomp_filter
+
+SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock")
+"""The tiers `auto` chooses from, the strongest first."""
+
+TierChoice = Literal["auto", "bwrap", "landlock", "unsafe"]
+
+_PROBE = """
+import os, socket
+
+def refused(attempt):
+    try:
+        attempt()
+    except (OSError, ValueError):
+        return True
+    return False
+
+def connect(port):
+    with socket.socket() as sock:
+        sock.settimeout(1)
+        sock.connect(("127.0.0.1", port))
+
+def probe(secrets, folders, port, parent):
+    told = {"network": refused(lambda: connect(port)), "signals": refused(lambda: os.kill(parent, 0))}
+    told["reading"] = all(refused(lambda: open(path).read()) for path in secrets)
+    told["writing"] = all(refused(lambda: open(folder + "/sweet-probe", "x")) for folder in folders)
+    told["environment"] = not any(name != "LC_CTYPE" for name in os.environ)
+    return told
+"""
+
+
+@dataclass(frozen=True)
+class TierStatus:
+    """Whether a tier works here, what was seen, and the command that mends it where it does not."""
+
+    name: Tier
+    works: bool
+    detail: str
+    fix: str | None = None
+
+
+def probe_tiers() -> list[TierStatus]:
+    """Try every tier by running a jail; the strongest first."""
+    return [probe_tier(tier) for tier in (*SAFE_TIERS, "unsafe")]
+
+
+@functools.cache
+def probe_tier(tier: Tier) -> TierStatus:
+    """Run a jail of this tier that tries to reach what it must not. Asked once in a process."""
+    if tier == "unsafe":
+        return TierStatus(tier, True, "no isolation, limits only; used only when asked for by name")
+    try:
+        left_open = _left_open(tier)
+    except JailError as error:
+        return TierStatus(tier, False, error.what, _mend(tier))
+    if left_open:
+        return TierStatus(tier, False, f"the jail leaves open: {', '.join(left_open)}", _mend(tier))
+    return TierStatus(tier, True, _describe(tier))
+
+
+@contextmanager
+def open_sandbox(
+    tier: TierChoice = "auto", workers: int | None = None, limits: Limits | None = None
+) -> Iterator[Sandbox]:
+    """A pool of jails.
+
+    Args:
+        tier: `auto` takes the strongest that works; `unsafe` is never chosen by itself.
+        workers: jails at once; without it one a core that this process may use.
+        limits: bounds on every answer.
+
+    Raises:
+        UsageError: the tier asked for does not work here.
+        SweetError: no safe tier works here.
+    """
+    with open_jails(_choose(tier), workers or _cores(), limits or Limits()) as box:
+        yield box
+
+
+def _choose(tier: TierChoice) -> Tier:
+    if tier != "auto":
+        status = probe_tier(tier)
+        if not status.works:
+            raise UsageError(
+                f"The sandbox tier {tier} does not work here: {status.detail}", where="--sandbox", fix=status.fix
+            )
+        return tier
+    tried = []
+    for name in SAFE_TIERS:
+        status = probe_tier(name)
+        if status.works:
+            return name
+        tried.append(status)
+    raise SweetError(
+        "No sandbox works here, and code that a model wrote is not run without one. "
+        + " ".join(f"{status.name}: {status.detail}" for status in tried),
+        where="--sandbox auto",
+        fix=" or ".join(status.fix for status in tried if status.fix),
+    )
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _left_open(tier: Tier) -> list[str]:
+    """What a program in the jail could do that it must not."""
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+        secret = Path(folder, "secret")
+        secret.write_text("not for you")
+        home = Path.home()
+        secrets = [str(secret), *(str(path) for path in _own_files(home))]
+        folders = [folder, str(home), tempfile.gettempdir(), "/tmp", "/", "."]
+        call = f"probe({secrets!r}, {folders!r}, {server.getsockname()[1]}, {os.getpid()})"
+        limits = Limits(call_seconds=5.0)
+        with open_jails(tier, 1, limits) as box:
+            (result,) = box.run([Program(_PROBE, (call,))])[0].results
+    if result.status != "value" or not isinstance(result.value, dict):
+        raise JailError(f"A {tier} jail gave no result: {result.told}.")
+    return [name for name, refused in result.value["dict"] if refused is not True]
+
+
+def _own_files(home: Path) -> list[Path]:
+    try:
+        return [path for path in sorted(home.iterdir()) if path.is_file() and path.stat().st_size][:20]
+    except OSError:
+        return []
+
+
+def _describe(tier: Tier) -> str:
+    try:
+        seccomp_filter()
+    except FilterError:
+        return "namespaces; without a seccomp filter"
+    return "namespaces and seccomp" if tier == "bwrap" else "Landlock and seccomp"
+
+
+def _mend(tier: Tier) -> str:
+    if sys.platform != "linux":
+        return "run on Linux"
+    if tier == "bwrap":
+        if shutil.which("bwrap") is None:
+            return "apt-get install bubblewrap"
+        return "allow unprivileged user namespaces (sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)"
+    try:
+        seccomp_filter()
+    except FilterError:
+        return "pip install landlock pyseccomp, and apt-get install libseccomp2"
+    return "pip install landlock, on a kernel of 5.13 or newer that has Landlock enabled (lsm=landlock)"

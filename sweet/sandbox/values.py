@@ -1,0 +1,154 @@
+"""Equality of values that came out of the sandbox, in the canonical JSON that `sweet.sandbox.guest` writes.
+
+`same` follows Python's `==` on plain values (1 == 1.0 == True, (1,) != [1], dicts and sets in any order), except that
+NaN equals NaN and floats agree within a relative tolerance. Objects of classes that an answer defines are compared by
+type name and fields. `same_as_published` is the published evaluator's `==`, in which such objects are never equal.
+What a hostile program wrote in place of a value may be anything: whatever is malformed equals nothing.
+"""
+
+from __future__ import annotations
+
+import cmath
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+RELATIVE_TOLERANCE = 1e-9
+
+_BY_TEXT = {"bytes", "datetime", "date", "time", "timedelta", "range", "callable", "enum"}
+_SEQUENCES = {"tuple", "deque", "iterator"}
+_OWN = {"enum", "callable", "iterator", "exception", "dataclass", "object"}
+"""What compares by identity, or by a class that two executions define each for itself."""
+
+_MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
+
+
+def same(expected: Any, got: Any, tolerance: float = RELATIVE_TOLERANCE) -> bool:
+    """Whether two canonical values are equal; `tolerance` 0 wants floats equal bit for bit (but -0.0 == 0.0)."""
+    try:
+        return _Comparison(tolerance, published=False).same(expected, got)
+    except _MALFORMED:
+        return False
+
+
+def same_as_published(expected: Any, got: Any) -> bool:
+    """Whether the published evaluator would find the values equal: `==`, exact, NaN unequal, own classes unequal."""
+    try:
+        return _Comparison(0.0, published=True).same(expected, got)
+    except _MALFORMED:
+        return False
+
+
+class _Comparison:
+    def __init__(self, tolerance: float, published: bool) -> None:
+        self.tolerance, self.published = tolerance, published
+
+    def same(self, a: Any, b: Any) -> bool:
+        if a is None or b is None or isinstance(a, str) or isinstance(b, str):
+            return type(a) is type(b) and bool(a == b)
+        x, y = _number(a), _number(b)
+        if x is not None or y is not None:
+            return x is not None and y is not None and self._numbers(x, y)
+        if isinstance(a, list) or isinstance(b, list):
+            return isinstance(a, list) and isinstance(b, list) and self._items(a, b)
+        ((kind, inner_a),) = a.items()
+        ((kind_b, inner_b),) = b.items()
+        return kind == kind_b and self._tagged(kind, inner_a, inner_b)
+
+    def _tagged(self, kind: str, a: Any, b: Any) -> bool:
+        if self.published and kind in _OWN:
+            return False
+        if kind in _BY_TEXT:
+            return json.dumps(a) == json.dumps(b)
+        if kind in _SEQUENCES:
+            return self._items(a, b)
+        if kind == "set":
+            return self._matched(a, b, self.same)
+        if kind == "dict":
+            return self._matched(a, b, self._items)
+        if kind in ("dataclass", "exception"):
+            return a[0] == b[0] and self._items(a[1], b[1])
+        if kind == "object":
+            return self._objects(a, b)
+        return False
+
+    def _objects(self, a: Any, b: Any) -> bool:
+        name_a, text_a, fields_a = a
+        name_b, text_b, fields_b = b
+        if name_a != name_b:
+            return False
+        if fields_a is None or fields_b is None:
+            return fields_a is fields_b and bool(text_a == text_b)
+        return self._matched(fields_a, fields_b, self._items)
+
+    def _items(self, a: Any, b: Any) -> bool:
+        return isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(map(self.same, a, b))
+
+    def _matched(self, a: list[Any], b: list[Any], equal: Callable[[Any, Any], bool]) -> bool:
+        """Whether the entries can be paired. Those at the same place are tried first: equal orders cost no search."""
+        if not (isinstance(a, list) and isinstance(b, list)) or len(a) != len(b):
+            return False
+        rest_a, rest_b = [], []
+        for x, y in zip(a, b, strict=True):
+            if not equal(x, y):
+                rest_a.append(x)
+                rest_b.append(y)
+        by_text: dict[str, list[Any]] = {}
+        for y in rest_b:
+            by_text.setdefault(json.dumps(y), []).append(y)
+        open_a = []
+        for x in rest_a:
+            twins = by_text.get(json.dumps(x))
+            if twins and equal(x, twins[-1]):
+                twins.pop()
+            else:
+                open_a.append(x)
+        open_b = [y for twins in by_text.values() for y in twins]
+        for x in open_a:
+            place = next((i for i, y in enumerate(open_b) if equal(x, y)), None)
+            if place is None:
+                return False
+            del open_b[place]
+        return True
+
+    def _numbers(self, a: Any, b: Any) -> bool:
+        if a == b:
+            return True
+        if _is_nan(a) or _is_nan(b):
+            return _is_nan(a) and _is_nan(b) and not self.published
+        if not self.tolerance or not (isinstance(a, float | complex) or isinstance(b, float | complex)):
+            return False
+        if isinstance(a, complex) or isinstance(b, complex):
+            return cmath.isclose(complex(a), complex(b), rel_tol=self.tolerance)
+        return math.isclose(a, b, rel_tol=self.tolerance)
+
+
+def _number(value: Any) -> Any:
+    """The Python number that a canonical value stands for, or None."""
+    if isinstance(value, bool | int | float):
+        return value
+    if not isinstance(value, dict):
+        return None
+    ((kind, inner),) = value.items()
+    if kind == "int":
+        return int(inner, 16)
+    if kind == "float":
+        return float(inner)
+    if kind == "complex":
+        return complex(_number(inner[0]), _number(inner[1]))
+    if kind == "decimal":
+        return Decimal(inner)
+    if kind == "fraction":
+        return Fraction(int(inner[0], 16), int(inner[1], 16))
+    return None
+
+
+def _is_nan(value: Any) -> bool:
+    if isinstance(value, complex):
+        return cmath.isnan(value)
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, float) and math.isnan(value)
