@@ -1,0 +1,37 @@
+"""The `micro` dataset and the `micro` agent: a whole ColBench in miniature, for a machine with nothing but a CPU.
+
+The dataset is generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The rate and
+the values of two or three rules are in the human's mind; most rules are hinted at in the request, in some tasks one
+comes out only when the agent asks whether there is anything else. A scripted human tells the facts.
+
+The agent is a language model of about one million parameters in the ordinary Hugging Face layout, trained from
+nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it asks useless questions, repeats
+itself and delivers too early often enough that there is something to learn. It ships with the package (`AGENT`), and
+`sweet data micro-agent DIR` builds it again.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from sweet.errors import UsageError
+from sweet.tasks.base import Task
+from sweet.tasks.micro.generator import SPLITS, as_task, instances
+
+AGENT = Path(__file__).parent / "agent"
+"""The folder of the packaged checkpoint."""
+
+
+def load(split: str) -> list[Task]:
+    """The tasks of `train`, `validation` or `test`: always the same, none of them in two splits.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+    if split not in SPLITS:
+        raise UsageError(
+            f"The dataset micro has no split {split!r}.", where="--split", fix=f"--split {'|'.join(SPLITS)}"
+        )
+    drawn = islice(instances(split), SPLITS[split])
+    return [as_task(instance, f"micro-{split}-{index:04d}") for index, instance in enumerate(drawn)]

@@ -1,0 +1,267 @@
+"""Builds the micro agent from nothing: a byte-level BPE tokenizer, a small Llama, imitation of scripted dialogues.
+
+The training text is what the tokenizer's chat template renders in a rollout, token by token; the loss counts the
+agent's turns (with the end-of-turn token) fully, the human's replies a little (from them the model learns to read c
+without learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
+on the right, where causal attention cannot see the padding. The instances are of the training split's kind but behind
+the dataset's own ones: the agent has met neither the training nor the test tasks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sweet.tasks.base import Message
+from sweet.tasks.micro.dialogues import dialogue
+from sweet.tasks.micro.generator import SPLITS, instances
+
+if TYPE_CHECKING:
+    import torch
+
+USER, ASSISTANT, END, PAD = "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
+
+CHAT_TEMPLATE = (
+    "{#- System messages are left out: the model was trained for one task and has never seen instructions. -#}"
+    "{%- for message in messages if message.role != 'system' -%}"
+    f"{{{{- ('{ASSISTANT}' if message.role == 'assistant' else '{USER}') + message.content + '{END}' -}}}}"
+    "{%- endfor -%}"
+    f"{{%- if add_generation_prompt -%}}{{{{- '{ASSISTANT}' -}}}}{{%- endif -%}}"
+)
+
+PIECES = r"\d+|\n?[^\d\n.?:]+[.?:]?|\n|[.?:]"
+"""What the tokenizer never merges across: numbers stand alone, so that a value is one token wherever it stands;
+everything else may merge up to the end of a sentence, a clause or a line, so that dialogues are short."""
+
+
+_CONTEXT = 2048
+_TOKENIZER_TALKS = 10_000
+
+
+class AgentRecipe(BaseModel):
+    """How the micro agent is built; the defaults build the packaged one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    seed: int = Field(default=0, ge=0)
+    """Seed of the dialogues, the weights and the order."""
+    dialogues: int = Field(default=40_000, ge=1)
+    """Scripted dialogues to imitate."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over them."""
+    told_share: float = Field(default=0.3, ge=0, le=1)
+    """Share of the dialogues in which the reference function stands in the request."""
+    human_weight: float = Field(default=0.3, ge=0)
+    """Weight of the human's tokens in the loss."""
+    vocabulary: int = Field(default=1024, ge=300)
+    """Size of the vocabulary."""
+    width: int = Field(default=128, ge=8)
+    """Size of the hidden states."""
+    layers: int = Field(default=4, ge=1)
+    """Transformer blocks."""
+    heads: int = Field(default=4, ge=1)
+    """Attention heads; they divide the width."""
+    feed_forward: int = Field(default=384, ge=8)
+    """Inner size of the feed-forward layers."""
+    learning_rate: float = Field(default=2e-3, gt=0)
+    """Highest learning rate of AdamW."""
+    batch_tokens: int = Field(default=2500, ge=64)
+    """Tokens of a batch, padding included."""
+    threads: int = Field(default=2, ge=1)
+    """CPU threads of torch."""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What was built: parameters, tokens trained on, steps, and the mean loss of the last tenth of the steps."""
+
+    parameters: int
+    tokens: int
+    steps: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class _Example:
+    ids: list[int]
+    weights: list[float]
+
+
+def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = lambda _: None) -> BuildResult:
+    """Build the agent into the folder `out`, in the Hugging Face layout.
+
+    Args:
+        say: is told in one line what happens.
+    """
+    import torch
+    from transformers import LlamaForCausalLM
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(config.threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            say(f"writing {config.dialogues:,} dialogues")
+            talks = list(_talks(config))
+            tokenizer = _tokenizer(talks, config)
+            examples = _encode(tokenizer, talks, config)
+            model = LlamaForCausalLM(_llama(tokenizer, config))
+            result = _train(model, examples, config, say)
+    finally:
+        torch.set_num_threads(threads)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return result
+
+
+def _talks(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
+    rng = random.Random(f"sweet micro dialogues {config.seed}")
+    first = SPLITS["train"]
+    for instance in islice(instances("train"), first, first + config.dialogues):
+        messages: list[Message] = dialogue(instance, rng, told=rng.random() < config.told_share)
+        yield [message.model_dump() for message in messages]
+
+
+def _tokenizer(talks: list[list[dict[str, str]]], config: AgentRecipe) -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary,
+        special_tokens=[PAD, END, USER, ASSISTANT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    said = (message["content"] for talk in talks[:_TOKENIZER_TALKS] for message in talk if message["role"] != "system")
+    numbers = (str(number) for number in range(100) for _ in talks[:_TOKENIZER_TALKS])
+    core.train_from_iterator(chain(said, numbers), trainer)
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=core,
+        eos_token=END,
+        pad_token=PAD,
+        additional_special_tokens=[USER, ASSISTANT],
+        clean_up_tokenization_spaces=False,
+        model_max_length=_CONTEXT,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def _llama(tokenizer: Any, config: AgentRecipe) -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.width,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.heads,
+        intermediate_size=config.feed_forward,
+        max_position_embeddings=_CONTEXT,
+        initializer_range=0.04,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def _encode(tokenizer: Any, talks: list[list[dict[str, str]]], config: AgentRecipe) -> list[_Example]:
+    texts: list[str] = tokenizer.apply_chat_template(talks, tokenize=False)
+    user, assistant = tokenizer.convert_tokens_to_ids([USER, ASSISTANT])
+    return [
+        _Example(ids, list(_weights(ids, user, assistant, config.human_weight)))
+        for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
+    ]
+
+
+def _weights(ids: Iterable[int], user: int, assistant: int, human_weight: float) -> Iterator[float]:
+    """The weight of each token as something to predict; headers are given, the request is nobody's reply."""
+    weight, replying = 0.0, False
+    for token in ids:
+        if token == user:
+            weight = human_weight if replying else 0.0
+        elif token == assistant:
+            weight, replying = 1.0, True
+        yield 0.0 if token in (user, assistant) else weight
+
+
+def _batches(examples: list[_Example], config: AgentRecipe) -> list[list[_Example]]:
+    """All examples once, in batches of similar length and random order."""
+    rng = random.Random(f"sweet micro batches {config.seed}")
+    batches: list[list[_Example]] = []
+    for _ in range(config.epochs):
+        order = sorted(examples, key=lambda example: len(example.ids) + 4 * rng.random())
+        batch: list[_Example] = []
+        epoch: list[list[_Example]] = []
+        for example in order:
+            if batch and len(example.ids) * (len(batch) + 1) > config.batch_tokens:
+                epoch.append(batch)
+                batch = []
+            batch.append(example)
+        epoch.append(batch)
+        rng.shuffle(epoch)
+        batches += epoch
+    return batches
+
+
+def _train(model: Any, examples: list[_Example], config: AgentRecipe, say: Callable[[str], None]) -> BuildResult:
+    import torch
+
+    batches = _batches(examples, config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.05)
+    warm_up = min(100, len(batches) // 10 + 1)
+    schedule = torch.optim.lr_scheduler.SequentialLR(
+        optimizer,
+        [
+            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, warm_up),
+            torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(batches), config.learning_rate / 50),
+        ],
+        [warm_up],
+    )
+    losses: list[float] = []
+    model.train()
+    for step, batch in enumerate(batches, 1):
+        loss = _loss(model, batch)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+        if step % 100 == 0:
+            say(f"step {step:,} of {len(batches):,}: loss {sum(losses[-100:]) / 100:.3f}")
+    model.eval()
+    last = losses[-max(1, len(losses) // 10) :]
+    tokens = sum(len(example.ids) for batch in batches for example in batch)
+    return BuildResult(sum(p.numel() for p in model.parameters()), tokens, len(batches), sum(last) / len(last))
+
+
+def _loss(model: Any, batch: list[_Example]) -> torch.Tensor:
+    """Mean weighted cross-entropy of a batch."""
+    import torch
+
+    longest = max(len(example.ids) for example in batch)
+    ids = torch.tensor([example.ids + [0] * (longest - len(example.ids)) for example in batch])
+    weights = torch.tensor([example.weights + [0.0] * (longest - len(example.ids)) for example in batch])[:, 1:]
+    supervised = weights > 0
+    hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+    logits = model.lm_head(hidden[supervised])
+    losses = torch.nn.functional.cross_entropy(logits, ids[:, 1:][supervised], reduction="none")
+    return (losses * weights[supervised]).sum() / weights.sum()

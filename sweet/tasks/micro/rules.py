@@ -1,0 +1,151 @@
+"""The vocabulary of the micro family: the functions people ask for and the rules such a function can have.
+
+A function computes a price from one whole number. It always has a rate; further rules change the quantity or the
+price, one line of code each, one value each. Everything a dialogue says about a rule has exactly one wording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of rule.
+
+    Attributes:
+        name: its key.
+        values: what its value is drawn from.
+        line: the line of code, with `{v}` for the value and `{n}` for the function's argument.
+        hint: how a request mentions it, without its value.
+        question: how an agent asks for it.
+        cues: words by which the scripted human recognises a question for it.
+        answer: what the human says, with `{v}` for the value.
+    """
+
+    name: str
+    values: tuple[int, ...]
+    line: str
+    hint: str
+    question: str
+    cues: tuple[str, ...]
+    answer: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the family: its name, its argument and the sentence that asks for it."""
+
+    name: str
+    argument: str
+    opening: str
+
+
+RATE = Rule(
+    "rate",
+    tuple(range(2, 10)),
+    "x = {n} * {v}",
+    "",
+    "What is the rate?",
+    ("rate", "price per", "cost per", "how much per", "how much does each", "how much is each"),
+    "The rate is {v}.",
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "free",
+        (1, 2, 3, 4, 5, 6),
+        "{n} = max({n} - {v}, 0)",
+        "Some of it is free.",
+        "How much is free?",
+        ("free", "allowance", "included"),
+        "The free part is {v}.",
+    ),
+    RATE,
+    Rule(
+        "fixed",
+        tuple(range(4, 14)),
+        "x = x + {v}",
+        "There is a fixed charge.",
+        "How much is the fixed charge?",
+        ("fixed", "flat fee", "base fee", "base charge", "starting fee"),
+        "The fixed charge is {v}.",
+    ),
+    Rule(
+        "double",
+        (4, 7, 10, 13, 16, 19, 22),
+        "x = x * 2 if {n} > {v} else x",
+        "Much of it costs double.",
+        "When does it double?",
+        ("double", "doubles", "doubled", "twice"),
+        "It doubles above {v}.",
+    ),
+    Rule(
+        "tax",
+        (5, 6, 8, 12, 15, 18, 20, 25),
+        "x = x + x * {v} // 100",
+        "There is tax.",
+        "How high is the tax?",
+        ("tax", "taxes", "vat"),
+        "The tax is {v} percent.",
+    ),
+    Rule(
+        "step",
+        (4, 5, 6, 7, 8, 9, 10, 11, 12),
+        "x = x - x % {v}",
+        "It is rounded down.",
+        "How is it rounded?",
+        ("round", "rounded", "rounding", "multiple"),
+        "It is rounded down to a multiple of {v}.",
+    ),
+    Rule(
+        "floor",
+        (16, 18, 20, 24, 25, 28, 30, 35),
+        "x = max(x, {v})",
+        "There is a minimum.",
+        "What is the minimum?",
+        ("minimum", "least", "lowest", "floor"),
+        "The minimum is {v}.",
+    ),
+    Rule(
+        "cap",
+        (45, 50, 55, 60, 65, 70, 75, 80, 90),
+        "x = min(x, {v})",
+        "There is a maximum.",
+        "What is the maximum?",
+        ("maximum", "most", "highest", "cap", "upper limit"),
+        "The maximum is {v}.",
+    ),
+)
+"""Every kind of rule, in the order in which their lines stand in the code."""
+
+REST_QUESTION = "Is there anything else?"
+REST_CUES = ("anything else", "something else", "any other", "other rules", "other details", "missing")
+REST_ANSWER = "No, that is all."
+
+USELESS_QUESTIONS = (
+    "Which language is it for?",
+    "When do you need it?",
+    "Who will use it?",
+    "Should the code be short?",
+    "Where will it run?",
+    "Do you want comments?",
+)
+"""Questions that no task answers."""
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("parking_price", "hours", "I need the price of parking in my garage."),
+    Function("bike_rental", "hours", "I rent out bikes and need the price."),
+    Function("boat_rental", "hours", "I rent out boats and need the price."),
+    Function("hall_rent", "hours", "I need the rent of our town hall."),
+    Function("hotel_bill", "nights", "I need the bill for a stay in my hotel."),
+    Function("camping_fee", "nights", "I need the fee of our camping site."),
+    Function("late_fine", "days", "I need the fine for late books."),
+    Function("car_rental", "days", "I rent out cars and need the price."),
+    Function("taxi_fare", "miles", "I need the fare of a taxi ride."),
+    Function("towing_cost", "miles", "I need the cost of towing a car."),
+    Function("shipping_fee", "pounds", "I need the fee for shipping a parcel."),
+    Function("print_cost", "pages", "I need the cost of printing a book."),
+    Function("phone_bill", "minutes", "I need the bill for phone calls."),
+    Function("cleaning_price", "rooms", "I need the price of cleaning a house."),
+)
