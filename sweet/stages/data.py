@@ -130,16 +130,9 @@ def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
 
 
 def _rewards(run: Run, rollouts: Artifact) -> dict[str, float]:
-    scores = next(
-        (
-            artifact
-            for artifact in reversed(run.manifest().artifacts)
-            if artifact.kind == "scores"
-            and artifact.status == "done"
-            and any(source.id == rollouts.id for source in artifact.inputs)
-        ),
-        None,
-    )
+    made = run.manifest().of_kind("scores", "done")
+    ours = (scores for scores in reversed(made) if any(source.id == rollouts.id for source in scores.inputs))
+    scores = next(ours, None)
     if scores is None:
         return {}
     return {row["id"]: row["reward"] for _, row in read_rows(run.file(scores)) if row.get("reward") is not None}

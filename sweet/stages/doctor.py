@@ -30,6 +30,8 @@ from sweet.stages.base import StageConfig
 
 Status = Literal["ok", "missing", "problem"]
 
+Examination = Callable[[], "list[Check]"]
+
 LEAST_FREE = 2 * 1024**3
 """Bytes below which the disk of the runs is called a problem: a demo needs about a tenth of it."""
 
@@ -67,7 +69,10 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
     """All checks, in the order to show them. They run side by side, except the one that forks processes."""
     sandbox = _guarded("sandbox", check_sandbox, required=True)
     with ThreadPoolExecutor(10) as pool:
-        ask = partial(pool.submit, _guarded)
+
+        def ask(name: str, examination: Examination, required: bool = False) -> Future[list[Check]]:
+            return pool.submit(_guarded, name, examination, required)
+
         first = [
             ask("Python", check_python, required=True),
             ask("torch", partial(check_torch, config.patience), required=True),
@@ -98,7 +103,7 @@ def as_json(checks: list[Check]) -> dict[str, Any]:
     return {"stage": "doctor", "healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
 
 
-def _guarded(name: str, examination: Callable[[], list[Check]], required: bool = False) -> list[Check]:
+def _guarded(name: str, examination: Examination, required: bool = False) -> list[Check]:
     try:
         return examination()
     except Exception as error:
@@ -231,7 +236,7 @@ def check_sandbox() -> list[Check]:
             "ok" if tier.works else "missing",
             tier.detail,
             f"{why} (one of the jails is enough)",
-            "" if tier.works else tier.fix,
+            "" if tier.works else tier.fix or "",
         )
         for tier in tiers
     ]

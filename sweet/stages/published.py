@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
 from sweet.errors import InputError
 from sweet.runs.jsonl import read_rows
 from sweet.stages.base import digest_of
 from sweet.tasks.base import NO_ANSWER
-from sweet.tasks.trajectory import Trajectory, dump
+from sweet.tasks.trajectory import Trajectory
 
 ROLES = {
     "assistant": "assistant",
@@ -62,6 +62,7 @@ class _Reader:
     def trajectory(self, line: int, row: Any) -> Trajectory:
         if not isinstance(row, dict):
             raise self._wrong(line, "A trajectory must be a JSON object.")
+        self._check_text(line, row)
         fields = dict(row)
         fields["id"] = self._name(line, row.get("id"), "id") or f"{self.path.stem}-{self.count:05d}"
         fields["task"] = self._task(line, row)
@@ -73,12 +74,9 @@ class _Reader:
         self._check_reward(line, row.get("reward"))
         try:
             trajectory = Trajectory.model_validate(fields)
-            to_json(dump(trajectory))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise self._wrong(line, f"{_place(first['loc'])}: {first['msg']}.") from error
-        except PydanticSerializationError as error:
-            raise self._wrong(line, f"The row holds text that is not Unicode: {error}.") from error
         if trajectory.id in self.lines:
             raise InputError(
                 f"The id {trajectory.id!r} stands in line {self.lines[trajectory.id]} already.",
@@ -133,6 +131,13 @@ class _Reader:
         if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
             raise self._wrong(line, f"{key}: must be text that is not empty.")
         return str(given)
+
+    def _check_text(self, line: int, row: dict[str, Any]) -> None:
+        """JSON can name half of a surrogate pair, which no file can hold and no tokenizer takes."""
+        try:
+            to_json(row)
+        except ValueError as error:
+            raise self._wrong(line, f"The row cannot be written as Unicode text: {error}.") from error
 
     def _check_reward(self, line: int, reward: Any) -> None:
         if reward is None:

@@ -1,0 +1,281 @@
+"""The trajectories of a run as Rich renderables: a table of many, one as a dialogue.
+
+Nothing here prints. All text of models and files passes through `sweet.view.text`; none of it is read as markup. A
+meaning never hangs on a colour alone, so that NO_COLOR takes nothing away. On a terminal a turn is a panel; where
+output has no width to speak of (a pipe, a file) it is a heading and its text, unwrapped, so that it can be searched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from sweet.tasks.trajectory import Turn
+from sweet.view.code import Piece, pieces
+from sweet.view.records import Record, StepPair, Summary
+from sweet.view.text import printable, printable_line
+from sweet.view.unit_tests import UnitTest, unit_tests
+
+NARROW = 64
+"""Columns below which the table leaves out what can be left out."""
+UNWRAPPED = 400
+"""Columns from which on the output is taken to be no terminal."""
+
+STYLES = {
+    "passed": "green",
+    "failed": "red",
+    "error": "red",
+    "crash": "red",
+    "invalid": "red",
+    "timeout": "yellow",
+    "no_answer": "yellow",
+}
+
+
+def figure(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class TrajectoryTable:
+    """One line a trajectory; with few columns only what tells them apart."""
+
+    summaries: Sequence[Summary]
+    title: str
+    caption: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < NARROW
+        table = Table(
+            title=Text(printable_line(self.title)),
+            title_justify="left",
+            caption=Text(printable_line(self.caption)) if self.caption else None,
+            caption_justify="left",
+            expand=False,
+        )
+        table.add_column("#", justify="right", no_wrap=True, style="dim")
+        table.add_column("id", overflow="fold")
+        table.add_column("outcome", overflow="fold")
+        table.add_column("reward", justify="right", no_wrap=True)
+        if not narrow:
+            table.add_column("tests", justify="right", no_wrap=True)
+        table.add_column("turns", justify="right", no_wrap=True)
+        if not narrow:
+            table.add_column("tokens", justify="right", no_wrap=True)
+            table.add_column("seconds", justify="right", no_wrap=True)
+        for number, summary in enumerate(self.summaries, 1):
+            cells: list[RenderableType] = [str(number), Text(printable_line(summary.id)), outcome_text(summary), figure(summary.reward)]
+            if not narrow:
+                cells.append(tests_passed(summary.passed, summary.total))
+            cells.append(str(summary.turns))
+            if not narrow:
+                cells += ["–" if summary.tokens is None else f"{summary.tokens:,}", figure(summary.seconds, 1)]
+            table.add_row(*cells)
+        yield table
+
+
+def outcome_text(summary: Summary) -> Text:
+    """How the answer scored, or how the dialogue ended where nobody scored it; a fault beside it."""
+    shown = summary.outcome or summary.ended
+    text = Text(printable_line(shown), style=STYLES.get(shown, ""))
+    if summary.fault and summary.fault != shown:
+        text.append(f" ({printable_line(summary.fault)})", style="yellow")
+    return text
+
+
+def tests_passed(passed: int | None, total: int | None) -> str:
+    return f"{passed}/{total}" if total else "–"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A titled part: a panel on a terminal, a heading and plain text elsewhere."""
+
+    title: Text
+    body: RenderableType
+    style: str = ""
+    note: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        note = printable_line(self.note)
+        if options.max_width >= UNWRAPPED:
+            heading = Text("── ").append_text(self.title)
+            yield heading.append(f" · {note}" if note else "")
+            yield self.body
+            yield ""
+            return
+        yield Panel(
+            self.body,
+            title=self.title,
+            title_align="left",
+            subtitle=Text(note, style="dim") if note else None,
+            subtitle_align="right",
+            border_style=self.style,
+            padding=(0, 1),
+        )
+
+
+def dialogue(record: Record, *, hidden: bool) -> RenderableType:
+    """One trajectory: its head, turns with what the critic made of them, answer, tests, and c where it is asked for."""
+    parts: list[RenderableType] = [_head(record)]
+    scale = advantage_scale(record)
+    number = 0
+    for index, turn in enumerate(record.trajectory.dialogue_history):
+        if turn.role == "user":
+            parts.append(Block(Text("human", style="bold cyan"), _text(turn.content), "cyan"))
+            continue
+        number += 1
+        parts.append(_agent_turn(record, index, turn, number, scale))
+        parts.extend(_credit(record, index, scale))
+    language = "html" if "<html" in record.trajectory.answer.lower() else "python"
+    parts.append(Block(Text("answer", style="bold"), _code(record.trajectory.answer, language), "magenta"))
+    tests = unit_tests(record)
+    if tests:
+        parts.append(_tests_block(record, tests))
+    if record.trajectory.error:
+        parts.append(Block(Text("fault", style="bold yellow"), _text(record.trajectory.error), "yellow"))
+    if hidden:
+        title = Text("hidden from the agent", style="bold")
+        parts.append(Block(title, _code(record.trajectory.task.hidden, language, whole=True), "yellow"))
+    return Group(*parts)
+
+
+def _head(record: Record) -> RenderableType:
+    trajectory, score = record.trajectory, record.score
+    outcome = score.outcome if score else trajectory.outcome
+    line = Text(printable_line(trajectory.id), style="bold")
+    line.append("  ").append(printable_line(outcome), style=STYLES.get(outcome, ""))
+    line.append(f"  reward {figure(record.reward)}")
+    if score and score.total:
+        line.append(f"  tests {tests_passed(score.passed, score.total)}")
+    usage = trajectory.usage
+    facts = [f"task {printable_line(trajectory.task_id)}", f"{len(trajectory.agent_turns)} turns"]
+    if usage.completion_tokens:
+        facts.append(f"{usage.completion_tokens:,} tokens")
+    if usage.seconds:
+        facts.append(f"{usage.seconds:.1f} s")
+    if score:
+        facts.append(f"dialogue: {trajectory.outcome}")
+    return Group(Rule(style="dim"), line, Text(" · ".join(facts), style="dim"))
+
+
+def _agent_turn(record: Record, index: int, turn: Turn, number: int, scale: float) -> RenderableType:
+    notes = []
+    if turn.token_ids:
+        notes.append(f"{len(turn.token_ids)} tokens")
+    if turn.finish_reason and turn.finish_reason != "stop":
+        notes.append(turn.finish_reason)
+    title = Text(f"agent, turn {number}", style="bold green")
+    advantage = record.advantage(index)
+    if advantage is not None:
+        title.append("  ").append_text(bar(advantage, scale))
+    return Block(title, _spoken(turn), "green", " · ".join(notes))
+
+
+def _spoken(turn: Turn) -> RenderableType:
+    """The raw reply, with what the human does not see of it dimmed."""
+    said, seen = turn.said, turn.content
+    if said == seen:
+        return _code(said, "python", whole=False)
+    before, found, after = said.partition(seen) if seen else (said, "", "")
+    if not found:
+        return Group(Text(printable(said), style="dim"), Rule(style="dim"), _text(seen))
+    text = Text(printable(before), style="dim")
+    return text.append(printable(seen), style="not dim").append(printable(after))
+
+
+def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType]:
+    """The candidates of a turn, best first, and the pairs made from them."""
+    ranked = record.ranked.get(index)
+    if ranked and ranked.candidates:
+        table = Table.grid(padding=(0, 1))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for candidate in ranked.best_first():
+            table.add_row(bar(candidate.advantage, scale), Text(printable_line(candidate.text)))
+        yield Block(Text(f"{len(ranked.candidates)} candidates", style="blue"), table, "blue")
+    pairs = record.pairs.get(index, [])
+    if pairs:
+        yield Block(Text(f"{len(pairs)} pairs", style="blue"), Group(*(_pair(pair) for pair in pairs)), "blue")
+
+
+def _pair(pair: StepPair) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, style, text, advantage in (
+        ("chosen", "green", pair.chosen, pair.chosen_advantage),
+        ("rejected", "red", pair.rejected, pair.rejected_advantage),
+    ):
+        table.add_row(Text(name, style=style), signed(advantage), Text(printable_line(text)))
+    return table
+
+
+def _tests_block(record: Record, tests: Sequence[UnitTest]) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for test in tests:
+        verdict, style = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("?", "dim")}[test.passed]
+        body = Text(printable_line(test.call))
+        for name, value in (("expected", test.expected), ("got", test.got), ("error", test.error)):
+            if value and not (test.passed and name == "expected"):
+                body.append(f"\n{name} ", style="dim").append(printable_line(value))
+        table.add_row(Text(verdict, style=style), body)
+    score = record.score
+    note = tests_passed(score.passed, score.total) if score else ""
+    return Block(Text("unit tests", style="bold"), table, "magenta", note)
+
+
+def signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}"
+
+
+def advantage_scale(record: Record) -> float:
+    """The largest advantage of the dialogue in absolute value: the length of a full bar."""
+    found = [c.advantage for turn in record.ranked.values() for c in (*turn.candidates, turn.taken) if c]
+    return max((abs(value) for value in found if value is not None and math.isfinite(value)), default=0.0)
+
+
+BAR = 4
+"""Cells of a bar on either side of zero."""
+
+
+def bar(value: float | None, scale: float) -> Text:
+    """An advantage as its number and a bar: to the right of the line where it is positive, to the left where not."""
+    if value is None or not math.isfinite(value):
+        return Text(f"{'–':>6} {' ' * BAR}│{' ' * BAR}")
+    cells = round(BAR * min(abs(value) / scale, 1.0)) if scale > 0 else 0
+    text = Text(f"{value:+.3f} ")
+    text.append(" " * (BAR - cells if value < 0 else BAR))
+    text.append("█" * (cells if value < 0 else 0), style="red").append("│", style="dim")
+    text.append("█" * (cells if value > 0 else 0), style="green")
+    return text.append(" " * (BAR - (cells if value > 0 else 0)))
+
+
+def _text(content: str) -> Text:
+    return Text(printable(content))
+
+
+def _code(content: str, language: str, *, whole: bool = True) -> RenderableType:
+    """Text with code in it. `whole`: text without a fence is code as well."""
+    return Group(*(_piece(piece) for piece in pieces(content, language, whole=whole)))
+
+
+def _piece(piece: Piece) -> RenderableType:
+    if not piece.language:
+        return _text(piece.text)
+    from rich.syntax import Syntax
+
+    syntax = Syntax("", piece.language, theme="ansi_dark", background_color="default")
+    text = syntax.highlight(printable(piece.text))
+    text.rstrip()
+    return text
