@@ -26,8 +26,8 @@ from typing import Any
 from sweet.sandbox.jail import Jail, JailError, Tier
 from sweet.sandbox.program import Execution, Limits, Program, Result
 
-_START_SECONDS = 10.0
-"""A forked child that has not begun by then is given up: machine overloaded or child broken."""
+_START_SECONDS = 5.0
+"""A jail whose child has not begun by then is taken for broken."""
 _HEADER_BYTES = 200
 
 
@@ -105,25 +105,26 @@ class _Worker:
 
     def run(self, program: Program) -> Execution:
         began = time.monotonic()
-        deadline = began + self.limits.total_seconds
+        budget = self.limits.total_seconds
         results: list[Result] = []
         bad_endings = 0
         while len(results) < len(program.calls):
-            if bad_endings >= self.limits.bad_endings or time.monotonic() >= deadline:
+            if bad_endings >= self.limits.bad_endings or budget <= 0:
                 results += _not_tried(results, len(program.calls))
                 break
-            fresh = self._child(program, len(results), deadline)
-            results += fresh
-            bad_endings += bool(fresh) and fresh[-1].status in ("timeout", "crash")
+            child = self._child(program, len(results), budget)
+            results += child.results
+            budget -= child.seconds
+            bad_endings += child.results[-1].status in ("timeout", "crash")
         return Execution(tuple(results), time.monotonic() - began)
 
-    def _child(self, program: Program, first: int, deadline: float) -> list[Result]:
-        """Results of the calls from `first` on, up to the one that ended the child; at least one.
+    def _child(self, program: Program, first: int, budget: float) -> _Child:
+        """A child's results of the calls from `first` on, up to the one that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
         """
         for _ in range(3):
-            child = _Child(program, first, self.limits, deadline)
+            child = _Child(program, first, self.limits, budget)
             try:
                 self.jail = self.jail or Jail(self.tier)
                 child.follow(self.jail)
@@ -136,18 +137,19 @@ class _Worker:
             except BaseException:
                 self.close()
                 raise
-            return child.results
+            return child
         raise JailError(f"Jails do not stay alive on this machine: {lost.what}", fix="sweet doctor")
 
 
 class _Child:
-    """One child and what it reports."""
+    """One child and what it reports. `budget` is the wall clock it has for all its calls, `seconds` what they took."""
 
-    def __init__(self, program: Program, first: int, limits: Limits, deadline: float) -> None:
+    def __init__(self, program: Program, first: int, limits: Limits, budget: float) -> None:
         self.calls = program.calls[first:]
-        self.limits, self.deadline = limits, deadline
+        self.limits, self.budget = limits, budget
         self.nonce = secrets.token_hex(16)
-        self.begun = False
+        self.begun: float | None = None
+        self.seconds = 0.0
         self.results: list[Result] = []
         self.buffer = bytearray()
         self.order = {
@@ -177,6 +179,7 @@ class _Child:
                 finally:
                     os.close(writing)
                 ending = self._read(reading)
+                self.seconds = time.monotonic() - self.begun if self.begun else 0.0
             finally:
                 os.close(reading)
         status = jail.bury()
@@ -193,6 +196,8 @@ class _Child:
         while len(self.results) < len(self.calls):
             wait = limit - time.monotonic()
             if wait <= 0 or not poll.poll(wait * 1000):
+                if not self.begun:
+                    raise JailError("The sandbox's zygote does not fork.")
                 return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
             data = os.read(reading, 1 << 16)
             if not data:
@@ -203,7 +208,7 @@ class _Child:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return Result("crash", error="crash", message="its results were garbled")
             if told:
-                limit = min(time.monotonic() + self.limits.call_seconds, self.deadline)
+                limit = min(time.monotonic() + self.limits.call_seconds, (self.begun or 0.0) + self.budget)
         return None
 
     def _parse(self) -> bool:
@@ -229,7 +234,7 @@ class _Child:
 
     def _take(self, kind: str, text: str) -> None:
         if kind == "begun":
-            self.begun = True
+            self.begun = time.monotonic()
         elif kind == "value":
             self.results.append(Result("value", value=json.loads(text)))
         elif kind == "raised":

@@ -25,7 +25,7 @@ sched_yield select set_robust_list set_tid_address setitimer shutdown sigaltstac
 times umask uname wait4 waitid write writev
 """
 
-_TERMINAL_QUESTION, _CLOSE_ON_EXEC, _KEEP_ON_EXEC = 0x5401, 0x5451, 0x5450
+_HARMLESS_IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # is it a terminal, non-blocking, close on exec or not
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # duplicate a descriptor, read and set its flags
 _CLONE_THREAD = 0x00010000
 _CLONE_NEW = 0x7E020080  # every CLONE_NEW… flag
@@ -55,7 +55,7 @@ def seccomp_filter() -> bytes:
         ("open", arg(1, masked, writing, 0)),
         ("openat", arg(2, masked, writing, 0)),
         ("clone", arg(0, masked, _CLONE_THREAD | _CLONE_NEW, _CLONE_THREAD)),
-        *(("ioctl", arg(1, equal, request)) for request in (_TERMINAL_QUESTION, _CLOSE_ON_EXEC, _KEEP_ON_EXEC)),
+        *(("ioctl", arg(1, equal, request)) for request in _HARMLESS_IOCTL),
         *(("fcntl", arg(1, equal, command)) for command in _HARMLESS_FCNTL),
         ("prlimit64", arg(0, equal, 0), arg(2, equal, 0)),
         ("sendto", arg(4, equal, 0)),
