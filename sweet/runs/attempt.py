@@ -1,0 +1,266 @@
+"""An attempt under way: one call of a stage, and the artifacts it writes.
+
+Every step is in the manifest before it is on the disk: the attempt before it works, an artifact (as partial) before its
+first byte. What is written lies where it will stay, so nothing is moved or lost whenever the process is killed. Each
+artifact that is being written is guarded by a lock that the system drops with the process: attempts that write
+different artifacts run side by side, one that would write the same artifact is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+from filelock import FileLock, Timeout
+
+from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.runs.content import current_sum, make_durable, measure
+from sweet.runs.environment import environment, recordable
+from sweet.runs.manifest import Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
+from sweet.runs.process import host, is_gone, process_mark
+from sweet.runs.store import Store, sync_folder
+
+LOGS = "logs"
+
+
+class Config(Protocol):
+    """What decides an attempt's outcome (sweet.stages.base.StageConfig)."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]: ...
+
+    def digest(self) -> str: ...
+
+
+@dataclass
+class Draft:
+    """An artifact that is being written.
+
+    Attributes:
+        path: absolute; a file that the stage makes, or a folder that is there.
+        resumed: True where an attempt before has begun or finished it.
+        meta: what the artifact will say of itself; may be added to until it is finished.
+    """
+
+    id: str
+    kind: Kind
+    path: Path
+    resumed: bool
+    meta: dict[str, Any]
+    lock: FileLock = field(repr=False)
+
+
+class ActiveAttempt:
+    """Made by `Run.attempt`.
+
+    Attributes:
+        id: `<stage>-<n>`.
+        metrics, environment: to be added to; recorded when an artifact is finished and when the attempt ends.
+        log_path: what went wrong, for people. metrics_path: for the stage's figures as it goes, JSONL.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        stage: str,
+        config: Config,
+        inputs: Sequence[Artifact] = (),
+        ran_on: dict[str, Any] | None = None,
+    ) -> None:
+        self._store = store
+        self.stage = stage
+        self.metrics: dict[str, Any] = {}
+        self.environment: dict[str, Any] = environment() | (ran_on or {})
+        self._digest = config.digest()
+        self._inputs = [self._ref(artifact) for artifact in inputs]
+        self._drafts: dict[str, Draft] = {}
+        logs = store.root / LOGS
+        with store.change() as manifest:
+            settle_attempts(manifest)
+            logs.mkdir(exist_ok=True)
+            self.id = next_id(stage, [*(attempt.id for attempt in manifest.attempts), *_stems(logs)])
+            manifest.attempts.append(
+                Attempt(
+                    id=self.id,
+                    stage=stage,
+                    started=now(),
+                    pid=os.getpid(),
+                    host=host(),
+                    process=process_mark(os.getpid()),
+                    config=recordable(config.model_dump(mode="json")),
+                    digest=self._digest,
+                    inputs=self._inputs,
+                    environment=recordable(self.environment),
+                    log=f"{LOGS}/{self.id}.log",
+                )
+            )
+        self.log_path = logs / f"{self.id}.log"
+        self.metrics_path = logs / f"{self.id}.jsonl"
+        self._log(f"{self.id} began")
+
+    def start_artifact(
+        self, kind: Kind, suffix: str = ".jsonl", meta: dict[str, Any] | None = None, resume: bool = False
+    ) -> Draft:
+        """Register an artifact as partial and lock it; with an empty suffix it is a folder, which is made.
+
+        Args:
+            resume: go on with the newest artifact, partial or finished, of the same stage, digest, inputs and meta,
+                if there is one.
+
+        Raises:
+            UsageError: another attempt that still runs is writing that artifact.
+        """
+        if kind not in get_args(Kind):
+            raise ValueError(f"{kind} is not a kind of artifact")
+        meta = recordable(meta or {})
+        with self._store.change() as manifest:
+            known = self._same(manifest, kind, meta) if resume else None
+            if known is None:
+                artifact = self._new(manifest, kind, suffix, meta)
+                manifest.artifacts.append(artifact)
+            else:
+                artifact = known
+            lock = self._lock(artifact, manifest)
+            artifact.status = "partial"
+            artifact.attempt = self.id
+            own = _attempt(manifest, self.id)
+            if artifact.id not in own.outputs:
+                own.outputs.append(artifact.id)
+            path = self._store.root / artifact.path
+            draft = Draft(artifact.id, kind, path, known is not None, dict(artifact.meta), lock)
+            self._drafts[artifact.id] = draft
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not suffix:
+            path.mkdir(exist_ok=True)
+        return draft
+
+    def finish_artifact(self, draft: Draft, rows: int | None = None) -> Artifact:
+        """Bring the content to the disk and record it as done.
+
+        Raises:
+            SweetError: the stage has not written it.
+        """
+        if not draft.path.exists():
+            raise SweetError(f"{self.stage} has not written {draft.id}.", where=draft.path)
+        make_durable(draft.path)
+        sync_folder(draft.path.parent)
+        content = measure(draft.path)
+        with self._store.change() as manifest:
+            artifact = _artifact(manifest, draft.id)
+            artifact.rows, artifact.sha256, artifact.bytes = rows, content.sha256, content.bytes
+            artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
+            self._record(manifest)
+        self._drafts.pop(draft.id).lock.release()
+        return artifact.model_copy(deep=True)
+
+    def end(self, error: BaseException | None) -> None:
+        """Record how the attempt ended and let its artifacts go."""
+        status, text = _ending(error)
+        try:
+            if error is not None and not isinstance(error, SweetError | KeyboardInterrupt):
+                self._log("".join(traceback.format_exception(error)))
+            self._log(f"{self.id} ended: {status}" + (f", {text}" if text else ""))
+            with self._store.change() as manifest:
+                own = self._record(manifest)
+                own.status, own.error, own.finished = status, text, now()
+        finally:
+            for draft in self._drafts.values():
+                draft.lock.release()
+            self._drafts.clear()
+
+    def _ref(self, artifact: Artifact) -> ArtifactRef:
+        """An input as it is at this moment, even where a hand has changed it since it was finished."""
+        return ArtifactRef(id=artifact.id, sha256=current_sum(self._store.root / artifact.path, artifact))
+
+    def _same(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> Artifact | None:
+        for artifact in reversed(manifest.artifacts):
+            maker = manifest.attempt(artifact.attempt)
+            if (
+                artifact.kind == kind
+                and maker is not None
+                and (maker.stage, maker.digest) == (self.stage, self._digest)
+                and artifact.inputs == self._inputs
+                and all(artifact.meta.get(key) == value for key, value in meta.items())
+            ):
+                return artifact
+        return None
+
+    def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:
+        """An artifact under a number that neither the manifest nor the folder knows."""
+        taken = [*(artifact.id for artifact in manifest.artifacts), *_stems(self._store.root / kind)]
+        id = next_id(kind, taken)
+        path = f"{kind}/{id}{suffix}"
+        return Artifact(
+            id=id, kind=kind, path=path, attempt=self.id, inputs=list(self._inputs), created=now(), meta=meta
+        )
+
+    def _lock(self, artifact: Artifact, manifest: Manifest) -> FileLock:
+        lock = FileLock(self._store.lock_path(artifact.id), thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout as error:
+            holder = manifest.attempt(artifact.attempt)
+            who = f"{holder.id}, pid {holder.pid} on {holder.host}" if holder else "another attempt"
+            raise UsageError(
+                f"{artifact.id} is being written by {who}.",
+                where=self._store.root / artifact.path,
+                fix="wait for it or stop it, then run the same command again; it goes on from there",
+            ) from error
+        return lock
+
+    def _record(self, manifest: Manifest) -> Attempt:
+        own = _attempt(manifest, self.id)
+        own.metrics, own.environment = recordable(self.metrics), recordable(self.environment)
+        return own
+
+    def _log(self, text: str) -> None:
+        with self.log_path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{now().isoformat(timespec='seconds')} {recordable(text)}\n")
+
+
+def settle_attempts(manifest: Manifest) -> None:
+    """Attempts whose process is gone did not end: mark them as interrupted."""
+    for attempt in manifest.attempts:
+        if attempt.status == "running" and is_gone(attempt.pid, attempt.host, attempt.process):
+            attempt.status = "interrupted"
+            attempt.error = f"died: process {attempt.pid} on {attempt.host} ended without saying why"
+
+
+def _ending(error: BaseException | None) -> tuple[Any, str | None]:
+    if error is None:
+        return "done", None
+    name = type(error).__name__
+    text = str(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
+    stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
+    return ("interrupted" if stopped else "failed"), recordable(text)
+
+
+def _attempt(manifest: Manifest, id: str) -> Attempt:
+    found = manifest.attempt(id)
+    if found is None:
+        raise _removed(id)
+    return found
+
+
+def _artifact(manifest: Manifest, id: str) -> Artifact:
+    found = manifest.artifact(id)
+    if found is None:
+        raise _removed(id)
+    return found
+
+
+def _removed(id: str) -> SweetError:
+    return SweetError(
+        f"{id} was taken out of the manifest while it was under way. What it wrote lies untouched.",
+        fix="run the same command again",
+    )
+
+
+def _stems(folder: Path) -> list[str]:
+    try:
+        return [entry.name.partition(".")[0] for entry in folder.iterdir()]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,209 @@
+"""JSON Lines: append-only files of ours, and rows of files from outside.
+
+A writer appends whole lines. A process that is killed, or a disk that is full, leaves at most one torn line at the end
+of the file: one without a line feed that is not a whole JSON object (an object's beginning never is one). A reader
+drops it and a writer cuts it off before it goes on, so that what was cut is done again. A last line that lacks only its
+line feed is whole and stays.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import jsonlines
+from pydantic import BaseModel, ValidationError
+
+from sweet.errors import InputError, UsageError
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
+    """The rows of a file that a stage wrote. A torn last line is dropped.
+
+    Raises:
+        InputError: the file is not there, or a line is broken or not a row of this model; names the line.
+    """
+    for number, line in _lines(path):
+        if not line.strip() or (not line.endswith(b"\n") and not _is_object(line)):
+            continue
+        try:
+            yield model.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["type"] == "json_invalid":
+                what = f"The line is not JSON: {first.get('ctx', {}).get('error', first['msg'])}."
+            else:
+                key = ".".join(str(part) for part in first["loc"]) or "row"
+                what = f"{key}: {first['msg']}."
+            fix = "take the file from a copy, or make it again; whatever was made from it is stale then"
+            raise InputError(what, path=path, line=number, fix=fix) from error
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number (from 1) and object of each row of a file from outside. Empty lines are passed over.
+
+    Raises:
+        InputError: the file is not there, or a line is not a JSON object; names the line.
+    """
+    number = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal number
+        for position, line in _lines(path):
+            number = position
+            yield line.strip()
+
+    reader = jsonlines.Reader(lines())
+    while True:
+        try:
+            row = reader.read(type=dict, skip_empty=True)
+        except EOFError:
+            return
+        except jsonlines.InvalidLineError as error:
+            raise InputError(_complaint(error), path=path, line=number, fix="one JSON object a line") from error
+        except RecursionError as error:
+            raise InputError("The line is nested too deeply.", path=path, line=number) from error
+        yield number, row
+
+
+def _complaint(error: jsonlines.InvalidLineError) -> str:
+    cause = error.__cause__
+    if isinstance(cause, json.JSONDecodeError):
+        return f"The line is not JSON: {cause.msg} (column {cause.colno})."
+    if isinstance(cause, UnicodeDecodeError):
+        return "The line is not UTF-8 text."
+    if isinstance(cause, ValueError):
+        return f"The line is not JSON: {cause}."
+    return "The line is not a JSON object."
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines with their line feeds. Only a line feed ends a line."""
+    try:
+        with path.open("rb") as file:
+            yield from enumerate(file, 1)
+    except FileNotFoundError as error:
+        raise InputError("There is no such file.", path=path) from error
+    except IsADirectoryError as error:
+        raise InputError("This is a folder, not a file.", path=path) from error
+    except PermissionError as error:
+        raise InputError("The file cannot be read.", path=path, fix="give yourself the right to read it") from error
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+class JsonlWriter:
+    """Appends rows, each as one line that has reached the operating system when `write` returns.
+
+    Opening cuts a torn last line. Threads may share a writer; two writers must not share a file (artifacts are locked
+    by the attempt that writes them). Numbers that JSON has not (NaN, infinities) are written as null, halves of
+    surrogate pairs as the replacement character.
+
+    Attributes:
+        path: the file, made with its folders where it is not there.
+        rows: rows in the file, those found at opening included.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+        except OSError as error:
+            raise UsageError(f"The file cannot be written: {error.strerror}.", where=path) from error
+        self._open = True
+        try:
+            self.rows, self._end = self._mend()
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, row: dict[str, Any] | BaseModel) -> None:
+        """Append one row.
+
+        Raises:
+            OSError: it could not be written whole; the file is as it was before.
+        """
+        value = row.model_dump(mode="json") if isinstance(row, BaseModel) else row
+        line = encode(value) + b"\n"
+        with self._lock:
+            self._append(line)
+            self.rows += 1
+
+    def close(self) -> None:
+        """Bring what was written to the disk and close the file."""
+        if self._open:
+            self._open = False
+            try:
+                os.fsync(self._file)
+            finally:
+                os.close(self._file)
+
+    def __enter__(self) -> JsonlWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, line: bytes) -> None:
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except BaseException:
+            os.ftruncate(self._file, self._end)
+            raise
+        self._end += len(line)
+
+    def _mend(self) -> tuple[int, int]:
+        """Cut a torn last line; rows and bytes that stay."""
+        rows = end = size = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                size += len(line)
+                if line.endswith(b"\n"):
+                    end = size
+                    rows += bool(line.strip())
+                elif _is_object(line):
+                    os.write(self._file, b"\n")
+                    return rows + 1, size + 1
+        if end != size:
+            os.ftruncate(self._file, end)
+        return rows, end
+
+
+def encode(value: Any) -> bytes:
+    """A JSON value as one line of UTF-8, without the line feed."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def plain(value: Any) -> Any:
+    """A JSON value without what JSON files cannot hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {plain(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,99 @@
+"""What was made from what, and whether it still stands.
+
+An artifact is stale when its own file is not what was finished, when an input is not what it was when it was used, is
+stale itself or is gone, or when a newer one stands in an input's place. A run holds several artifacts of one kind side
+by side (dialogues on training tasks, dialogues on unseen ones), so newer alone is not in place of: both must go back to
+the same rollouts, or, being rollouts, be of the same agent on the same tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from sweet.runs.manifest import Artifact, Manifest
+
+SumOf = Callable[[Artifact], str | None]
+"""sha256 of an artifact's content as it is now, None where it is gone."""
+
+_ROLE_KEYS = ("task", "tasks", "split", "agent")
+
+
+def ancestors(manifest: Manifest, artifact: Artifact) -> Iterator[Artifact]:
+    """The artifact, its inputs, their inputs, … nearest first, each once. Inputs that are gone are passed over."""
+    waiting, seen = [artifact], {artifact.id}
+    while waiting:
+        current = waiting.pop(0)
+        yield current
+        for ref in current.inputs:
+            found = manifest.artifact(ref.id)
+            if found is not None and found.id not in seen:
+                seen.add(found.id)
+                waiting.append(found)
+
+
+def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | None:
+    """The nearest ancestor of a kind, the artifact itself included."""
+    return next((found for found in ancestors(manifest, artifact) if found.kind == kind), None)
+
+
+def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
+    """Two artifacts of one role stand in each other's place."""
+    root = input_of(manifest, artifact, "rollouts")
+    if root is None:
+        return artifact.kind, ""
+    return artifact.kind, json.dumps([root.meta.get(key) for key in _ROLE_KEYS], sort_keys=True)
+
+
+def newer_in_place(manifest: Manifest, artifact: Artifact) -> Artifact | None:
+    """The newest finished artifact of the same role, if it was finished after this one."""
+    place = role(manifest, artifact)
+    same = [found for found in manifest.of_kind(artifact.kind, "done") if role(manifest, found) == place]
+    return same[-1] if same and artifact.finished and same[-1].id != artifact.id else None
+
+
+class Staleness:
+    """Answers for one manifest; each artifact's content is looked at once."""
+
+    def __init__(self, manifest: Manifest, sum_of: SumOf) -> None:
+        self._manifest = manifest
+        self._sum_of = sum_of
+        self._sums: dict[str, str | None] = {}
+        self._reasons: dict[str, str | None] = {}
+
+    def __call__(self, artifact: Artifact) -> str | None:
+        """Why an artifact is stale, in one clause; None where it is not, or is not finished."""
+        if artifact.id not in self._reasons:
+            self._reasons[artifact.id] = None  # a lineage that a hand has bent into a ring ends here
+            self._reasons[artifact.id] = self._reason(artifact)
+        return self._reasons[artifact.id]
+
+    def _reason(self, artifact: Artifact) -> str | None:
+        if artifact.status != "done":
+            return None
+        now = self._sum(artifact)
+        if now is None:
+            return f"{artifact.path} is not there any more"
+        if now != artifact.sha256:
+            return f"{artifact.path} was changed since it was finished"
+        for ref in artifact.inputs:
+            found = self._manifest.artifact(ref.id)
+            if found is None:
+                return f"its input {ref.id} is not in the run any more"
+            if found.status != "done":
+                return f"its input {ref.id} is being made anew"
+            if self._sum(found) != ref.sha256:
+                return f"its input {ref.id} was changed since"
+            if self(found) is not None:
+                return f"its input {ref.id} is stale"
+        for ref in artifact.inputs:
+            found = self._manifest.artifact(ref.id)
+            newer = newer_in_place(self._manifest, found) if found else None
+            if newer is not None and newer.finished and artifact.finished and newer.finished > artifact.finished:
+                return f"{newer.id} is newer than its input {ref.id}"
+        return None
+
+    def _sum(self, artifact: Artifact) -> str | None:
+        if artifact.id not in self._sums:
+            self._sums[artifact.id] = self._sum_of(artifact)
+        return self._sums[artifact.id]

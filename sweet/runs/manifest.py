@@ -1,0 +1,251 @@
+"""The manifest: what a run holds, as types.
+
+`run/manifest.json` is the one place that says which artifacts there are, who made them and from what. A user may edit
+it, and another version of the program may have written it, so it is read as input from outside: `parse` checks the
+schema version first, then every id, path and reference, and says where something is wrong.
+
+What a stage makes is an artifact, `<kind>-<n>`; what it does is an attempt, `<stage>-<n>`. An artifact is registered as
+partial before its first byte is written, so nothing lies in a run that the manifest does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
+
+from sweet.errors import InputError, UsageError
+
+SCHEMA_VERSION = 1
+"""Raised whenever a manifest of the new form could be misread by the program before."""
+
+Kind = Literal["rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"]
+
+KIND_MAKER: dict[Kind, str] = {
+    "rollouts": "rollout",
+    "scores": "eval",
+    "preferences": "label",
+    "critic": "train-critic",
+    "candidates": "rank",
+    "pairs": "pair",
+    "actor": "train-actor",
+}
+"""The stage that makes each kind, in the order of the pipeline."""
+
+_ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*-[1-9][0-9]{0,8}")
+
+
+def _check_id(value: str) -> str:
+    if not _ID.fullmatch(value):
+        raise ValueError("an id is a name in lower case, a hyphen and a number, as rollouts-1")
+    return value
+
+
+def _check_path(value: str) -> str:
+    path = PurePosixPath(value)
+    plain = value.isprintable() and "\\" not in value and not re.match("[A-Za-z]:", value)
+    if not plain or path.is_absolute() or ".." in path.parts or not path.parts or str(path) != value:
+        raise ValueError("a path is relative to the run, stays inside it, and is written plainly, as rollouts/x.jsonl")
+    return value
+
+
+Id = Annotated[str, AfterValidator(_check_id)]
+RunPath = Annotated[str, AfterValidator(_check_path)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class ArtifactRef(_Record):
+    """An input as it was when it was used."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: Id
+    sha256: Sha256 | None = None
+
+
+class Artifact(_Record):
+    """A file or folder that a stage made."""
+
+    id: Id
+    kind: Kind
+    path: RunPath
+    """Relative to the run, with slashes."""
+    rows: int | None = Field(default=None, ge=0)
+    """Rows of a JSONL file; None for a folder."""
+    sha256: Sha256 | None = None
+    """Of the content when it was last finished. A partial artifact has one if it was finished before and reopened."""
+    bytes: int = Field(default=0, ge=0)
+    """Size when it was last finished."""
+    status: Literal["partial", "done"] = "partial"
+    attempt: Id
+    """The attempt that wrote it last."""
+    inputs: list[ArtifactRef] = Field(default_factory=list)
+    created: AwareDatetime
+    finished: AwareDatetime | None = None
+    meta: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Artifact:
+        if self.id.rpartition("-")[0] != self.kind:
+            raise ValueError(f"the id {self.id} is not one of the kind {self.kind}")
+        if self.status == "done" and (self.sha256 is None or self.finished is None):
+            raise ValueError("an artifact that is done has a sha256 and a time when it was finished")
+        if any(ref.id == self.id for ref in self.inputs):
+            raise ValueError(f"{self.id} cannot be its own input")
+        return self
+
+    @property
+    def number(self) -> int:
+        return int(self.id.rpartition("-")[2])
+
+    def ref(self) -> ArtifactRef:
+        """This artifact as an input, as it is now."""
+        return ArtifactRef(id=self.id, sha256=self.sha256)
+
+
+class Attempt(_Record):
+    """One call of a stage."""
+
+    id: Id
+    stage: str = Field(pattern=r"^[a-z][a-z0-9]*(-[a-z][a-z0-9]*)*$")
+    status: Literal["running", "done", "failed", "interrupted"] = "running"
+    started: AwareDatetime
+    finished: AwareDatetime | None = None
+    pid: int = Field(ge=0)
+    host: str
+    process: str = ""
+    """Tells the process from a later one of the same pid: boot, pid namespace and start time."""
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    digest: str
+    """Of what decides the outcome; two attempts of one stage with the same digest and inputs do the same."""
+    inputs: list[ArtifactRef] = Field(default_factory=list)
+    outputs: list[Id] = Field(default_factory=list)
+    metrics: dict[str, JsonValue] = Field(default_factory=dict)
+    environment: dict[str, JsonValue] = Field(default_factory=dict)
+    error: str | None = None
+    log: RunPath
+
+    @model_validator(mode="after")
+    def _agree(self) -> Attempt:
+        if self.id.rpartition("-")[0] != self.stage:
+            raise ValueError(f"the id {self.id} is not one of the stage {self.stage}")
+        return self
+
+
+class Manifest(_Record):
+    """What a run holds. Attempts and artifacts stand in the order in which they began."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    sweet_version: str
+    """The version of the program that wrote it last."""
+    task: str = Field(min_length=1)
+    """Kind of task: code, html, or one of a plug-in."""
+    created: AwareDatetime
+    attempts: list[Attempt] = Field(default_factory=list)
+    artifacts: list[Artifact] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Manifest:
+        for what, values in (
+            ("id", [attempt.id for attempt in self.attempts]),
+            ("id", [artifact.id for artifact in self.artifacts]),
+            ("path", [artifact.path for artifact in self.artifacts]),
+        ):
+            if twice := next((value for value in values if values.count(value) > 1), None):
+                raise ValueError(f"the {what} {twice} stands there twice")
+        known = {attempt.id for attempt in self.attempts}
+        for artifact in self.artifacts:
+            if artifact.attempt not in known:
+                raise ValueError(f"{artifact.id} was made by {artifact.attempt}, which is not among the attempts")
+        return self
+
+    def artifact(self, id: str) -> Artifact | None:
+        return next((artifact for artifact in self.artifacts if artifact.id == id), None)
+
+    def attempt(self, id: str) -> Attempt | None:
+        return next((attempt for attempt in self.attempts if attempt.id == id), None)
+
+    def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
+        """The artifacts of a kind, the one that was finished last at the end."""
+        found = [a for a in self.artifacts if a.kind == kind and (status is None or a.status == status)]
+        return sorted(found, key=lambda a: (a.finished or a.created, a.number))
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def next_id(name: str, taken: Iterable[str]) -> str:
+    """`<name>-<n>`, with n above that of every id in `taken` of the same name."""
+    numbers = [0]
+    for id in taken:
+        stem, _, number = id.rpartition("-")
+        if stem == name and number.isascii() and number.isdigit():
+            numbers.append(int(number))
+    return f"{name}-{max(numbers) + 1}"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `manifest.json`."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Manifest.model_json_schema()
+
+
+def parse(data: bytes, path: Path, fix: str) -> Manifest:
+    """The manifest that a file holds.
+
+    Args:
+        fix: what mends a damaged file.
+
+    Raises:
+        UsageError: it was written by a newer version of the program.
+        InputError: it is damaged; says where.
+    """
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError("The manifest is not UTF-8 text.", path=path, fix=fix) from error
+    except json.JSONDecodeError as error:
+        what = f"The manifest is damaged: {error.msg} (column {error.colno})."
+        raise InputError(what, path=path, line=error.lineno, fix=fix) from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"The manifest is damaged: {error}.", path=path, fix=fix) from error
+    version = value.get("schema_version") if isinstance(value, Mapping) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UsageError(
+            f"The run was written by a newer sweet (manifest schema {version}; this one knows {SCHEMA_VERSION}). "
+            "Nothing was changed.",
+            where=path,
+            fix="pip install --upgrade sweet-rl",
+        )
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        first = errors[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the whole"
+        more = f" ({len(errors) - 1} more like it)" if len(errors) > 1 else ""
+        what = f"The manifest is damaged: {key}: {first['msg'].removeprefix('Value error, ')}{more}."
+        raise InputError(what, path=path, fix=fix) from error
+
+
+def render(manifest: Manifest) -> bytes:
+    """The file's content; what `parse` reads back as an equal manifest."""
+    return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()

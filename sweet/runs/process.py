@@ -1,0 +1,63 @@
+"""Is the process that an attempt was begun by still there?
+
+A pid alone does not tell: it is used again. On Linux a process is known by the boot, its pid namespace and its start
+time as well. Where that cannot be read (another host, another container, another system), an attempt is believed to
+run; nothing hangs on it, because what is written is guarded by locks that the system drops with their process.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def host() -> str:
+    return platform.node() or "localhost"
+
+
+def process_mark(pid: int) -> str:
+    """`boot/namespace/start` of a live process on Linux, empty where it cannot be told."""
+    try:
+        started = _stat(pid)[19]
+        namespace = (_PROC / "self/ns/pid").readlink().name
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, IndexError):
+        return ""
+    return f"{boot}/{namespace}/{started}"
+
+
+def is_gone(pid: int, on_host: str, mark: str) -> bool:
+    """True where it is certain that the process has ended."""
+    if on_host != host():
+        return False
+    if sys.platform == "win32":
+        return False
+    own = process_mark(os.getpid())
+    if mark and own:
+        boot, namespace, started = mark.rsplit("/", 2) if mark.count("/") >= 2 else (mark, "", "")
+        own_boot, own_namespace, _ = own.rsplit("/", 2)
+        if boot != own_boot:
+            return True
+        if namespace != own_namespace:
+            return False
+        try:
+            stat = _stat(pid)
+        except OSError:
+            return True
+        return stat[0] in "ZX" or stat[19] != started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; the command before it may hold anything."""
+    return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -1,0 +1,239 @@
+"""A run: one directory, its manifest, and what is found by it.
+
+Nothing is kept between calls: every answer is read from the disk, so a `Run` may be used while other processes work on
+the same directory. Files are found by the manifest, never by their names.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sweet
+from sweet.errors import SweetError, UsageError
+from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
+from sweet.runs.content import alteration, current_sum
+from sweet.runs.lineage import Staleness, input_of
+from sweet.runs.manifest import KIND_MAKER, Artifact, Kind, Manifest, now
+from sweet.runs.store import LOCKS, TEMPORARY, Store
+
+
+class Run:
+    """One run directory. `path` is as it was given, for messages; files are addressed absolutely.
+
+    Made by `create`, `open`, `open_or_create` or `newest`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._root = self.path.absolute()
+        self._store = Store(self._root)
+
+    @classmethod
+    def create(cls, path: Path, task: str) -> Run:
+        """Make a run.
+
+        Raises:
+            UsageError: there is a run already, or something else.
+        """
+        run, made = cls._make(path, task)
+        if not made:
+            raise UsageError("There is a run already.", where=path, fix="name another directory, or use this run")
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """A run that is there.
+
+        Raises:
+            UsageError: it is not, or was written by a newer version.
+            InputError: its manifest is damaged.
+        """
+        run = cls(path)
+        run._store.load()
+        return run
+
+    @classmethod
+    def open_or_create(cls, path: Path, task: str) -> Run:
+        """The run at a path, made where there is none. Two processes may do so at once.
+
+        Raises:
+            UsageError: the run is for another kind of task, or there is something else at that path.
+        """
+        run, made = cls._make(path, task)
+        held = task if made else run._store.load().task
+        if held != task:
+            raise UsageError(
+                f"The run is for tasks of the kind {held}, not {task}.", where=path, fix="name another directory"
+            )
+        return run
+
+    @classmethod
+    def newest(cls, root: Path = Path("runs")) -> Run:
+        """The run under `root` that was made last.
+
+        Raises:
+            UsageError: there is none.
+        """
+        runs = [cls(path) for path in (root.iterdir() if root.is_dir() else ()) if Store(path.absolute()).exists()]
+        if not runs:
+            raise UsageError("There is no run yet.", where=root, fix="sweet rollout makes one; or name the run")
+        newest = max(runs, key=lambda run: (run._born(), run.path.name))
+        newest._store.load()
+        return newest
+
+    @classmethod
+    def _make(cls, path: Path, task: str) -> tuple[Run, bool]:
+        run = cls(path)
+        try:
+            run._root.mkdir(parents=True, exist_ok=True)
+            foreign = [
+                entry.name
+                for entry in run._root.iterdir()
+                if entry.name != LOCKS and not entry.name.startswith(TEMPORARY)
+            ]
+        except OSError as error:
+            raise UsageError(f"The run cannot be made: {error.strerror}.", where=path) from error
+        if foreign and not run._store.exists() and not run._store.backup.exists():
+            raise UsageError(
+                "The directory holds other things and is not a run.", where=path, fix="name a new or an empty directory"
+            )
+        with run._store.locked():
+            if run._store.exists() or run._store.backup.exists():
+                run._store.load()
+                return run, False
+            run._store.save(Manifest(sweet_version=sweet.__version__, task=task, created=now()))
+        return run, True
+
+    def _born(self) -> float:
+        """When the run was made. Where the manifest cannot be read: when that was last touched."""
+        try:
+            return self._store.load().created.timestamp()
+        except SweetError:
+            return self._store.path.stat().st_mtime
+
+    def manifest(self) -> Manifest:
+        """The manifest as it is now. Attempts whose process has died are interrupted in it, and an artifact that was
+        reopened but has not changed is still done."""
+        manifest = self._store.load()
+        settle_attempts(manifest)
+        for artifact in manifest.artifacts:
+            reopened = artifact.status == "partial" and artifact.sha256 is not None
+            if reopened and alteration(self.file(artifact), artifact) is None:
+                artifact.status = "done"
+        return manifest
+
+    def file(self, artifact: Artifact) -> Path:
+        """Where an artifact lies, absolute."""
+        return self._root / artifact.path
+
+    def artifact(self, id: str) -> Artifact:
+        """Raises UsageError where there is none of that id."""
+        manifest = self.manifest()
+        found = manifest.artifact(id)
+        if found is None:
+            raise self._unknown(id, [artifact.id for artifact in manifest.artifacts])
+        return found
+
+    def find(self, kind: Kind, from_id: str | None = None, *, needed_by: str) -> Artifact:
+        """The newest finished artifact of a kind, or the one that `from_id` names.
+
+        Raises:
+            UsageError: there is none; names the stage that makes it, or the ids there are.
+        """
+        manifest = self.manifest()
+        done = manifest.of_kind(kind, "done")
+        if from_id is not None:
+            chosen = manifest.artifact(from_id)
+            if chosen is None or chosen.kind != kind:
+                raise self._unknown(from_id, [artifact.id for artifact in done], kind)
+            if chosen.status != "done":
+                raise self._unfinished(chosen, needed_by)
+        elif done:
+            chosen = done[-1]
+        else:
+            partial = manifest.of_kind(kind, "partial")
+            if partial:
+                raise self._unfinished(partial[-1], needed_by)
+            what = f"{needed_by} needs {kind}, and the run has none yet."
+            raise UsageError(what, where=self.path, fix=self._command(KIND_MAKER[kind]))
+        if not self.file(chosen).exists():
+            what = f"{needed_by} needs {chosen.id}, and its file is gone."
+            raise UsageError(what, where=self.file(chosen), fix=f"put it back, or {self._command(KIND_MAKER[kind])}")
+        return chosen
+
+    def input_of(self, artifact: Artifact, kind: Kind) -> Artifact:
+        """The nearest artifact of a kind that an artifact was made from; itself if it is of that kind.
+
+        Raises:
+            UsageError: there is none.
+        """
+        found = input_of(self.manifest(), artifact, kind)
+        if found is None:
+            raise UsageError(f"{artifact.id} was not made from any {kind} of this run.", where=self.path)
+        return found
+
+    def stale(self, artifact: Artifact) -> str | None:
+        """Why an artifact is stale, in one clause; None where it is not."""
+        return self.staleness(self.manifest())(artifact)
+
+    def staleness(self, manifest: Manifest) -> Staleness:
+        """`stale` for many artifacts of one manifest."""
+        return Staleness(manifest, lambda artifact: current_sum(self.file(artifact), artifact))
+
+    def unknown_files(self, manifest: Manifest) -> list[str]:
+        """Entries of the artifacts' folders that the manifest does not know: put there by hand, or left when a
+        manifest was replaced by an older copy. They are never written over."""
+        known = {artifact.path for artifact in manifest.artifacts}
+        found = [
+            entry.relative_to(self._root).as_posix()
+            for kind in KIND_MAKER
+            if (self._root / kind).is_dir()
+            for entry in (self._root / kind).iterdir()
+        ]
+        return sorted(path for path in found if path not in known)
+
+    @contextmanager
+    def attempt(
+        self,
+        stage: str,
+        config: Config,
+        inputs: Sequence[Artifact] = (),
+        environment: dict[str, Any] | None = None,
+    ) -> Iterator[ActiveAttempt]:
+        """Record one call of a stage: running within the block, then done, failed or interrupted.
+
+        Args:
+            inputs: the artifacts it reads.
+            environment: what the stage knows of where it runs, beside versions and system.
+        """
+        attempt = ActiveAttempt(self._store, stage, config, inputs, environment)
+        try:
+            yield attempt
+        except BaseException as error:
+            try:
+                attempt.end(error)
+            except Exception as second:
+                error.add_note(f"The manifest could not be told: {second}")
+            raise
+        attempt.end(None)
+
+    def _command(self, stage: str) -> str:
+        return shlex.join(["sweet", stage, str(self.path)])
+
+    def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
+        return UsageError(
+            f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
+            where=self.file(artifact),
+            fix=f"{self._command(KIND_MAKER[artifact.kind])} with the options it was begun with",
+        )
+
+    def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:
+        has = f"it has {', '.join(there)}" if there else "it has none that is finished"
+        what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}."
+        return UsageError(
+            what, where=self.path, fix=f"name one of them, or {shlex.join(['sweet', 'status', str(self.path)])}"
+        )

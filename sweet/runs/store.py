@@ -1,0 +1,134 @@
+"""The manifest on disk: read without a lock, written whole under one.
+
+A write goes to a temporary file, reaches the disk, takes the manifest's place in one step (`os.replace`) and the folder
+is synced; then the same is done for `manifest.json.bak`. A reader therefore sees the manifest before or after a change,
+whenever the writer is killed. The lock is the system's (flock): it goes with its process and needs no cleaning up.
+A change is made on the manifest as it is on disk at that time, so two processes do not undo each other's.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+import sweet
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.runs.manifest import Manifest, parse, render
+
+NAME = "manifest.json"
+BACKUP = "manifest.json.bak"
+LOCKS = ".locks"
+TEMPORARY = ".manifest-"
+
+PATIENCE = 60.0
+"""Seconds to wait for another process's change of the manifest, which takes milliseconds."""
+
+
+class Store:
+    """The manifest of the run at `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / NAME
+        self.backup = root / BACKUP
+
+    def exists(self) -> bool:
+        return self.path.is_file()
+
+    def load(self) -> Manifest:
+        """The manifest as it is on disk.
+
+        Raises:
+            UsageError: there is none, or it is of a newer version.
+            InputError: it is damaged; the fix is the command that restores the last good copy, where there is one.
+        """
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError as error:
+            if self.backup.is_file():
+                raise InputError("The run has lost its manifest.", path=self.path, fix=self._mend()) from error
+            what = "This is not a run: it has no manifest." if self.root.is_dir() else "There is no such run."
+            raise UsageError(what, where=self.root, fix="sweet rollout makes a run") from error
+        except OSError as error:
+            raise UsageError(f"The manifest cannot be read: {error.strerror}.", where=self.path) from error
+        return parse(data, self.path, self._mend())
+
+    @contextmanager
+    def change(self) -> Iterator[Manifest]:
+        """The manifest to be altered in place; it is written when the block ends without an error."""
+        with self.locked():
+            manifest = self.load()
+            yield manifest
+            self.save(manifest)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process and thread at a time is in here."""
+        lock = FileLock(self.lock_path("manifest"))
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except Timeout as error:
+            what = f"Another process has held the run's manifest for {PATIENCE:.0f} seconds."
+            raise SweetError(what, where=lock.lock_file, fix="end the stopped process, then try again") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def lock_path(self, name: str) -> Path:
+        """The lock file of the manifest, or of an artifact. Its content and presence mean nothing."""
+        folder = self.root / LOCKS
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"The run cannot be written: {error.strerror}.", where=self.root) from error
+        return folder / f"{name}.lock"
+
+    def save(self, manifest: Manifest) -> None:
+        """Write the manifest, then its copy. The caller holds the lock."""
+        manifest.sweet_version = sweet.__version__
+        data = render(Manifest.model_validate(manifest.model_dump()))
+        for orphan in self.root.glob(f"{TEMPORARY}*"):
+            with suppress(OSError):
+                orphan.unlink()
+        self._replace(self.path, data)
+        self._replace(self.backup, data)
+
+    def _replace(self, target: Path, data: bytes) -> None:
+        temporary = self.root / f"{TEMPORARY}{os.getpid()}"
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        sync_folder(self.root)
+
+    def _mend(self) -> str:
+        try:
+            parse(self.backup.read_bytes(), self.backup, "")
+        except (OSError, SweetError):
+            return (
+                f"repair it by hand (sweet status --schema prints its form); the artifacts lie untouched in {self.root}"
+            )
+        return shlex.join(["cp", str(self.backup), str(self.path)])
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable. Only POSIX systems can and need to."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
