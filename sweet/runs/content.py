@@ -11,6 +11,10 @@ from pathlib import Path
 from sweet.runs.manifest import Artifact
 
 
+CLOCK_SLACK = 0.02
+"""Seconds by which a file's time may lag behind the clock that an artifact's is taken from."""
+
+
 @dataclass(frozen=True)
 class Content:
     """sha256 of a file is that of its bytes; of a folder, that of a list of its files' names and sums."""
@@ -53,7 +57,7 @@ def current_sum(path: Path, artifact: Artifact) -> str | None:
         return None
     try:
         files = [file.stat() for file in (_files(path) if path.is_dir() else [path])]
-        touched = max(stat.st_mtime for stat in [path.stat(), *files]) >= artifact.finished.timestamp()
+        touched = max(stat.st_mtime for stat in [path.stat(), *files]) >= artifact.finished.timestamp() - CLOCK_SLACK
         if touched or sum(stat.st_size for stat in files) != artifact.bytes:
             return measure(path).sha256
     except FileNotFoundError:

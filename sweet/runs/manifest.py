@@ -153,7 +153,7 @@ class Attempt(_Record):
 class Manifest(_Record):
     """What a run holds. Attempts and artifacts stand in the order in which they began."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     sweet_version: str
     """The version of the program that wrote it last."""
     task: str = Field(min_length=1)

@@ -234,6 +234,4 @@ class Run:
     def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:
         has = f"it has {', '.join(there)}" if there else "it has none that is finished"
         what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}."
-        return UsageError(
-            what, where=self.path, fix=f"name one of them, or {shlex.join(['sweet', 'status', str(self.path)])}"
-        )
+        return UsageError(what, where=self.path, fix=f"name one of them, or {self._command('status')}")
