@@ -18,21 +18,7 @@ from sweet.cli import console
 from sweet.cli.command import HELP_NAMES, Command, CommandLine
 from sweet.errors import Interrupted, UsageError
 
-MODULES = (
-    "demo",
-    "serve_sim",
-    "rollout",
-    "eval",
-    "label",
-    "train_critic",
-    "rank",
-    "pair",
-    "train_actor",
-    "view",
-    "status",
-    "data",
-    "doctor",
-)
+MODULES = ("rollout", "view", "data", "doctor")
 """Modules of `sweet.cli.commands`, each with its `COMMANDS`."""
 
 GROUPS = {"data": "Datasets and trajectories from elsewhere, and to elsewhere."}

@@ -26,6 +26,8 @@ from sweet.view.text import printable
 
 UNWRAPPED = 4000
 """Columns of what is not a terminal."""
+PAGE = 120
+"""The same for text to read."""
 
 
 def inert(text: object, style: str = "") -> Text:
@@ -126,6 +128,14 @@ def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) 
 
 def show(renderable: RenderableType) -> None:
     output_console().print(renderable)
+
+
+def show_page(renderable: RenderableType) -> None:
+    """Text to read, which wraps into a file too."""
+    console = output_console()
+    if not console.is_terminal:
+        console.width = PAGE
+    console.print(renderable)
 
 
 def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

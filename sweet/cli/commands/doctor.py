@@ -8,18 +8,19 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.errors import SweetError
 from sweet.stages.doctor import Check, DoctorConfig, as_json, healthy, run_doctor
+from sweet.view.text import printable
 
 STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
 
 
 class Doctor(Command[DoctorConfig]):
     def work(self, call: Call[DoctorConfig]) -> None:
-        with call.reporter.progress("looking", None):
-            checks = run_doctor(call.config)
+        call.reporter.say("Looking at this machine.")
+        checks = run_doctor(call.config)
         if call.common.json:
             console.print_json(as_json(checks))
         else:
-            console.show_table("sweet doctor", ["", "", "found", "needed for", "to mend it"], map(_row, checks))
+            console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
         if not healthy(checks):
             broken = next(check for check in checks if check.required and check.status != "ok")
             raise SweetError(
@@ -29,7 +30,10 @@ class Doctor(Command[DoctorConfig]):
 
 def _row(check: Check) -> list[object]:
     status = Text(check.status, STYLES[check.status])
-    return [check.name, status, check.found, check.why, check.fix]
+    found = console.inert(check.found)
+    if check.status != "ok":
+        found = found.append(f"\nfor {printable(check.why)}", "dim").append(f"\n{printable(check.fix)}", "bold")
+    return [check.name, status, found]
 
 
 COMMANDS = (
