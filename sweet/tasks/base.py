@@ -71,7 +71,7 @@ class Move:
     Attributes:
         content: what the human sees.
         answer: the delivered answer, where the reply delivers one.
-        ends: whether the dialogue is over.
+        ends: whether the reply ends the dialogue; without it the last turn does.
     """
 
     content: str
@@ -117,5 +117,3 @@ def reveal(messages: Sequence[Message], hidden: str) -> list[Message]:
     first = messages[index]
     told = Message(role="user", content=f"The reference solution is:\n{hidden}\n\n{first.content}")
     return [*messages[:index], told, *messages[index + 1 :]]
-
-

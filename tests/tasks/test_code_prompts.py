@@ -101,7 +101,7 @@ def test_the_last_turn_is_the_answer_as_it_stands() -> None:
         ("x OUTPUT: y OUTPUT: z", False, " y ", None, False),
         ("I WANT TO ANSWER: a I WANT TO ANSWER: b", False, "I WANT TO ANSWER: a I WANT TO ANSWER: b", " a ", True),
         ("i want to answer: a", False, "i want to answer: a", None, False),
-        ("i want to answer: a", True, "i want to answer: a", "i want to answer: a", True),
+        ("i want to answer: a", True, "i want to answer: a", "i want to answer: a", False),
         ("I WANT TO ANSWER:\nprint('OUTPUT: 1')", False, " 1')", None, False),
     ],
 )

@@ -107,7 +107,7 @@ def read_move(output: str, *, last: bool, recipe: Recipe) -> Move:
     if len(parts) > 1:
         answer = parts[1] if recipe == "upstream" else parts[1].strip("\n").rstrip()
         return Move(content=content, answer=answer, ends=True)
-    return Move(content=content, answer=content if last else None, ends=last)
+    return Move(content=content, answer=content if last else None, ends=False)
 
 
 def _seen_upstream(output: str) -> str:
