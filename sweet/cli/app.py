@@ -18,7 +18,7 @@ from sweet.cli import console
 from sweet.cli.command import HELP_NAMES, Command, CommandLine
 from sweet.errors import Interrupted, UsageError
 
-MODULES = ("rollout", "view", "data", "doctor")
+MODULES = ("rollout", "view", "status", "data", "doctor")
 """Modules of `sweet.cli.commands`, each with its `COMMANDS`."""
 
 GROUPS = {"data": "Datasets and trajectories from elsewhere, and to elsewhere."}

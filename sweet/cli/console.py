@@ -102,28 +102,33 @@ def finish(result: StageResult, *, as_json: bool, show_people: Callable[[StageRe
 
 def show_result(result: StageResult) -> None:
     """A stage's metrics and artifacts as tables on stdout."""
-    console = output_console()
-    metrics = Table(title=inert(f"{result.stage} · {result.run}"), title_justify="left", show_header=False)
+    heading(f"{result.stage} · {result.run}")
+    metrics = Table(show_header=False)
     metrics.add_column(style="bold")
     metrics.add_column(justify="right")
     for name, value in metric_rows(result.metrics):
         metrics.add_row(inert(name), inert(value))
-    console.print(metrics)
+    show(metrics)
     if result.artifacts:
         made = Table("made", "kind", "rows", "path")
         made.columns[2].justify = "right"
         for artifact in result.artifacts:
             rows = "" if artifact.rows is None else f"{artifact.rows:,}"
             made.add_row(inert(artifact.id), inert(artifact.kind), rows, inert(artifact.path))
-        console.print(made)
+        show(made)
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     """A table on stdout."""
-    table = Table(*header, title=inert(title), title_justify="left")
+    heading(title)
+    table = Table(*header)
     for row in rows:
         table.add_row(*[cell if isinstance(cell, Text) else inert(cell) for cell in row])
-    output_console().print(table)
+    show(table)
+
+
+def heading(text: str) -> None:
+    show(inert(text, "bold"))
 
 
 def show(renderable: RenderableType) -> None:

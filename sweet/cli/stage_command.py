@@ -14,6 +14,7 @@ from sweet.cli.command import Call, Command, path_argument
 from sweet.cli.options import C
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.status import suggest_next
 
 RUNS = Path("runs")
 """Where new runs are made and the newest one is looked for."""
@@ -58,7 +59,7 @@ class StageCommand(Command[C]):
         name_run: makes the name of a new run from (task, the rest of it) where the stage may begin one; None where it
             needs one that is there.
         show: draws the result for people.
-        then: commands to go on with, `{run}` standing for the run.
+        then: commands to go on with, `{run}` standing for the run; without them what `sweet status` suggests.
     """
 
     stage: Callable[[Run, C, Reporter], StageResult]
@@ -82,5 +83,6 @@ class StageCommand(Command[C]):
         call.run = run.path
         result = self.stage(run, call.config, call.reporter)
         console.finish(result, as_json=call.common.json, show_people=self.show)
-        if self.then:
-            call.reporter.say("next: " + "   or   ".join(line.format(run=run.path) for line in self.then))
+        then = [line.format(run=run.path) for line in self.then] or suggest_next(run.manifest(), run.path)
+        for line in then[:2]:
+            call.reporter.say(f"next: {line}")

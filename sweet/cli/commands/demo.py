@@ -19,7 +19,8 @@ def _name(_: DemoConfig) -> tuple[str, str]:
 
 def _show(result: StageResult) -> None:
     metrics = result.metrics
-    seconds = Table("stage", "seconds", title=console.inert(f"sweet demo · {result.run}"), title_justify="left")
+    console.heading(f"sweet demo · {result.run}")
+    seconds = Table("stage", "seconds")
     seconds.columns[1].justify = "right"
     for step, took in metrics["steps"].items():
         seconds.add_row(console.inert(step), f"{took:.1f}")

@@ -18,7 +18,7 @@ class Doctor(Command[DoctorConfig]):
         call.reporter.say("Looking at this machine.")
         checks = run_doctor(call.config)
         if call.common.json:
-            console.print_json(as_json(checks))
+            console.print_json({"run": None, "metrics": {}, "artifacts": [], **as_json(checks)})
         else:
             console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
         if not healthy(checks):

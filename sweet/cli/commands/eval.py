@@ -17,6 +17,5 @@ COMMANDS = (
             ("sweet eval RUN --compare OTHER", "the difference to another run on the same tasks"),
             ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its numbers"),
         ),
-        then=("sweet label {run}", "sweet view {run}"),
     ),
 )

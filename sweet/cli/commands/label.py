@@ -13,6 +13,5 @@ COMMANDS = (
         summary="Pair better with worse dialogues of the same task.",
         text="These preferences, with the reference solution in sight, are what the critic learns from.",
         examples=(("sweet label RUN", "pair what sweet eval scored"),),
-        then=("sweet train-critic {run}",),
     ),
 )

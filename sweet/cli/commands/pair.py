@@ -12,6 +12,5 @@ COMMANDS = (
         stage=run_pair,
         summary="Make step-level pairs, chosen and rejected, of the ranked candidates.",
         examples=(("sweet pair RUN --pairs 4", "four pairs a turn"),),
-        then=("sweet train-actor {run}",),
     ),
 )

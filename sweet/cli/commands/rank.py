@@ -12,6 +12,5 @@ COMMANDS = (
         stage=run_rank,
         summary="Sample candidate replies at turns and let the critic rank them.",
         examples=(("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),),
-        then=("sweet pair {run}",),
     ),
 )

@@ -28,6 +28,5 @@ COMMANDS = (
             ),
             ("sweet rollout RUN --agent RUN/actor/1", "what a trained actor does"),
         ),
-        then=("sweet eval {run}",),
     ),
 )

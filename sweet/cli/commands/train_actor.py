@@ -16,6 +16,5 @@ COMMANDS = (
             ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
             ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
         ),
-        then=("sweet status {run}",),
     ),
 )

@@ -15,6 +15,5 @@ COMMANDS = (
             ("sweet train-critic RUN", "from the model that played the dialogues"),
             ("sweet train-critic RUN --resume", "go on after an interruption"),
         ),
-        then=("sweet rank {run}",),
     ),
 )
