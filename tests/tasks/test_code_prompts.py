@@ -92,7 +92,7 @@ def test_an_answer_ends_at_a_second_marker() -> None:
 
 def test_the_last_turn_is_the_answer_as_it_stands() -> None:
     move = CodeKind().move(CODE, last=True)
-    assert (move.answer, move.ends) == (CODE, True)
+    assert (move.answer, move.ends) == (CODE, False)
 
 
 @pytest.mark.parametrize(
