@@ -1,0 +1,192 @@
+"""A causal language model with a cache of many rows: extend some rows by tokens, get the next token's logits.
+
+Everything the engine does is one operation: rows `[first, first + k)` hold sequences of `held` tokens each and get new
+tokens behind them. New tokens are padded on the right, where causal attention does not see the padding. A mask over
+[rows, new tokens, columns] is made here from the positions, because the library would derive it from column numbers
+that mean something else in this cache; where all rows begin at column 0 no mask is needed at all.
+
+Whether a model takes positions and masks this way is not assumed: `Decoder` compares its own logits with plain
+forwards of single sequences once, on the model itself. A model that fails (one that derives positions from the padding
+mask, say) is run one row at a time without masks, and refused where even that does not agree.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from sweet.errors import UsageError
+from sweet.llm.kvcache import SlotCache, Window
+
+SCORE_CHUNK = 256
+"""Tokens whose logits are formed at once when a text is scored."""
+
+
+class Decoder:
+    """Runs the model. One thread uses it at a time.
+
+    Attributes:
+        batched: whether rows of different lengths can share a forward; otherwise every call must be for one row.
+        context: the most tokens a sequence may have, None where the model does not say.
+    """
+
+    def __init__(self, model: Any, name: str) -> None:
+        self.model = model
+        self.name = name
+        self.cache = SlotCache()
+        self.device: torch.device = next(model.parameters()).device
+        config = model.config.get_text_config(decoder=True)
+        self.vocabulary: int = model.get_input_embeddings().weight.shape[0]
+        context = getattr(config, "max_position_embeddings", None)
+        self.context: int | None = int(context) if isinstance(context, int) and context > 0 else None
+        self._masks = _mask_kinds(config, self.context)
+        self._window = int(config.sliding_window) if "sliding_attention" in self._masks else 0
+        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self._last: torch.Tensor | None = None
+        head = model.get_output_embeddings()
+        self._hook = head.register_forward_pre_hook(self._select_last) if head is not None else None
+        self.batched = True
+        self._verify()
+
+    def close(self) -> None:
+        """Free the cache and leave the model as it was."""
+        if self._hook is not None:
+            self._hook.remove()
+        self.cache.clear()
+
+    @torch.inference_mode()
+    def extend(self, first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
+        """Append `tokens[i]` to row `first + i`, which holds `held[i]` tokens.
+
+        Returns:
+            The logits behind each row's last token, [rows, vocabulary].
+        """
+        rows, most = len(tokens), max(map(len, tokens))
+        width = max(h + len(t) for h, t in zip(held, tokens, strict=True))
+        fresh = not any(held)
+        # Padded by a token of its own: some models warn of the padding token where no mask is given.
+        padded = [[*t, *t[-1:] * (most - len(t))] for t in tokens]
+        ids = torch.tensor(padded, device=self.device)
+        start = torch.tensor(held, device=self.device)[:, None]
+        positions = start + torch.arange(most, device=self.device)
+        # Padding may run past the width; it is written over its row's last column's successors, never attended to.
+        reach = width if fresh else max(held) + most
+        self.cache.use(Window(first, rows, None if fresh else positions, reach))
+        settings: dict[str, Any] = {}
+        if self.batched and (not fresh or self._window):
+            settings["attention_mask"] = self._mask(positions, reach)
+        if self._takes_positions:
+            # Padding behind the context's end would have no position of its own.
+            limit = None if self.context is None else self.context - 1
+            settings["position_ids"] = positions if limit is None else positions.clamp(max=limit)
+        if most > 1:
+            self._last = torch.tensor([len(t) - 1 for t in tokens], device=self.device)
+        try:
+            output = self.model(input_ids=ids, past_key_values=self.cache, use_cache=True, **settings)
+        finally:
+            last, self._last = self._last, None
+        logits: torch.Tensor = output.logits
+        if logits.shape[1] > 1:
+            assert last is not None
+            return logits[torch.arange(rows, device=self.device), last]
+        return logits[:, 0]
+
+    @torch.inference_mode()
+    def score(self, ids: Sequence[int]) -> tuple[list[float], list[tuple[int, float]]]:
+        """Log-probabilities of `ids[1:]`, and the likeliest token with its log-probability at each of their places."""
+        from transformers import DynamicCache
+
+        cache: Any = DynamicCache(config=self.model.config)
+        row = torch.tensor([list(ids)], device=self.device)
+        chosen: list[float] = []
+        best: list[tuple[int, float]] = []
+        for start in range(0, len(ids) - 1, SCORE_CHUNK):
+            stop = min(start + SCORE_CHUNK, len(ids) - 1)
+            output = self.model(input_ids=row[:, start:stop], past_key_values=cache, use_cache=True)
+            logprobs = output.logits[0].float().log_softmax(-1)
+            chosen += logprobs.gather(1, row[0, start + 1 : stop + 1, None])[:, 0].tolist()
+            values, tokens = logprobs.max(-1)
+            best += list(zip(tokens.tolist(), values.tolist(), strict=True))
+        return chosen, best
+
+    def _select_last(self, _: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+        """Before the output layer: keep each row's last token, so that logits are formed for it alone."""
+        if self._last is None or inputs[0].dim() != 3 or inputs[0].shape[1] == 1:
+            return None
+        hidden = inputs[0]
+        rows = torch.arange(hidden.shape[0], device=hidden.device)
+        return (hidden[rows, self._last][:, None], *inputs[1:])
+
+    def _mask(self, positions: torch.Tensor, width: int) -> Any:
+        """0 where a new token may look, the lowest number elsewhere (minus infinity would make padding NaN)."""
+        dtype = self.model.dtype
+        column = torch.arange(width, device=self.device)
+        ahead = column > positions[:, None, :, None]
+        hidden = torch.finfo(dtype).min
+        zero = torch.zeros((), dtype=dtype, device=self.device)
+        full = zero.expand(ahead.shape).masked_fill(ahead, hidden)
+        if not self._window:
+            return full
+        windowed = full.masked_fill(column <= positions[:, None, :, None] - self._window, hidden)
+        masks = {"full_attention": full, "sliding_attention": windowed}
+        return masks if len(self._masks) > 1 else masks[self._masks[0]]
+
+    @torch.inference_mode()
+    def _verify(self) -> None:
+        """Compare with plain forwards; fall back to one row at a time; refuse what does not agree even then."""
+        why, cause = "", None
+        for batched in (True, False):
+            self.batched = batched
+            try:
+                if self._agrees():
+                    return
+                why = "its logits with a cache differ from those without one"
+            except Exception as error:
+                why, cause = str(error) or type(error).__name__, error
+            self.cache.clear()
+        self.close()
+        raise UsageError(
+            f"The embedded engine cannot run the model {self.name}: {why}.",
+            where=self.name,
+            fix="serve it with vllm (sweet serve-sim --engine vllm) and name the server's address",
+        ) from cause
+
+    def _agrees(self) -> bool:
+        some = max(2, min(self.vocabulary, 97))
+        padding = getattr(self.model.config, "pad_token_id", None)
+        texts = [[(7 * i + 3 * n) % some for i in range(n)] for n in (5, 9)]
+        texts = [[(id + 1) % some if id == padding else id for id in text] for text in texts]
+        truth = []
+        for text in texts:
+            logits = self.model(input_ids=torch.tensor([text], device=self.device), use_cache=False).logits[0]
+            truth.append((logits[-2], logits[-1]))
+        groups = [[0, 1]] if self.batched else [[0], [1]]
+        for group in groups:
+            before = self.extend(0, [texts[i][:-1] for i in group], [0] * len(group))
+            after = self.extend(0, [texts[i][-1:] for i in group], [len(texts[i]) - 1 for i in group])
+            for row, i in enumerate(group):
+                if not (_close(before[row], truth[i][0]) and _close(after[row], truth[i][1])):
+                    return False
+        return True
+
+
+def _close(found: torch.Tensor, truth: torch.Tensor) -> bool:
+    """Whether two rows of logits give the same distribution, up to the precision of the model's type."""
+    allowed = 1e-3 if found.dtype == torch.float32 else 0.05
+    difference = found.float().softmax(-1) - truth.float().softmax(-1)
+    return bool(difference.abs().max() <= allowed)
+
+
+def _mask_kinds(config: Any, context: int | None) -> tuple[str, ...]:
+    """The kinds of attention the model's layers have.
+
+    A model with one kind takes one mask, a model with two takes both by name.
+    """
+    window = getattr(config, "sliding_window", None)
+    if not window or getattr(config, "use_sliding_window", True) is False or (context and window >= context):
+        return ("full_attention",)
+    layers = getattr(config, "layer_types", None)
+    return tuple(sorted(set(layers))) if layers else ("sliding_attention",)

@@ -1,0 +1,87 @@
+"""The embedded engine as a chat client: a model in this process, no server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
+from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
+from sweet.llm.pretrained import Device, load_model, load_tokenizer, model_path
+from sweet.llm.template import ChatTemplate
+from sweet.tasks.base import Message
+
+
+class EmbeddedClient:
+    """Implements `sweet.llm.base.ChatClient` over an engine in this process.
+
+    Attributes:
+        model: the name that was asked for.
+        context: the most tokens prompt and reply may have together, None where the model does not say.
+    """
+
+    def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any) -> None:
+        self.model = model
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.template = ChatTemplate(tokenizer)
+
+    @classmethod
+    def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
+        """Load `model` (`micro`, a directory or a hub id) and start its engine; UsageError where it cannot be used."""
+        tokenizer = load_tokenizer(model)
+        network = load_model(model, device, tokenizer=tokenizer)
+        engine = EmbeddedEngine(network, end_ids(network, tokenizer), name=model_path(model), limits=limits)
+        return cls(model, engine, tokenizer)
+
+    @property
+    def context(self) -> int | None:
+        return self.engine.context
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """Sample replies to chat messages; see `ChatClient.chat`."""
+        try:
+            ids = self.template.ids(messages)
+        except ValueError as error:
+            raise RequestFailed(f"The prompt cannot be rendered: {error}.", where=self.model) from error
+        return await self.complete(ids, sampling)
+
+    async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
+        """Sample continuations of a prompt of token ids; errors as for `chat`."""
+        generated = await asyncio.wrap_future(self.engine.submit(prompt, sampling))
+        return Completion(
+            replies=tuple(self._reply(one) for one in generated),
+            prompt_tokens=len(prompt),
+            completion_tokens=sum(len(one.ids) for one in generated),
+            model=self.model,
+            prompt_token_ids=tuple(prompt),
+        )
+
+    async def score(self, ids: Sequence[int]) -> Scored:
+        """Log-probabilities of a text's ids; errors as for `chat`."""
+        return await asyncio.wrap_future(self.engine.score(ids))
+
+    async def aclose(self) -> None:
+        """Stop the engine and free its memory."""
+        await asyncio.to_thread(self.engine.close)
+
+    def _reply(self, one: Generated) -> Reply:
+        body = one.ids[:-1] if one.ids[-1] in self.engine.ends else one.ids
+        return Reply(self.decode(body), one.finish_reason, one.ids, one.logprobs)
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
+        """The text of token ids."""
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=skip_special, clean_up_tokenization_spaces=False
+        )
+        return text
+
+
+def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every id that ends a reply: those of the generation settings, of the model and of the tokenizer."""
+    ends: set[int] = set()
+    for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer):
+        found = getattr(source, "eos_token_id", None)
+        ends.update(found if isinstance(found, list | tuple) else [] if found is None else [found])
+    return frozenset(ends)

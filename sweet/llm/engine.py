@@ -1,0 +1,390 @@
+"""The embedded engine: one model, one worker thread, continuous batching.
+
+Requests wait in a queue. Before each decoding step the worker takes in as many of them as fit, in their order: prompts
+of similar length are computed together (what an earlier sequence had in common with a prompt is copied, see
+`sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch.
+A row that ends leaves at once, its place taken by the last row. So no request waits for another to finish, and none
+depends on another: its random numbers come from its own generator.
+
+What fails, fails those it concerns: a batch whose forward raised, a request with numbers that are not numbers. Only
+when the worker itself dies do all fail, with its cause.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.decoder import Decoder
+from sweet.llm.prefixes import PrefixStore
+from sweet.llm.sampling import sample
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the batch.
+
+    Attributes:
+        rows: sequences decoded at once.
+        cache_bytes: keys and values of running sequences, reserved up to each one's `max_tokens`.
+        prefix_bytes: keys and values of finished sequences.
+        prefill_tokens: prompt tokens computed in one forward, padding included.
+    """
+
+    rows: int = 128
+    cache_bytes: int = 2048 * MIB
+    prefix_bytes: int = 512 * MIB
+    prefill_tokens: int = 4096
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One sampled sequence; the id that ended it is the last of `ids`."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A scored text: one log-probability for each id but the first, and the likeliest id at each place with its own."""
+
+    logprobs: tuple[float, ...]
+    best: tuple[tuple[int, float], ...]
+
+
+@dataclass(eq=False)
+class _Request:
+    prompt: list[int]
+    sampling: Sampling
+    limit: int
+    seed: int
+    future: Future[Any]
+    scoring: bool = False
+    begun: int = 0
+    done: dict[int, Generated] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Cache columns a reply may need."""
+        return len(self.prompt) + self.limit
+
+
+@dataclass(eq=False)
+class _Row:
+    """One reply being sampled. `held` tokens of it are in the cache; the last of `ids` is not yet."""
+
+    request: _Request
+    index: int
+    held: int
+    uniform: Callable[[], float]
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Entry:
+    """Replies of a request that are taken in now; `held` tokens of its prompt are copied, not computed."""
+
+    request: _Request
+    indices: range
+    held: int = 0
+
+
+class EmbeddedEngine:
+    """Samples from one model. Thread-safe; `close` stops the worker and fails what still waits.
+
+    Args:
+        model: a Hugging Face causal language model in evaluation mode, used by nobody else meanwhile.
+        ends: ids that end a reply.
+        name: the model's name, for messages.
+
+    Raises:
+        UsageError: the model cannot be run this way (see `sweet.llm.decoder`).
+    """
+
+    def __init__(self, model: Any, ends: Iterable[int], *, name: str = "model", limits: Limits | None = None) -> None:
+        self.decoder = Decoder(model, name)
+        self.name = name
+        self.ends = frozenset(ends)
+        self.limits = limits or Limits()
+        rows = self.limits.rows if self.decoder.batched else 1
+        self._rows_allowed = max(1, rows)
+        self._tokens_allowed = self.limits.cache_bytes // max(1, self.decoder.cache.bytes_per_token)
+        self._prefixes = PrefixStore(self.limits.prefix_bytes)
+        self._waiting: deque[_Request] = deque()
+        self._rows: list[_Row] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        self._death: BaseException | None = None
+        self._worker = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
+        self._worker.start()
+
+    # Asking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens prompt and reply may have together."""
+        return self.decoder.context
+
+    def submit(self, prompt: Sequence[int], sampling: Sampling) -> Future[list[Generated]]:
+        """Ask for `sampling.n` replies to a prompt of token ids. Cancelling the future drops the request.
+
+        Raises:
+            ContextOverflow: the prompt leaves no room for a reply.
+            RequestFailed: the prompt is empty or has ids the model does not know.
+        """
+        ids = self._checked(prompt)
+        limit = sampling.max_tokens
+        if self.context is not None:
+            room = self.context - len(ids)
+            if room < 1:
+                raise ContextOverflow(
+                    f"The prompt has {len(ids)} tokens; the model {self.name} takes {self.context} with the reply.",
+                    where=self.name,
+                )
+            limit = min(limit, room)
+        if limit < 1 or sampling.n < 1:
+            raise RequestFailed("max_tokens and n must be at least 1.", where=self.name)
+        seed = int.from_bytes(os.urandom(8), "big") if sampling.seed is None else sampling.seed
+        return self._enqueue(_Request(ids, sampling, limit, seed, Future()))
+
+    def score(self, ids: Sequence[int]) -> Future[Scored]:
+        """Ask for the log-probability of every id of a text but the first; errors as for `submit`."""
+        checked = self._checked(ids)
+        if self.context is not None and len(checked) > self.context:
+            raise ContextOverflow(
+                f"The text has {len(checked)} tokens; the model {self.name} takes {self.context}.", where=self.name
+            )
+        return self._enqueue(_Request(checked, Sampling(), 0, 0, Future(), scoring=True))
+
+    def close(self) -> None:
+        """Stop, failing what has not been answered."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._worker.join()
+        self.decoder.close()
+
+    def _checked(self, prompt: Sequence[int]) -> list[int]:
+        ids = list(prompt)
+        if not ids:
+            raise RequestFailed("The prompt is empty.", where=self.name)
+        if min(ids) < 0 or max(ids) >= self.decoder.vocabulary:
+            raise RequestFailed(
+                f"The prompt has ids outside the model's vocabulary of {self.decoder.vocabulary}.", where=self.name
+            )
+        return ids
+
+    def _enqueue(self, request: _Request) -> Future[Any]:
+        with self._changed:
+            if self._closing:
+                raise self._gone()
+            self._waiting.append(request)
+            self._changed.notify()
+        return request.future
+
+    def _gone(self) -> RequestFailed:
+        if self._death is None:
+            return RequestFailed(f"The engine of {self.name} is closed.", where=self.name)
+        return RequestFailed(f"The engine of {self.name} died: {_words(self._death)}", where=self.name)
+
+    # The worker -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with torch.inference_mode():
+                while self._wait():
+                    self._drop_cancelled()
+                    self._admit()
+                    if self._rows:
+                        self._guarded([row.request for row in self._rows], self._step)
+        except BaseException as error:
+            self._death = error
+        finally:
+            with self._changed:
+                self._closing = True
+                left = {*self._waiting, *(row.request for row in self._rows)}
+                self._waiting.clear()
+            self._rows.clear()
+            for request in left:
+                _fail(request, self._gone())
+
+    def _wait(self) -> bool:
+        with self._changed:
+            while not (self._waiting or self._rows or self._closing):
+                self._changed.wait()
+            return not self._closing
+
+    def _drop_cancelled(self) -> None:
+        with self._changed:
+            if any(request.future.done() for request in self._waiting):
+                self._waiting = deque(request for request in self._waiting if not request.future.done())
+        for slot in reversed(range(len(self._rows))):
+            if self._rows[slot].request.future.done():
+                self._leave(slot)
+
+    def _guarded(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
+        """Do `work`; what it raises fails these requests and empties the batch of them."""
+        try:
+            work()
+        except Exception as error:
+            for request in requests:
+                failed = RequestFailed(f"The model {self.name} failed: {_words(error)}", where=self.name)
+                failed.__cause__ = error
+                _fail(request, failed)
+            with self._changed:
+                self._waiting = deque(request for request in self._waiting if not request.future.done())
+            for slot in reversed(range(len(self._rows))):
+                if self._rows[slot].request.future.done():
+                    self._leave(slot)
+
+    def _admit(self) -> None:
+        """Take in waiting requests in their order, as many replies of them as fit."""
+        admitted: list[_Entry] = []
+        count = len(self._rows)
+        longest = max((row.request.length for row in self._rows), default=0)
+        while self._waiting:
+            request = self._waiting[0]
+            if request.scoring:
+                self._waiting.popleft()
+                self._guarded([request], partial(self._score, request))
+                continue
+            width = max(longest, request.length)
+            fits = min(self._rows_allowed, self._tokens_allowed // width) - count
+            take = min(max(fits, 0 if count else 1), request.sampling.n - request.begun)
+            if take <= 0:
+                break
+            admitted.append(_Entry(request, range(request.begun, request.begun + take)))
+            request.begun += take
+            count, longest = count + take, width
+            if request.begun == request.sampling.n:
+                self._waiting.popleft()
+        while admitted:
+            group = self._group(admitted)
+            self._guarded([entry.request for entry in group], partial(self._prefill, group))
+
+    def _group(self, admitted: list[_Entry]) -> list[_Entry]:
+        """Remove the prompts to compute together, beginning with the shortest, and copy what is known of them."""
+        admitted.sort(key=lambda entry: len(entry.request.prompt))
+        first, most = len(self._rows), 0
+        size = 0
+        for entry in admitted:
+            found = self._prefixes.find(entry.request.prompt)
+            # One token is always computed: its logits begin the reply.
+            entry.held = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
+            most = max(most, len(entry.request.prompt) - entry.held)
+            if size and (not self.decoder.batched or (size + 1) * most > self.limits.prefill_tokens):
+                break
+            if found is not None:
+                self.decoder.cache.write_row(first + size, found[0].tensors, entry.held)
+            size += 1
+        group = admitted[:size]
+        del admitted[:size]
+        return group
+
+    def _prefill(self, group: list[_Entry]) -> None:
+        """Compute the prompts of a group, and begin its replies."""
+        cache, first = self.decoder.cache, len(self._rows)
+        held = [entry.held for entry in group]
+        logits = self.decoder.extend(first, [entry.request.prompt[entry.held :] for entry in group], held)
+        if not any(held):
+            self._keep(first, group[0].request.prompt)
+        rows = [self._begin(entry.request, entry.indices[0]) for entry in group]
+        source = list(range(len(group)))
+        for number, entry in enumerate(group):
+            more = [self._begin(entry.request, index) for index in entry.indices[1:]]
+            if more:
+                start = first + len(rows)
+                cache.copy_row(first + number, slice(start, start + len(more)), len(entry.request.prompt))
+                rows += more
+                source += [number] * len(more)
+        self._rows += rows
+        picked = logits if len(source) == len(group) else logits[torch.tensor(source, device=logits.device)]
+        self._accept(first, picked)
+
+    def _begin(self, request: _Request, index: int) -> _Row:
+        name = f"{request.seed}/{index}".encode()
+        seed = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big")
+        return _Row(request, index, len(request.prompt), random.Random(seed).random)
+
+    def _step(self) -> None:
+        rows = self._rows
+        held = [row.held for row in rows]
+        logits = self.decoder.extend(0, [row.ids[-1:] for row in rows], held)
+        for row in rows:
+            row.held += 1
+        self._accept(0, logits)
+
+    def _accept(self, first: int, logits: torch.Tensor) -> None:
+        """Sample the next token of the rows from `first` on, and let those that end leave."""
+        rows = self._rows[first:]
+        settings = [row.request.sampling for row in rows]
+        uniforms = [row.uniform() for row in rows]
+        ids, logprobs = sample(logits, [s.temperature for s in settings], [s.top_p for s in settings], uniforms)
+        ended: list[int] = []
+        for slot, row, token, logprob in zip(range(first, len(self._rows)), rows, ids, logprobs, strict=True):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+            if token in self.ends or len(row.ids) >= row.request.limit or logprob != logprob:
+                ended.append(slot)
+        for slot in reversed(ended):
+            self._finish(slot)
+
+    def _finish(self, slot: int) -> None:
+        row = self._rows[slot]
+        request = row.request
+        if row.logprobs[-1] != row.logprobs[-1]:
+            _fail(request, RequestFailed(f"The model {self.name} gave numbers that are not numbers.", where=self.name))
+        elif row.index == 0:
+            self._keep(slot, [*request.prompt, *row.ids[: row.held - len(request.prompt)]])
+        self._leave(slot)
+        reason = "stop" if row.ids[-1] in self.ends else "length"
+        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason)
+        if len(request.done) == request.sampling.n:
+            _resolve(request, [request.done[index] for index in range(request.sampling.n)])
+
+    def _leave(self, slot: int) -> None:
+        """Give a row's place to the last row."""
+        last = self._rows.pop()
+        if slot < len(self._rows):
+            self.decoder.cache.copy_row(len(self._rows), slice(slot, slot + 1), last.held)
+            self._rows[slot] = last
+
+    def _keep(self, slot: int, ids: list[int]) -> None:
+        if self.decoder.batched and not self._prefixes.covers(ids):
+            self._prefixes.add(ids, self.decoder.cache.read_row(slot, len(ids)))
+
+    def _score(self, request: _Request) -> None:
+        logprobs, best = self.decoder.score(request.prompt)
+        _resolve(request, Scored(tuple(logprobs), tuple(best)))
+
+
+def _resolve(request: _Request, result: object) -> None:
+    with suppress(InvalidStateError):
+        request.future.set_result(result)
+
+
+def _fail(request: _Request, error: Exception) -> None:
+    with suppress(InvalidStateError):
+        request.future.set_exception(error)
+
+
+def _words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

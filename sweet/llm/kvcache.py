@@ -1,0 +1,164 @@
+"""Keys and values of many sequences of different lengths, in one buffer a layer.
+
+A sequence owns a row; its token at position p stands in column p. Rows have cursors of their own, so a new sequence
+needs no shifting of the others, a finished one is overwritten by the last row, and a decoding step writes one column a
+row instead of copying the whole cache, which would cost more than the model's own arithmetic. Columns behind a row's
+cursor hold old numbers: the attention mask hides them.
+
+The model calls `SlotLayer.update` with the keys and values of the tokens it was given; where they go and what is
+attended to stands in the `Window` that the decoder sets before each forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+_COLUMN_STEP = 64
+"""Buffers grow by a quarter and at least by this many columns, so that growing costs little in sum."""
+
+
+@dataclass
+class Window:
+    """Which part of the buffers a forward works on.
+
+    Attributes:
+        first, rows: the rows `[first, first + rows)`, one for each sequence of the batch.
+        columns: [rows, tokens], where each new token goes; None writes to column 0 and on, and attends to them alone.
+        width: how many columns are attended to.
+    """
+
+    first: int = 0
+    rows: int = 0
+    columns: torch.Tensor | None = None
+    width: int = 0
+
+    @cached_property
+    def index(self) -> torch.Tensor:
+        """The row numbers, [rows]."""
+        device = None if self.columns is None else self.columns.device
+        return torch.arange(self.first, self.first + self.rows, device=device)
+
+
+class _Shape:
+    """Sizes that all layers share: capacity asked for, and the window of the forward under way."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.columns = 0
+        self.window = Window()
+
+
+class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """One layer's buffers, [rows, heads, columns, width of a head]."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, shape: _Shape) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.shape = shape
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store new keys and values, [rows, heads, tokens, width of a head]; give what is attended to."""
+        key, value = key_states, value_states
+        if not self.is_initialized:
+            self.lazy_initialization(key, value)
+            self.keys, self.values = (t.new_empty((0, t.shape[1], 0, t.shape[3])) for t in (key, value))
+        self.grow()
+        window = self.shape.window
+        last = window.first + window.rows
+        if window.columns is None:
+            self.keys[window.first : last, :, : key.shape[2]] = key
+            self.values[window.first : last, :, : value.shape[2]] = value
+            return key, value
+        rows = window.index
+        if key.shape[2] == 1:
+            column = window.columns[:, 0]
+            self.keys[rows, :, column] = key[:, :, 0]
+            self.values[rows, :, column] = value[:, :, 0]
+        else:
+            self.keys[rows[:, None], :, window.columns] = key.transpose(1, 2)
+            self.values[rows[:, None], :, window.columns] = value.transpose(1, 2)
+        return self.keys[window.first : last, :, : window.width], self.values[window.first : last, :, : window.width]
+
+    def grow(self) -> None:
+        """Make room for all rows and columns that were asked for."""
+        rows, columns = self.shape.rows, self.shape.columns
+        if rows > self.keys.shape[0] or columns > self.keys.shape[2]:
+            self.keys, self.values = _grown(self.keys, rows, columns), _grown(self.values, rows, columns)
+
+    def get_seq_length(self) -> int:
+        """Columns before the new tokens, from which the library derives the width of a mask."""
+        window = self.shape.window
+        return 0 if window.columns is None else window.width - window.columns.shape[1]
+
+
+class SlotCache(Cache):
+    """The cache that is handed to the model. `use` must be called before each forward."""
+
+    def __init__(self) -> None:
+        self.shape = _Shape()
+        make: Any = lambda: SlotLayer(self.shape)  # noqa: E731
+        super().__init__(layer_class_to_replicate=make)
+
+    @property
+    def slots(self) -> list[SlotLayer]:
+        """The layers that hold keys and values."""
+        return [layer for layer in self.layers if isinstance(layer, SlotLayer) and layer.is_initialized]
+
+    def use(self, window: Window) -> None:
+        """Set what the next forward works on, making room for it."""
+        tokens = window.width
+        self.shape.rows = max(self.shape.rows, window.first + window.rows)
+        if tokens > self.shape.columns:
+            self.shape.columns = max(tokens + _COLUMN_STEP, tokens * 5 // 4)
+        self.shape.window = window
+
+    def copy_row(self, source: int, targets: slice, length: int) -> None:
+        """Copy the first `length` columns of one row into others."""
+        self.shape.rows = max(self.shape.rows, targets.stop)
+        for layer in self.slots:
+            layer.grow()
+            for buffer in (layer.keys, layer.values):
+                buffer[targets, :, :length] = buffer[source, :, :length]
+
+    def read_row(self, row: int, length: int) -> list[torch.Tensor]:
+        """A copy of the first `length` columns of a row: keys and values of each layer in turn."""
+        return [buffer[row, :, :length].clone() for layer in self.slots for buffer in (layer.keys, layer.values)]
+
+    def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
+        """Put the first `length` columns of what `read_row` gave into a row."""
+        self.shape.rows = max(self.shape.rows, row + 1)
+        self.shape.columns = max(self.shape.columns, length)
+        pieces = iter(saved)
+        for layer in self.slots:
+            layer.grow()
+            layer.keys[row, :, :length] = next(pieces)[:, :length]
+            layer.values[row, :, :length] = next(pieces)[:, :length]
+
+    def clear(self) -> None:
+        """Give the memory back."""
+        self.layers.clear()
+        self.shape.rows = self.shape.columns = 0
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one token takes in all layers; 0 before the first forward."""
+        buffers = (buffer for layer in self.slots for buffer in (layer.keys, layer.values))
+        return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
+
+
+def _grown(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    # What is masked is still multiplied by zero, so a new buffer must not hold NaN.
+    wider = buffer.new_zeros(
+        (max(rows, buffer.shape[0]), buffer.shape[1], max(columns, buffer.shape[2]), buffer.shape[3])
+    )
+    wider[: buffer.shape[0], :, : buffer.shape[2]] = buffer
+    return wider

@@ -1,0 +1,274 @@
+"""The embedded engine gives what plain forwards of single sequences give, whatever shares its batch."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweet.errors import UsageError
+from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.engine import EmbeddedEngine, Generated, Limits
+from tests.llm.models import CONTEXT, END, VOCABULARY, tiny
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen2": {},
+    "gpt2": {},
+    "mistral": {"sliding_window": 12},
+    "gemma3_text": {"sliding_window": 12},
+}
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def model(request: pytest.FixtureRequest) -> Any:
+    return tiny(request.param, **FAMILIES[request.param])
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def engine(llama: Any) -> Iterator[EmbeddedEngine]:
+    engine = EmbeddedEngine(llama, [END], name="tiny")
+    yield engine
+    engine.close()
+
+
+def plain_logprobs(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> torch.Tensor:
+    """Log-probabilities [len(reply), vocabulary] at the places of the reply, from one forward without a cache."""
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([[*prompt, *reply]]), use_cache=False).logits[0].float()
+    return torch.as_tensor(logits[len(prompt) - 1 : -1].log_softmax(-1))
+
+
+def check(model: Any, prompt: Sequence[int], made: Generated, sampling: Sampling) -> None:
+    truth = plain_logprobs(model, prompt, made.ids)
+    there = truth[torch.arange(len(made.ids)), list(made.ids)]
+    assert torch.allclose(torch.tensor(made.logprobs), there, atol=2e-4)
+    if sampling.temperature == 0:
+        assert bool((truth.max(-1).values - there <= 1e-4).all())
+    assert END not in made.ids[:-1]
+    assert made.finish_reason == ("stop" if made.ids[-1] == END else "length")
+    assert len(made.ids) <= min(sampling.max_tokens, CONTEXT - len(prompt))
+    if made.finish_reason == "length":
+        assert len(made.ids) == min(sampling.max_tokens, CONTEXT - len(prompt))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
+    """Prompts of which some share a head, with their sampling and a pause before each."""
+    head = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=0, max_size=40))
+    made = []
+    for number in range(draw(st.integers(1, 8))):
+        tail = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=40))
+        prompt = ([*head, *tail] if draw(st.booleans()) else tail)[: CONTEXT - 1]
+        sampling = Sampling(
+            temperature=draw(st.sampled_from([0.0, 0.7, 1.0, 1.5])),
+            top_p=draw(st.sampled_from([1.0, 0.8])),
+            max_tokens=draw(st.integers(1, 30)),
+            n=draw(st.sampled_from([1, 1, 1, 3])),
+            seed=number,
+        )
+        made.append((prompt, sampling, draw(st.sampled_from([0.0, 0.0, 0.003]))))
+    return made
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=requests(), rows=st.sampled_from([2, 5, 128]), prefixes=st.booleans())
+def test_any_mixture_equals_single_sequences(model: Any, case: Any, rows: int, prefixes: bool) -> None:
+    limits = Limits(rows=rows, prefix_bytes=1 << 24 if prefixes else 0, prefill_tokens=100)
+    engine = EmbeddedEngine(model, [END], limits=limits)
+    assert engine.decoder.batched
+    try:
+        futures = []
+        for prompt, sampling, pause in case:
+            time.sleep(pause)
+            futures.append(engine.submit(prompt, sampling))
+        answers = [future.result(60) for future in futures]
+    finally:
+        engine.close()
+    for (prompt, sampling, _), replies in zip(case, answers, strict=True):
+        assert len(replies) == sampling.n
+        for reply in replies:
+            check(model, prompt, reply, sampling)
+
+
+def test_a_seed_gives_its_reply_alone_and_in_company(engine: EmbeddedEngine) -> None:
+    prompt, sampling = [5, 6, 7], Sampling(max_tokens=20, n=4, seed=11)
+    alone = engine.submit(prompt, sampling).result(60)
+    others = [engine.submit([9] * size, Sampling(max_tokens=30)) for size in range(1, 40)]
+    company = engine.submit(prompt, sampling).result(60)
+    assert [r.ids for r in company] == [r.ids for r in alone]
+    assert len({r.ids for r in alone}) > 1, "the replies of one request are drawn independently"
+    assert engine.submit(prompt, Sampling(max_tokens=20, n=2, seed=11)).result(60)[1].ids == alone[1].ids
+    assert engine.submit(prompt, Sampling(max_tokens=20, seed=12)).result(60)[0].ids != alone[0].ids
+    for other in others:
+        other.result(60)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.6)])
+def test_the_distribution_is_the_models(engine: EmbeddedEngine, llama: Any, temperature: float, top_p: float) -> None:
+    prompt, draws = [5, 6, 7], 4000
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=1, n=draws, seed=3)
+    seen = Counter(reply.ids[0] for reply in engine.submit(prompt, sampling).result(120))
+    expected = (plain_logprobs(llama, prompt, [0])[0] / temperature).softmax(-1)
+    order = expected.argsort(descending=True)
+    before = expected[order].cumsum(-1) - expected[order]
+    kept = order[before < top_p]
+    assert set(seen) <= set(kept.tolist())
+    share = expected[kept] / expected[kept].sum()
+    # Cells with few expected draws are put together, as the test asks.
+    large = share * draws >= 5
+    observed = torch.tensor([float(seen[int(i)]) for i in kept])
+    cells = torch.cat([observed[large], observed[~large].sum()[None]])
+    means = torch.cat([share[large], share[~large].sum()[None]]) * draws
+    cells, means = cells[means > 0], means[means > 0]
+    statistic = float(((cells - means) ** 2 / means).sum())
+    freedom = len(cells) - 1
+    assert statistic < freedom + 4 * math.sqrt(2 * freedom)
+
+
+def test_the_context_bounds_prompt_and_reply(engine: EmbeddedEngine, llama: Any) -> None:
+    prompt = [4] * (CONTEXT - 3)
+    reply = engine.submit(prompt, Sampling(max_tokens=50, seed=0)).result(60)[0]
+    check(llama, prompt, reply, Sampling(max_tokens=50))
+    for size in (CONTEXT, CONTEXT + 10):
+        with pytest.raises(ContextOverflow, match=str(size)):
+            engine.submit([4] * size, Sampling())
+    with pytest.raises(ContextOverflow):
+        engine.score([4] * (CONTEXT + 1))
+
+
+@pytest.mark.parametrize("prompt", [[], [VOCABULARY], [-1]])
+def test_prompts_that_are_none(engine: EmbeddedEngine, prompt: list[int]) -> None:
+    for ask in (lambda: engine.submit(prompt, Sampling()), lambda: engine.score(prompt)):
+        with pytest.raises(RequestFailed):
+            ask()
+    with pytest.raises(RequestFailed):
+        engine.submit([5], Sampling(n=0))
+
+
+def test_scoring_a_text(engine: EmbeddedEngine, llama: Any) -> None:
+    text = [random.Random(1).randrange(VOCABULARY) for _ in range(CONTEXT)]
+    scored = engine.score(text).result(60)
+    truth = plain_logprobs(llama, text[:1], text[1:])
+    assert torch.allclose(torch.tensor(scored.logprobs), truth[torch.arange(len(text) - 1), text[1:]], atol=2e-4)
+    assert [token for token, _ in scored.best] == truth.argmax(-1).tolist()
+    assert engine.score([5]).result(60).logprobs == ()
+
+
+def test_cancelled_requests_leave(llama: Any) -> None:
+    engine = EmbeddedEngine(llama, [], limits=Limits(rows=2))
+    try:
+        futures = [engine.submit([5], Sampling(max_tokens=90, seed=i)) for i in range(40)]
+        for future in futures[:-1]:
+            future.cancel()
+        assert len(futures[-1].result(60)[0].ids) == 90
+        assert futures[0].cancelled()
+    finally:
+        engine.close()
+
+
+def test_a_failure_concerns_its_batch_only(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = EmbeddedEngine(llama, [END])
+    extend = engine.decoder.extend
+
+    def fragile(first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
+        if any(13 in row for row in tokens):
+            raise ValueError("unlucky")
+        logits = extend(first, tokens, held)
+        return torch.where(torch.tensor([[17 in row] for row in tokens]), torch.nan, logits)
+
+    monkeypatch.setattr(engine.decoder, "extend", fragile)
+    with pytest.raises(RequestFailed, match="unlucky"):
+        engine.submit([13], Sampling(max_tokens=3)).result(60)
+    with pytest.raises(RequestFailed, match="not numbers"):
+        engine.submit([17], Sampling(max_tokens=3)).result(60)
+    assert engine.submit([5], Sampling(max_tokens=3)).result(60)
+    engine.close()
+    with pytest.raises(RequestFailed, match="closed"):
+        engine.submit([5], Sampling())
+
+
+def test_a_dead_worker_fails_everything_with_its_cause(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = EmbeddedEngine(llama, [END])
+
+    def die() -> None:
+        raise SystemExit("the end")
+
+    monkeypatch.setattr(engine, "_admit", die)
+    future: Future[Any] = engine.submit([5], Sampling())
+    with pytest.raises(RequestFailed, match="the end"):
+        future.result(60)
+    engine._worker.join(60)
+    with pytest.raises(RequestFailed, match="the end"):
+        engine.submit([5], Sampling())
+    engine.close()
+
+
+def test_closing_fails_what_waits(llama: Any) -> None:
+    engine = EmbeddedEngine(llama, [], limits=Limits(rows=1))
+    futures = [engine.submit([5], Sampling(max_tokens=90)) for _ in range(20)]
+    engine.close()
+    assert all(future.done() for future in futures)
+    with pytest.raises(RequestFailed, match="closed"):
+        futures[-1].result(0)
+
+
+def test_the_cache_bounds_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = EmbeddedEngine(llama, [])
+    token = probe.decoder.cache.bytes_per_token
+    probe.close()
+    engine = EmbeddedEngine(llama, [], limits=Limits(cache_bytes=token * 100))
+    extend, seen = engine.decoder.extend, []
+
+    def watched(first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
+        seen.append(first + len(tokens))
+        return extend(first, tokens, held)
+
+    monkeypatch.setattr(engine.decoder, "extend", watched)
+    futures = [engine.submit([5, 6, 7], Sampling(max_tokens=17, seed=i)) for i in range(12)]
+    long = engine.submit([5] * 60, Sampling(max_tokens=30, seed=1))
+    assert all(len(future.result(60)[0].ids) == 17 for future in futures)
+    assert len(long.result(60)[0].ids) == 30, "one that exceeds the bound alone still runs, alone"
+    assert max(seen) == 5
+    engine.close()
+
+
+def test_a_model_that_derives_positions_from_padding_runs_row_by_row() -> None:
+    model = tiny("bloom")
+    engine = EmbeddedEngine(model, [END])
+    try:
+        assert not engine.decoder.batched
+        sampling = Sampling(max_tokens=8, seed=1, n=2)
+        futures = [engine.submit([5] * size, sampling) for size in (1, 4, 20)]
+        answers = [future.result(60) for future in futures]
+    finally:
+        engine.close()
+    for size, replies in zip((1, 4, 20), answers, strict=True):
+        for reply in replies:
+            truth = plain_logprobs(model, [5] * size, reply.ids)
+            there = truth[torch.arange(len(reply.ids)), list(reply.ids)]
+            assert torch.allclose(torch.tensor(reply.logprobs), there, atol=2e-4)
+
+
+def test_a_model_without_keys_and_values_is_refused() -> None:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config: Any = MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4)
+    make: Any = MambaForCausalLM
+    with pytest.raises(UsageError, match="cannot run the model") as error:
+        EmbeddedEngine(make(config).eval(), [END])
+    assert "vllm" in (error.value.fix or "")
