@@ -16,6 +16,8 @@ from sweet.tasks.base import NO_ANSWER, Message, Task
 Outcome = Literal["answered", "out_of_turns", "context_overflow", "agent_error", "human_error", "deadline"]
 """How a dialogue ended. The last four are faults: of the context length, the agent's server, the human's, the clock."""
 
+FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "agent_error", "human_error", "deadline"})
+
 
 class Turn(BaseModel):
     """One entry of a dialogue.
