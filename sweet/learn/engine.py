@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,23 +100,17 @@ class TorchEngine:
         return state
 
 
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that takes the place of `path` only when it is complete."""
-    part = path.with_name(f".{path.name}.part")
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write model, tokenizer and chat template in the ordinary Hugging Face layout.
+
+    All is written aside first and then moved into place file by file, config.json last: a folder that has one is whole.
+    """
+    part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    try:
-        yield part
-        if path.exists():
-            shutil.rmtree(path)
-        part.replace(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def save_model(model: Any, tokenizer: Any, path: Path) -> None:
-    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, complete or not at all."""
-    with whole_folder(path) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    (folder / "config.json").unlink(missing_ok=True)
+    model.save_pretrained(part)
+    tokenizer.save_pretrained(part)
+    for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
+        path.replace(folder / path.name)
+    part.rmdir()

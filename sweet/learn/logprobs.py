@@ -27,7 +27,7 @@ from sweet.learn.tree import Tree, common, plant
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
 
-TOKEN_BUDGET = 4096
+TOKEN_BUDGET = 2048
 """Tokens of one forward, padding included, where nobody says otherwise."""
 
 

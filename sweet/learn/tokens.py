@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message, Recipe, reveal
 from sweet.tasks.trajectory import Trajectory, as_messages
 
@@ -103,20 +104,10 @@ class ChatEncoder:
                 where=self.name,
                 fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
             )
-        self._fold_system = not self._takes_system()
+        self._chat = ChatTemplate(tokenizer)
         self._probe()
 
     # What the template does ------------------------------------------------------------------------------------
-
-    def _takes_system(self) -> bool:
-        """Whether a system message is rendered; templates without that role refuse it or leave it out."""
-        from jinja2.exceptions import TemplateError
-
-        messages = [{"role": "system", "content": PROBE}, {"role": "user", "content": "x"}]
-        try:
-            return PROBE in self._template(messages, generate=True)
-        except TemplateError:
-            return False
 
     def _template(self, messages: list[dict[str, str]], *, generate: bool) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
@@ -134,8 +125,7 @@ class ChatEncoder:
 
     def _probe(self) -> None:
         """Find the end-of-turn token, the header's length and how replies are tokenised; check them on the ids."""
-        said = [Message(role="system", content="a"), Message(role="user", content="b")]
-        messages = self._chat(said)
+        messages = [{"role": "user", "content": "b"}]
         bare, prompt = self._template(messages, generate=False), self._template(messages, generate=True)
         rendered = self._template([*messages, {"role": "assistant", "content": PROBE}], generate=False)
         if not rendered.startswith(prompt):
@@ -160,14 +150,6 @@ class ChatEncoder:
         special = {self.end_of_turn, *getattr(self.tokenizer, "all_special_ids", ())}
         self._ends: frozenset[int] = frozenset(special)
 
-    def _chat(self, messages: Sequence[Message]) -> list[dict[str, str]]:
-        """The messages as the template takes them: the system text in the first user message where it must."""
-        rows = [{"role": m.role, "content": m.content} for m in messages]
-        if self._fold_system and rows and rows[0]["role"] == "system":
-            system = rows.pop(0)["content"]
-            rows[0] = {"role": rows[0]["role"], "content": f"{system}\n\n{rows[0]['content']}"}
-        return rows
-
     # Ids -------------------------------------------------------------------------------------------------------
 
     def prompts(
@@ -182,10 +164,10 @@ class ChatEncoder:
         before = ""
         if hidden is not None and recipe == "upstream":
             before, hidden = f"In light that the final answer is: {hidden}.", None
-        texts = [
-            before + self._template(self._chat(m if hidden is None else reveal(m, hidden)), generate=True)
-            for m in conversations
-        ]
+        try:
+            texts = [before + self._chat.text(m if hidden is None else reveal(m, hidden)) for m in conversations]
+        except ValueError as error:
+            raise UsageError(f"A dialogue cannot be put to the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:

@@ -196,10 +196,10 @@ def test_a_saved_model_is_whole_and_loads_again(tokenizer: Any, tmp_path: Path) 
     model = build_model(len(tokenizer))
     path = tmp_path / "actor"
     path.mkdir()
-    (path / "old").write_text("x")
+    (path / "config.json").write_text("torn")
     save_model(model, tokenizer, path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["actor"]
-    assert not (path / "old").exists()
+    assert {"config.json", "model.safetensors", "tokenizer.json"} < {p.name for p in path.iterdir()}
+    assert not any(p.name.startswith(".") for p in path.iterdir())
     again: Any = AutoModelForCausalLM.from_pretrained(path)
     assert torch.equal(weights(again), weights(model))
     assert AutoTokenizer.from_pretrained(path).chat_template == tokenizer.chat_template

@@ -1,0 +1,67 @@
+"""Hyperparameters that depend on the size of the model, where the user does not set them.
+
+The paper trains models of 8 billion parameters at a learning rate of 2e-7; a model of one million does not move at
+that rate, and its step-level training decays without more likelihood in the loss. Small models therefore get what was
+seen to learn on the micro tasks. What was used is recorded with the results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sweet.tasks.base import Recipe
+
+LARGE = 100_000_000
+"""Parameters from which the paper's values apply."""
+
+Learner = Literal["critic", "sweet", "multi-turn-dpo", "rft"]
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Learning rate, weight of the likelihood term, epochs and examples a step."""
+
+    lr: float
+    nll: float
+    epochs: int
+    batch: int
+
+
+PAPER: dict[Learner, Hyper] = {
+    "critic": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
+    "sweet": Hyper(lr=2e-7, nll=0.01, epochs=1, batch=8),
+    "multi-turn-dpo": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
+    "rft": Hyper(lr=2e-7, nll=1.0, epochs=4, batch=32),
+}
+
+SMALL: dict[Learner, Hyper] = {
+    "critic": Hyper(lr=1.5e-4, nll=0.01, epochs=2, batch=8),
+    "sweet": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
+    "multi-turn-dpo": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
+    "rft": Hyper(lr=5e-4, nll=1.0, epochs=3, batch=32),
+}
+
+
+def resolve(
+    learner: Learner,
+    parameters: int,
+    recipe: Recipe,
+    *,
+    lr: float | None,
+    nll: float | None,
+    epochs: int | None,
+    batch: int | None,
+) -> Hyper:
+    """What the user set, and for the rest the values for a model of this many parameters.
+
+    The published command for the critic leaves the likelihood term out, so recipe `upstream` does.
+    """
+    usual = (PAPER if parameters >= LARGE else SMALL)[learner]
+    usual_nll = 0.0 if learner == "critic" and recipe == "upstream" else usual.nll
+    return Hyper(
+        lr=usual.lr if lr is None else lr,
+        nll=usual_nll if nll is None else nll,
+        epochs=usual.epochs if epochs is None else epochs,
+        batch=usual.batch if batch is None else batch,
+    )

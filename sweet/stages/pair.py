@@ -1,0 +1,115 @@
+"""`sweet pair`: step-level pairs from ranked candidates.
+
+At each turn the candidates are ranked by the critic's advantage. `random-halves` draws the chosen reply from the upper
+half and the rejected one from the lower half; `best-worst` takes the best against the worst, the second against the
+last but one, and so on. A pair never holds the same text twice, and no pair of texts comes twice at a turn. What is
+drawn depends on the seed and the turn alone, not on the order of the file.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.errors import SweetError
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.rows import Candidate, CandidateRow, Pair
+
+Strategy = Literal["random-halves", "best-worst"]
+
+
+class PairConfig(StageConfig):
+    from_: str | None = None
+    """Candidates to pair; the newest finished ones where not given."""
+    pairs: int = Field(default=4, ge=1)
+    """Pairs for each turn at most."""
+    strategy: Strategy = "random-halves"
+    """random-halves: any of the upper half over any of the lower. best-worst: the extremes against each other."""
+    min_gap: float = Field(default=0.0, ge=0)
+    """Least difference of the advantages of a pair, in nats a token."""
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    """Share of the ranked turns to take."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the drawing."""
+
+
+def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
+    """Write the pairs of the run's ranked candidates.
+
+    Raises:
+        SweetError: not one pair can be made.
+    """
+    candidates = run.find("candidates", config.from_, needed_by="pair")
+    reporter.say(f"Pairing the candidates of {candidates.id}.")
+    with run.attempt("pair", config, inputs=[candidates]) as attempt:
+        rows = sorted(read_jsonl(run.file(candidates), CandidateRow), key=lambda row: row.key)
+        by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
+        taken = {row.key for row in by_draw[: math.ceil(config.fraction * len(rows))]}
+        used = [row for row in rows if row.key in taken]
+        found = [pair for row in used for pair in turn_pairs(row, config)]
+        if not found:
+            raise SweetError(
+                f"No pair can be made of {len(used)} turns: the candidates of a turn are all alike, or none differ by "
+                f"--min-gap {config.min_gap:g}.",
+                where=candidates.id,
+                fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
+            )
+        draft = attempt.start_artifact("pairs", meta={"candidates": candidates.id, "strategy": config.strategy})
+        with JsonlWriter(draft.path) as writer:
+            for pair in found:
+                writer.write(pair)
+        gaps = [pair.chosen_advantage - pair.rejected_advantage for pair in found]
+        metrics = {
+            "pairs": len(found),
+            "turns": len(used),
+            "turns_with_pairs": len({(pair.trajectory_id, pair.turn) for pair in found}),
+            "mean_gap": round(sum(gaps) / len(gaps), 6),
+        }
+        attempt.metrics.update(metrics)
+        artifact = attempt.finish_artifact(draft, rows=len(found))
+    return StageResult("pair", run.path, metrics, [artifact])
+
+
+def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
+    """The pairs of one turn: at most `config.pairs`, fewer where the candidates do not give them."""
+    ranked = sorted(row.candidates, key=lambda c: (-c.advantage, c.text))
+    half = len(ranked) // 2
+    upper, lower = ranked[:half], ranked[len(ranked) - half :]
+    couples = list(zip(upper, reversed(lower), strict=True))
+    if config.strategy == "random-halves":
+        couples = [(good, bad) for good in upper for bad in lower]
+        # A seed in words is the same on every machine; the random sequence of `random.Random` is guaranteed.
+        random.Random(digest_of([config.seed, "pairs", *row.key])).shuffle(couples)
+    seen: set[tuple[str, str]] = set()
+    for good, bad in couples:
+        gap = good.advantage - bad.advantage
+        if len(seen) == config.pairs:
+            return
+        if good.text == bad.text or gap <= 0 or gap < config.min_gap or (good.text, bad.text) in seen:
+            continue
+        seen.add((good.text, bad.text))
+        yield _pair(row, len(seen), good, bad)
+
+
+def _pair(row: CandidateRow, number: int, good: Candidate, bad: Candidate) -> Pair:
+    return Pair(
+        id=f"{row.trajectory_id}-t{row.turn}-p{number}",
+        task_id=row.task_id,
+        trajectory_id=row.trajectory_id,
+        turn=row.turn,
+        observation=row.observation,
+        chosen=good.text,
+        rejected=bad.text,
+        chosen_token_ids=good.token_ids,
+        rejected_token_ids=bad.token_ids,
+        chosen_ended=good.ended,
+        rejected_ended=bad.ended,
+        chosen_advantage=good.advantage,
+        rejected_advantage=bad.advantage,
+    )

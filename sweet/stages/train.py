@@ -1,0 +1,146 @@
+"""`sweet train-critic` and `sweet train-actor`: their options, the data each learns from, and what is minimised.
+
+The critic learns from trajectory preferences with the training-time information in sight, equation (2) of the paper.
+The actor learns from step-level pairs without it (`sweet`), or by one of the baselines: trajectory preferences
+(`multi-turn-dpo`), likelihood of the dialogues that solved their task (`rft`). How it is trained is the same for all
+and lives in `sweet.stages.training`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.errors import SweetError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.run import Run
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.label import FAULTS, SOLVED
+from sweet.stages.rows import Pair, Preference
+from sweet.tasks.base import Recipe
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
+
+
+class TrainConfig(StageConfig):
+    """What both trainings have in common."""
+
+    model: str | None = None
+    """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
+    engine: Literal["torch"] = Field(default="torch", json_schema_extra=OPERATIONAL)
+    """What trains: plain torch on one device."""
+    lr: float | None = Field(default=None, gt=0)
+    """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models."""
+    beta: float = Field(default=0.1, ge=0)
+    """Weight of the log-ratios in a preference loss."""
+    nll: float | None = Field(default=None, ge=0)
+    """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over the data; the paper's 4 (1 for the sweet actor), 2 or 3 for small models."""
+    batch: int | None = Field(default=None, ge=1)
+    """Examples a step: 8, for rft 32."""
+    max_length: int | None = Field(default=None, ge=8)
+    """Tokens of a sequence at most; longer dialogues lose early turns. The model's context where not given."""
+    recipe: Recipe = "paper"
+    """paper, or upstream to compute what the published code computes."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the order of the examples."""
+    limit: int | None = Field(default=None, ge=1)
+    """Train on at most this many examples, drawn by the seed."""
+    from_: str | None = None
+    """The artifact to learn from; the newest finished one of the kind where not given."""
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Where to train."""
+    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
+    save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    """Steps between checkpoints; one after each epoch where not given."""
+    resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    """Go on from the last checkpoint of the same training."""
+
+
+class TrainCriticConfig(TrainConfig):
+    variant: Literal["advantage", "no-info"] = "advantage"
+    """advantage: equation (3) with the training-time information. no-info: the same without it."""
+    normalize: Literal["turn", "trajectory", "none"] | None = None
+    """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
+    holdout: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the tasks whose preferences are kept apart to measure the critic on."""
+
+
+class TrainActorConfig(TrainConfig):
+    method: Literal["sweet", "multi-turn-dpo", "rft"] = "sweet"
+    """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task."""
+
+
+LEARNS_FROM: dict[str, Kind] = {"sweet": "pairs", "multi-turn-dpo": "preferences", "rft": "scores"}
+
+
+def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
+    """Train the critic on the run's preferences, into a folder in Hugging Face layout."""
+    from sweet.learn.data import Objective
+    from sweet.stages.training import Training, dialogue_examples, hold_out
+
+    source = run.find("preferences", config.from_, needed_by="train-critic")
+    rollouts = run.input_of(source, "rollouts")
+    training = Training(run, config, "critic", [source, rollouts], reporter)
+    preferences = list(read_jsonl(run.file(source), Preference))
+    kept, apart = hold_out(preferences, config.holdout, config.seed)
+    with_info = config.variant != "no-info"
+    dialogues = _dialogues(run, rollouts)
+    training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=with_info)
+    training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
+    normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
+    training.objective = Objective(config.beta, training.hyper.nll, normalize)
+    meta = {"variant": config.variant, "recipe": config.recipe, "normalize": normalize}
+    return training.run_stage("train-critic", "critic", meta)
+
+
+def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
+    """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
+    from sweet.learn.data import Objective
+    from sweet.stages.training import Training, dialogue_examples, pair_examples
+
+    kind = LEARNS_FROM[config.method]
+    source = run.find(kind, config.from_, needed_by=f"train-actor --method {config.method}")
+    rollouts = run.input_of(source, "rollouts")
+    training = Training(run, config, config.method, [source, rollouts], reporter)
+    hyper = training.hyper
+    if config.method == "sweet":
+        pairs = training.draw(list(read_jsonl(run.file(source), Pair)))
+        training.examples = pair_examples(training, pairs)
+        # The published actor's likelihood term has no response mask.
+        training.objective = Objective(config.beta, hyper.nll, "none", whole_nll=config.recipe == "upstream")
+    elif config.method == "multi-turn-dpo":
+        preferences = training.draw(list(read_jsonl(run.file(source), Preference)))
+        training.examples = dialogue_examples(training, _dialogues(run, rollouts), preferences, reveal=False)
+        training.objective = Objective(config.beta, hyper.nll, "none")
+    else:
+        solved = training.draw(_solved(run, source, rollouts))
+        training.examples = dialogue_examples(training, _dialogues(run, rollouts), solved, reveal=False)
+        training.objective = Objective(None, hyper.nll)
+    return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+
+
+def _dialogues(run: Run, rollouts: Artifact) -> dict[str, Trajectory]:
+    return {trajectory.id: trajectory for trajectory in read_jsonl(run.file(rollouts), Trajectory)}
+
+
+def _solved(run: Run, scores: Artifact, rollouts: Artifact) -> list[str]:
+    """Ids of the dialogues that solved their task, in order."""
+    solved = {row.id for row in read_jsonl(run.file(scores), Score) if (row.reward or 0.0) >= SOLVED}
+    found = sorted(
+        (trajectory.id, trajectory.outcome)
+        for trajectory in read_jsonl(run.file(rollouts), Trajectory)
+        if trajectory.id in solved and trajectory.agent_turns
+    )
+    ids = [name for name, outcome in found if outcome not in FAULTS]
+    if not ids:
+        raise SweetError(
+            "No dialogue solved its task, so there is nothing to fine-tune on.",
+            where=scores.id,
+            fix="sweet rollout with more --samples, then sweet eval",
+        )
+    return ids

@@ -1,0 +1,231 @@
+"""How the critic and the actor are trained: load, encode, train, save, record.
+
+Kept apart from `sweet.stages.train`, whose options must be readable without torch. The folder of a training holds its
+checkpoint until the training is done, and then the model alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from sweet.errors import SweetError
+from sweet.learn.data import Example, Objective, Pool
+from sweet.learn.engine import save_model
+from sweet.learn.loop import Loop, LoopSettings, Record, Summary
+from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
+from sweet.runs.jsonl import JsonlWriter
+from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.hyper import Hyper, Learner, resolve
+from sweet.stages.rows import Pair, Preference
+from sweet.stages.train import TrainConfig
+from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Trajectory
+
+CHECKPOINT = "checkpoint.pt"
+GPU_TOKENS, CPU_TOKENS = 16384, 2048
+
+T = TypeVar("T")
+
+
+class Training:
+    """One training: the model it starts from, what it learns from, what is minimised.
+
+    The callers set `examples`, `heldout` and `objective`, then call `run_stage`.
+    """
+
+    def __init__(
+        self, run: Run, config: TrainConfig, learner: Learner, inputs: Sequence[Artifact], reporter: Reporter
+    ) -> None:
+        self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
+        self.base = config.model or agent_of(inputs[-1])
+        reporter.say(f"Training on {inputs[0].id} from {self.base}.")
+        self.tokenizer = load_tokenizer(self.base)
+        self.encoder = ChatEncoder(self.tokenizer)
+        # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
+        self.model = load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.hyper: Hyper = resolve(
+            learner,
+            self.parameters,
+            config.recipe,
+            lr=config.lr,
+            nll=config.nll,
+            epochs=config.epochs,
+            batch=config.batch,
+        )
+        self.max_length: int | None = config.max_length or context_of(self.model)
+        self.system = task_kind(run.manifest().task).agent_system()
+        self.pool = Pool()
+        self.examples: list[Example] = []
+        self.heldout: list[Example] = []
+        self.objective: Objective | None = None
+
+    def draw(self, items: list[T]) -> list[T]:
+        """At most `--limit` of the items, drawn by the seed, in their order."""
+        limit = self.config.limit
+        if limit is None or limit >= len(items):
+            return items
+        keys = sorted(range(len(items)), key=lambda i: digest_of([self.config.seed, "limit", i]))
+        return [items[i] for i in sorted(keys[:limit])]
+
+    def run_stage(self, stage: str, kind: Kind, meta: dict[str, Any]) -> StageResult:
+        """Train inside an attempt and finish the artifact."""
+        config, hyper = self.config, self.hyper
+        if not self.examples:
+            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+        if self.pool.dropped:
+            self.reporter.warn(f"{self.pool.dropped} early turns were left out to fit --max-length {self.max_length}.")
+        used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch}
+        meta = {"base": self.base, **meta, **used, "beta": config.beta}
+        with self.run.attempt(stage, config, inputs=self.inputs) as attempt:
+            draft = attempt.start_artifact(kind, suffix="", meta=meta, resume=config.resume)
+            checkpoint = draft.path / CHECKPOINT
+            former = self._finished(draft.id) if draft.resumed and not checkpoint.exists() else None
+            if former is None:
+                with JsonlWriter(attempt.metrics_path) as log:
+                    summary = self._train(stage, checkpoint, log)
+                save_model(self._storable(), self.tokenizer, draft.path)
+                checkpoint.unlink()
+                former = {
+                    **summary.as_metrics(),
+                    **used,
+                    "parameters": self.parameters,
+                    "examples": len(self.examples),
+                    "heldout": len(self.heldout),
+                    "dropped_turns": self.pool.dropped,
+                }
+            metrics = former
+            attempt.metrics.update(metrics)
+            artifact = attempt.finish_artifact(draft, rows=None)
+        return StageResult(stage, self.run.path, metrics, [artifact])
+
+    def _finished(self, name: str) -> dict[str, Any] | None:
+        """The metrics of an artifact that an earlier attempt finished; None where none did."""
+        attempts = [a for a in self.run.manifest().attempts if name in a.outputs and a.status == "done" and a.metrics]
+        if not attempts:
+            return None
+        self.reporter.say(f"{name} is finished already.")
+        return dict(attempts[-1].metrics)
+
+    def _train(self, title: str, checkpoint: Any, log: JsonlWriter) -> Summary:
+        config, hyper = self.config, self.hyper
+        assert self.objective is not None
+        on_gpu = resolve_device(config.device).type == "cuda"
+        settings = LoopSettings(
+            lr=hyper.lr,
+            epochs=hyper.epochs,
+            batch=hyper.batch,
+            seed=config.seed,
+            token_budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
+            save_every=config.save_every,
+        )
+        identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
+        loop = Loop(
+            self.model,
+            self.pool.sequences,
+            self.examples,
+            self.objective,
+            settings,
+            digest=digest_of(identity),
+            heldout=self.heldout,
+            checkpoint=checkpoint,
+        )
+        self.reporter.say(
+            f"{self.parameters:,} parameters, {len(self.examples)} examples, {loop.steps} steps of {hyper.batch}, "
+            f"lr {hyper.lr:g}, nll {hyper.nll:g}."
+        )
+        with self.reporter.progress(title, loop.steps) as bar:
+
+            def tell(record: Record) -> None:
+                log.write(record)
+                if "loss" in record:
+                    bar.advance()
+                    bar.note(loss=round(record["loss"], 4), accuracy=record["accuracy"])
+
+            loop.on_step = tell
+            summary = loop.run(resume=config.resume)
+        if summary.mfu is None:
+            self.reporter.say("No utilisation (mfu): the peak of this device is not known.")
+        return summary
+
+    def _storable(self) -> Any:
+        """The model in the type that its start was stored in."""
+        from transformers import AutoConfig
+
+        from sweet.llm.pretrained import model_path
+
+        automatic: Any = AutoConfig
+        kind = automatic.from_pretrained(model_path(self.base)).dtype
+        return self.model if kind is None else self.model.to(kind)
+
+
+def agent_of(rollouts: Artifact) -> str:
+    """The model that spoke in these rollouts; `micro` where the data came from outside."""
+    return str(rollouts.meta.get("agent") or "micro")
+
+
+def context_of(model: Any) -> int | None:
+    """How many positions a model knows, where it says so."""
+    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length else None
+
+
+def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[list[Preference], list[Preference]]:
+    """Preferences to train on and to measure on, apart by task. A share of less than one task is none."""
+    tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
+    apart = set(tasks[: math.floor(share * len(tasks))])
+    return [p for p in preferences if p.task_id not in apart], [p for p in preferences if p.task_id in apart]
+
+
+def dialogue_examples(
+    training: Training, dialogues: dict[str, Trajectory], items: Sequence[Preference] | Sequence[str], *, reveal: bool
+) -> list[Example]:
+    """Examples of whole dialogues: preferences, or dialogues alone by id."""
+
+    def side(name: str) -> tuple[int, ...]:
+        found = training.pool.find(name)
+        if found is not None:
+            return found
+        if name not in dialogues:
+            raise SweetError(
+                f"The dialogue {name} is not among the rollouts.",
+                where=training.inputs[0].id,
+                fix="sweet label again, from scores of these rollouts",
+            )
+        trajectory = dialogues[name]
+        encoded = training.encoder.dialogue(
+            trajectory,
+            training.system,
+            hidden=trajectory.task.hidden if reveal else None,
+            recipe=training.config.recipe,
+            max_length=training.max_length,
+        )
+        return training.pool.put(name, encoded.sequences, encoded.dropped)
+
+    return [
+        Example(item, side(item))
+        if isinstance(item, str)
+        else Example(item.name, side(item.chosen), side(item.rejected))
+        for item in items
+    ]
+
+
+def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
+    """Examples of single turns, without the training-time information."""
+    examples = []
+    for pair in pairs:
+        replies = [
+            ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
+            ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
+        ]
+        rows, dropped = training.encoder.turn(
+            pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
+        )
+        chosen, rejected = training.pool.put(pair.id, rows, dropped)
+        examples.append(Example(pair.id, (chosen,), (rejected,)))
+    return examples
