@@ -15,7 +15,7 @@ from typer.main import get_command
 
 from sweet import __version__
 from sweet.cli import console
-from sweet.cli.command import HELP_NAMES, Command, CommandLine
+from sweet.cli.command import HELP_NAMES, Command, CommandLine, help_where_nothing_is_asked
 from sweet.errors import Interrupted, UsageError
 
 MODULES = ("rollout", "view", "status", "data", "doctor")
@@ -49,8 +49,7 @@ def _root(
     if version:
         typer.echo(f"sweet {__version__}")
         raise typer.Exit
-    if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
+    help_where_nothing_is_asked(ctx)
 
 
 def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:

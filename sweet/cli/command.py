@@ -142,6 +142,7 @@ class CommandLine:
     def _group(self, name: str) -> typer.Typer:
         if name not in self.groups:
             self.groups[name] = typer.Typer(help=self.group_summaries[name], rich_markup_mode="rich")
+            self.groups[name].callback(invoke_without_command=True)(help_where_nothing_is_asked)
             self.app.add_typer(self.groups[name], name=name, context_settings=HELP_NAMES)
         return self.groups[name]
 
@@ -177,6 +178,11 @@ class CommandLine:
         except (KeyboardInterrupt, Interrupted) as stop:
             what = stop.what if isinstance(stop, Interrupted) else "Stopped. What was done is kept."
             raise Interrupted(what, where=call.run, fix=call.again()) from stop
+
+
+def help_where_nothing_is_asked(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
 
 
 def _words(spec: OptionSpec, given: Given) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,14 +77,22 @@ class StageCommand(Command[C]):
 
     def work(self, call: Call[C]) -> None:
         given: Path | None = call.arguments["run"]
+        made = self.name_run is not None and (given is None or not given.exists())
         if self.name_run is None:
             run = newest_run(given, call.reporter)
         else:
             task, name = self.name_run(call.config)
             run = new_run(given, name, task, call.reporter)
         call.run = run.path
-        result = self.stage(run, call.config, call.reporter)
+        try:
+            result = self.stage(run, call.config, call.reporter)
+        except BaseException:
+            if made and not run.manifest().attempts:  # a wrong option must not leave an empty run as the newest
+                shutil.rmtree(run.path, ignore_errors=True)
+            raise
         console.finish(result, as_json=call.common.json, show_people=self.show)
-        then = [line.format(run=run.path) for line in self.then] or suggest_next(run.manifest(), run.path)
+        then = [line.format(run=shlex.quote(str(run.path))) for line in self.then] or suggest_next(
+            run.manifest(), run.path
+        )
         for line in then[:2]:
             call.reporter.say(f"next: {line}")

@@ -29,6 +29,16 @@ def test_a_named_run_is_made_once(toy: Program, workplace: Path) -> None:
     assert (workplace / "mine" / "manifest.json").read_text() == manifest
 
 
+def test_a_run_made_for_nothing_does_not_stay(toy: Program, workplace: Path) -> None:
+    assert toy("play", "--tasks", "usage").code == 2
+    assert toy("play", "mine", "--tasks", "usage").code == 2
+    assert [path.name for path in workplace.iterdir()] == ["runs"]
+    assert not list((workplace / "runs").iterdir())
+    assert toy("play", "mine").code == 0
+    assert toy("play", "mine", "--tasks", "usage").code == 2
+    assert (workplace / "mine" / "manifest.json").exists()
+
+
 def test_the_newest_run_is_taken_and_named(toy: Program) -> None:
     toy("play", "runs/one")
     outcome = toy("learn", "--model", "m")
