@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from sweet.errors import UsageError
-from sweet.runs.jsonl import JsonlWriter, read_jsonl, read_rows
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
@@ -24,6 +24,7 @@ from sweet.stages.files import replacing
 from sweet.stages.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import Score, ScoreOutcome
 from sweet.tasks.trajectory import Trajectory, dump
 
 IMPORTED = "imported"
@@ -96,22 +97,21 @@ def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: in
         return attempt.finish_artifact(draft, rows=rows)
 
 
-def _score(trajectory: Trajectory, reward: float) -> dict[str, Any]:
+def _score(trajectory: Trajectory, reward: float) -> Score:
     """A row of scores. Tests passed are known where the reward is a share of the task's tests."""
     total = len(trajectory.task.test_cases)
     passed = round(reward * total)
     if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
         passed = total = 0
-    unsolved = "no_answer" if trajectory.answer == NO_ANSWER else "failed"
-    return {
-        "id": trajectory.id,
-        "task_id": trajectory.task_id,
-        "reward": reward,
-        "passed": passed,
-        "total": total,
-        "outcome": "passed" if reward >= 1 else unsolved,
-        "detail": {},
-    }
+    unsolved: ScoreOutcome = "no_answer" if trajectory.answer == NO_ANSWER else "failed"
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=reward,
+        passed=passed,
+        total=total,
+        outcome="passed" if reward >= 1 else unsolved,
+    )
 
 
 def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _rewards(run: Run, rollouts: Artifact) -> dict[str, float]:
     scores = next(ours, None)
     if scores is None:
         return {}
-    return {row["id"]: row["reward"] for _, row in read_rows(run.file(scores)) if row.get("reward") is not None}
+    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score) if score.reward is not None}
 
 
 def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:

@@ -216,7 +216,7 @@ def _weights_problem(weights: Path) -> str | None:
 
 def check_sandbox() -> list[Check]:
     """One line a tier; that one of the jails works is what is required."""
-    from sweet.sandbox import probe_tiers
+    from sweet.sandbox.tiers import probe_tiers
 
     why = "running the code that an agent delivers"
     tiers = [tier for tier in probe_tiers() if tier.name != "unsafe"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -20,9 +19,9 @@ from sweet.stages.files import replacing
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import pieces
 from sweet.view.records import Record, Summary
-from sweet.view.terminal import advantage_scale, figure, signed, tests_passed
+from sweet.view.terminal import VERDICTS, figure, signed, tests_passed
 from sweet.view.text import printable, printable_line
-from sweet.view.unit_tests import unit_tests
+from sweet.view.unit_tests import unit_tests, why_not
 
 BAR_WIDTH = 120
 
@@ -85,12 +84,14 @@ def _trajectory(summary: Summary, record: Record, *, hidden: bool) -> str:
     if summary.fault:
         facts.append(f'<span class="outcome other">{_line(summary.fault)}</span>')
     reward = "" if summary.reward is None else repr(summary.reward)
-    scale = advantage_scale(record)
+    scale = record.scale
     body = [f'<p class="task">task {_line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
         body.append(_turn(record, index, turn, scale))
     body.append(_section("answer", "answer", _prose(record.trajectory.answer, whole=True)))
     body.append(_tests(record))
+    if why := why_not(record):
+        body.append(_section("why", "why", f"<pre>{_text(why)}</pre>"))
     if record.trajectory.error:
         body.append(_section("fault", "fault", f"<pre>{_text(record.trajectory.error)}</pre>"))
     if hidden:
@@ -122,14 +123,14 @@ def _turn(record: Record, index: int, turn: Turn, scale: float) -> str:
 
 
 def _candidates(record: Record, index: int, scale: float) -> str:
-    ranked = record.ranked.get(index)
-    if not ranked or not ranked.candidates:
+    candidates = record.best_first(index)
+    if not candidates:
         return ""
     rows = "".join(
         f"<tr><td>{_bar(candidate.advantage, scale)}</td><td><pre>{_text(candidate.text)}</pre></td></tr>"
-        for candidate in ranked.best_first()
+        for candidate in candidates
     )
-    return f"<details><summary>{len(ranked.candidates)} candidates</summary><table>{rows}</table></details>"
+    return f"<details><summary>{len(candidates)} candidates</summary><table>{rows}</table></details>"
 
 
 def _pairs(record: Record, index: int) -> str:
@@ -153,11 +154,10 @@ def _tests(record: Record) -> str:
         return ""
     rows = []
     for test in tests:
-        verdict, kind = {True: ("pass", "passed"), False: ("FAIL", "failed"), None: ("?", "other")}[test.passed]
-        cells = (f"<pre>{_text(value)}</pre>" for value in (test.call, test.expected, test.got or test.error))
-        rows.append(f'<tr><td class="{kind}">{verdict}</td>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "<tr><th></th><th>call</th><th>expected</th><th>got</th></tr>"
-    return _section("tests", "unit tests", f"<table>{head}{''.join(rows)}</table>")
+        cells = "".join(f"<td><pre>{_text(text)}</pre></td>" for text in (test.call, test.told))
+        kind = {True: "passed", False: "failed", None: "other"}[test.passed]
+        rows.append(f'<tr><td class="{kind}">{VERDICTS[test.passed][0]}</td>{cells}</tr>')
+    return _section("tests", "unit tests", f"<table>{''.join(rows)}</table>")
 
 
 def _prose(text: str, *, whole: bool) -> str:
@@ -167,10 +167,8 @@ def _prose(text: str, *, whole: bool) -> str:
     )
 
 
-def _bar(value: float | None, scale: float) -> str:
+def _bar(value: float, scale: float) -> str:
     """A drawing rather than a styled element: the policy forbids style attributes."""
-    if value is None or not math.isfinite(value):
-        return '<span class="advantage">–</span>'
     half = BAR_WIDTH // 2
     length = round(half * min(abs(value) / scale, 1.0), 1) if scale > 0 else 0
     start = half - length if value < 0 else half

@@ -15,12 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from sweet.errors import InputError, SweetError, UsageError
-from sweet.runs.manifest import Artifact
+from sweet.errors import InputError, UsageError
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
+from sweet.stages.rows import Candidate, CandidateRow, Pair
+from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
 FAULTS = frozenset({"context_overflow", "agent_error", "human_error", "deadline"})
@@ -57,63 +59,14 @@ class Summary:
         return self.ended if self.ended in FAULTS else ""
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Score(_Row):
-    """A row of scores."""
-
-    id: str
-    reward: float | None = None
-    passed: int | None = None
-    total: int | None = None
-    outcome: str = ""
-    detail: Any = None
-
-
-class Candidate(_Row):
-    """One reply at a turn, and what the critic says of it."""
-
-    text: str
-    advantage: float | None = None
-
-
-class RankedTurn(_Row):
-    """The candidates of one turn; `turn` is an index into `dialogue_history`."""
-
-    trajectory_id: str
-    turn: int
-    candidates: tuple[Candidate, ...] = ()
-    taken: Candidate | None = None
-
-    def best_first(self) -> list[Candidate]:
-        """The candidates by falling advantage; those without one last."""
-        known = [c for c in self.candidates if c.advantage is not None]
-        unknown = [c for c in self.candidates if c.advantage is None]
-        return sorted(known, key=lambda c: c.advantage or 0.0, reverse=True) + unknown
-
-
-class StepPair(_Row):
-    """One pair made from the candidates of a turn."""
-
-    id: str = ""
-    trajectory_id: str
-    turn: int
-    chosen: str
-    rejected: str
-    chosen_advantage: float | None = None
-    rejected_advantage: float | None = None
-
-
 @dataclass(frozen=True)
 class Record:
     """Everything the run holds about one trajectory. `ranked` and `pairs` are by index into `dialogue_history`."""
 
     trajectory: Trajectory
     score: Score | None = None
-    ranked: dict[int, RankedTurn] = field(default_factory=dict)
-    pairs: dict[int, list[StepPair]] = field(default_factory=dict)
+    ranked: dict[int, CandidateRow] = field(default_factory=dict)
+    pairs: dict[int, list[Pair]] = field(default_factory=dict)
 
     @property
     def reward(self) -> float | None:
@@ -121,8 +74,18 @@ class Record:
 
     def advantage(self, turn: int) -> float | None:
         """The critic's word on the reply that was taken at this turn."""
-        ranked = self.ranked.get(turn)
-        return ranked.taken.advantage if ranked and ranked.taken else None
+        return self.ranked[turn].taken.advantage if turn in self.ranked else None
+
+    def best_first(self, turn: int) -> list[Candidate]:
+        """The candidates of a turn by falling advantage."""
+        found = self.ranked[turn].candidates if turn in self.ranked else ()
+        return sorted(found, key=lambda candidate: candidate.advantage, reverse=True)
+
+    @property
+    def scale(self) -> float:
+        """The largest advantage in the dialogue by absolute value: what a full bar stands for."""
+        found = [c.advantage for turn in self.ranked.values() for c in (*turn.candidates, turn.taken)]
+        return max(map(abs, found), default=0.0)
 
 
 class Records:
@@ -136,17 +99,15 @@ class Records:
         self.candidates = self._descendant("candidates")
         self.pairs = self._descendant("pairs")
 
-    def _descendant(self, kind: str) -> Artifact | None:
+    def _descendant(self, kind: Kind) -> Artifact | None:
         """The newest finished artifact of a kind that was made from these rollouts."""
         made = self.run.manifest().of_kind(kind, "done")
         return next((artifact for artifact in reversed(made) if self._came_from_here(artifact)), None)
 
     def _came_from_here(self, artifact: Artifact) -> bool:
-        if any(source.id == self.rollouts.id for source in artifact.inputs):
-            return True
         try:
             return self.run.input_of(artifact, "rollouts").id == self.rollouts.id
-        except SweetError:
+        except UsageError:
             return False
 
     def summaries(self) -> Iterator[Summary]:
@@ -180,7 +141,7 @@ class Records:
         if self.scores is None:
             return {}
         return {
-            row["id"]: Score.model_validate({**row, "detail": None})
+            row["id"]: Score.model_validate({**row, "detail": {}})
             for _, row in rows_with_offsets(self.run.file(self.scores))
         }
 
@@ -229,9 +190,9 @@ class Records:
         """Everything about one trajectory."""
         trajectory = _validated(Trajectory, row_at(self.path, summary.offset), self.path)
         score = next(iter(self._rows(Score, self.scores, self._score_offsets, trajectory.id)), None)
-        ranked = self._rows(RankedTurn, self.candidates, self._candidate_offsets, trajectory.id)
-        pairs: dict[int, list[StepPair]] = {}
-        for pair in self._rows(StepPair, self.pairs, self._pair_offsets, trajectory.id):
+        ranked = self._rows(CandidateRow, self.candidates, self._candidate_offsets, trajectory.id)
+        pairs: dict[int, list[Pair]] = {}
+        for pair in self._rows(Pair, self.pairs, self._pair_offsets, trajectory.id):
             pairs.setdefault(pair.turn, []).append(pair)
         return Record(trajectory, score, {turn.turn: turn for turn in ranked}, pairs)
 
@@ -255,14 +216,9 @@ def rows_with_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a JSONL file of a run, each with the byte offset of its line. A torn last line is left out.
 
     Raises:
-        InputError: the file is gone, or a line is broken.
+        InputError: a line is broken.
     """
-    try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        fix = "sweet status tells which stage makes it"
-        raise InputError("The artifact's file is gone.", path=path, fix=fix) from error
-    with file:
+    with path.open("rb") as file:
         offset = 0
         for number, line in enumerate(file, 1):
             try:

@@ -7,7 +7,6 @@ output has no width to speak of (a pipe, a file) it is a heading and its text, u
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,11 +16,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from sweet.stages.rows import Pair
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces
-from sweet.view.records import Record, StepPair, Summary
+from sweet.view.records import Record, Summary
 from sweet.view.text import printable, printable_line
-from sweet.view.unit_tests import UnitTest, unit_tests
+from sweet.view.unit_tests import UnitTest, unit_tests, why_not
 
 NARROW = 64
 """Columns below which the table leaves out what can be left out."""
@@ -37,6 +37,9 @@ STYLES = {
     "timeout": "yellow",
     "no_answer": "yellow",
 }
+
+
+VERDICTS = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("?", "dim")}
 
 
 def figure(value: float | None, digits: int = 2) -> str:
@@ -71,7 +74,12 @@ class TrajectoryTable:
             table.add_column("tokens", justify="right", no_wrap=True)
             table.add_column("seconds", justify="right", no_wrap=True)
         for number, summary in enumerate(self.summaries, 1):
-            cells: list[RenderableType] = [str(number), Text(printable_line(summary.id)), outcome_text(summary), figure(summary.reward)]
+            cells: list[RenderableType] = [
+                str(number),
+                Text(printable_line(summary.id)),
+                outcome_text(summary),
+                figure(summary.reward),
+            ]
             if not narrow:
                 cells.append(tests_passed(summary.passed, summary.total))
             cells.append(str(summary.turns))
@@ -125,7 +133,7 @@ class Block:
 def dialogue(record: Record, *, hidden: bool) -> RenderableType:
     """One trajectory: its head, turns with what the critic made of them, answer, tests, and c where it is asked for."""
     parts: list[RenderableType] = [_head(record)]
-    scale = advantage_scale(record)
+    scale = record.scale
     number = 0
     for index, turn in enumerate(record.trajectory.dialogue_history):
         if turn.role == "user":
@@ -139,6 +147,8 @@ def dialogue(record: Record, *, hidden: bool) -> RenderableType:
     tests = unit_tests(record)
     if tests:
         parts.append(_tests_block(record, tests))
+    if why := why_not(record):
+        parts.append(Block(Text("why", style="bold"), _text(why), "magenta"))
     if record.trajectory.error:
         parts.append(Block(Text("fault", style="bold yellow"), _text(record.trajectory.error), "yellow"))
     if hidden:
@@ -163,7 +173,7 @@ def _head(record: Record) -> RenderableType:
         facts.append(f"{usage.seconds:.1f} s")
     if score:
         facts.append(f"dialogue: {trajectory.outcome}")
-    return Group(Rule(style="dim"), line, Text(" · ".join(facts), style="dim"))
+    return Group(line, Text(" · ".join(facts), style="dim"))
 
 
 def _agent_turn(record: Record, index: int, turn: Turn, number: int, scale: float) -> RenderableType:
@@ -193,20 +203,20 @@ def _spoken(turn: Turn) -> RenderableType:
 
 def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType]:
     """The candidates of a turn, best first, and the pairs made from them."""
-    ranked = record.ranked.get(index)
-    if ranked and ranked.candidates:
+    candidates = record.best_first(index)
+    if candidates:
         table = Table.grid(padding=(0, 1))
-        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, justify="right")
         table.add_column(overflow="fold")
-        for candidate in ranked.best_first():
+        for candidate in candidates:
             table.add_row(bar(candidate.advantage, scale), Text(printable_line(candidate.text)))
-        yield Block(Text(f"{len(ranked.candidates)} candidates", style="blue"), table, "blue")
+        yield Block(Text(f"{len(candidates)} candidates", style="blue"), table, "blue")
     pairs = record.pairs.get(index, [])
     if pairs:
         yield Block(Text(f"{len(pairs)} pairs", style="blue"), Group(*(_pair(pair) for pair in pairs)), "blue")
 
 
-def _pair(pair: StepPair) -> RenderableType:
+def _pair(pair: Pair) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -224,37 +234,28 @@ def _tests_block(record: Record, tests: Sequence[UnitTest]) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for test in tests:
-        verdict, style = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("?", "dim")}[test.passed]
+        verdict, style = VERDICTS[test.passed]
         body = Text(printable_line(test.call))
-        for name, value in (("expected", test.expected), ("got", test.got), ("error", test.error)):
-            if value and not (test.passed and name == "expected"):
-                body.append(f"\n{name} ", style="dim").append(printable_line(value))
+        if test.told:
+            body.append(f"\n{printable_line(test.told)}", style="dim")
         table.add_row(Text(verdict, style=style), body)
     score = record.score
     note = tests_passed(score.passed, score.total) if score else ""
     return Block(Text("unit tests", style="bold"), table, "magenta", note)
 
 
-def signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}"
-
-
-def advantage_scale(record: Record) -> float:
-    """The largest advantage of the dialogue in absolute value: the length of a full bar."""
-    found = [c.advantage for turn in record.ranked.values() for c in (*turn.candidates, turn.taken) if c]
-    return max((abs(value) for value in found if value is not None and math.isfinite(value)), default=0.0)
+def signed(value: float) -> str:
+    return f"{value:+.3f}"
 
 
 BAR = 4
 """Cells of a bar on either side of zero."""
 
 
-def bar(value: float | None, scale: float) -> Text:
+def bar(value: float, scale: float) -> Text:
     """An advantage as its number and a bar: to the right of the line where it is positive, to the left where not."""
-    if value is None or not math.isfinite(value):
-        return Text(f"{'–':>6} {' ' * BAR}│{' ' * BAR}")
     cells = round(BAR * min(abs(value) / scale, 1.0)) if scale > 0 else 0
-    text = Text(f"{value:+.3f} ")
+    text = Text(f"{signed(value)} ")
     text.append(" " * (BAR - cells if value < 0 else BAR))
     text.append("█" * (cells if value < 0 else 0), style="red").append("│", style="dim")
     text.append("█" * (cells if value > 0 else 0), style="green")
