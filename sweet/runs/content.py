@@ -10,7 +10,6 @@ from pathlib import Path
 
 from sweet.runs.manifest import Artifact
 
-
 CLOCK_SLACK = 0.02
 """Seconds by which a file's time may lag behind the clock that an artifact's is taken from."""
 

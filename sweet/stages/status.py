@@ -144,23 +144,18 @@ def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[
 
 
 def _unfinished(manifest: Manifest) -> list[Attempt]:
-    """The stopped attempts whose artifact is still partial, the newest first, one for each artifact that nothing
-    finished has replaced since."""
-    attempts = []
-    for artifact in reversed(manifest.artifacts):
-        attempt = manifest.attempt(artifact.attempt)
-        replaced = any(
-            other.created > artifact.created and _came_from_same(other, artifact)
-            for other in manifest.of_kind(artifact.kind, "done")
-        )
-        stopped = attempt is not None and attempt.status in ("failed", "interrupted") and attempt.stage in _CONFIGS
-        if artifact.status == "partial" and attempt is not None and stopped and not replaced:
-            attempts.append(attempt)
-    return attempts
-
-
-def _came_from_same(one: Artifact, other: Artifact) -> bool:
-    return [ref.id for ref in one.inputs] == [ref.id for ref in other.inputs] and one.meta == other.meta
+    """The stopped attempts whose artifact is still partial, the newest first. A stage that has been called again since
+    has left the former call behind."""
+    latest = {attempt.stage: attempt.id for attempt in manifest.attempts}
+    writing = {artifact.attempt for artifact in manifest.artifacts if artifact.status == "partial"}
+    return [
+        attempt
+        for attempt in reversed(manifest.attempts)
+        if attempt.id in writing
+        and attempt.stage in _CONFIGS
+        and attempt.status in ("failed", "interrupted")
+        and latest[attempt.stage] == attempt.id
+    ]
 
 
 def command_of(attempt: Attempt, run: str | Path) -> str:
