@@ -18,7 +18,20 @@ from sweet.cli import console
 from sweet.cli.command import HELP_NAMES, Command, CommandLine, help_where_nothing_is_asked
 from sweet.errors import Interrupted, UsageError
 
-MODULES = ("rollout", "view", "status", "data", "doctor")
+MODULES = (
+    "demo",
+    "rollout",
+    "eval",
+    "label",
+    "train_critic",
+    "rank",
+    "pair",
+    "train_actor",
+    "view",
+    "status",
+    "data",
+    "doctor",
+)
 """Modules of `sweet.cli.commands`, each with its `COMMANDS`."""
 
 GROUPS = {"data": "Datasets and trajectories from elsewhere, and to elsewhere."}

@@ -26,7 +26,7 @@ COMMANDS = (
                 "--sim MODEL --sim-url http://localhost:8001/v1",
                 "ColBench with two servers",
             ),
-            ("sweet rollout RUN --agent RUN/actor/1", "what a trained actor does"),
+            ("sweet rollout RUN --agent RUN/actor/actor-1", "what a trained actor does"),
         ),
     ),
 )

@@ -1,0 +1,1 @@
+complete --command sweet --no-files --arguments "(env _SWEET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) sweet)" --condition "env _SWEET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) sweet"
