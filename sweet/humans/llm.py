@@ -1,0 +1,33 @@
+"""A language model as the simulated human: shown the reference, told to say what follows from it and nothing else.
+
+As in the original protocol it answers greedily and its reply is cut, because a simulated human that writes at length
+gives the solution away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet.humans.base import HumanReply
+from sweet.llm.base import ChatClient, Sampling
+from sweet.tasks.base import Message, Task, TaskKind
+
+SAMPLING = Sampling(temperature=0.0, max_tokens=256)
+
+
+class LLMHuman:
+    """Plays the human by asking `client` (implements sweet.humans.base.Human).
+
+    A reply that is empty stays empty: the dialogue ends by the human's fault, which only its caller can record.
+    """
+
+    def __init__(self, client: ChatClient, kind: TaskKind) -> None:
+        self.client = client
+        self.kind = kind
+        self.name = client.model
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        """Ask for the next reply; errors as of `ChatClient.chat`."""
+        completion = await self.client.chat(self.kind.human_prompt(task, dialogue), SAMPLING)
+        text = completion.replies[0].text.strip()[: self.kind.human_reply_limit].rstrip()
+        return HumanReply(text, completion.prompt_tokens, completion.completion_tokens)

@@ -1,0 +1,89 @@
+"""What a server answers, as far as it is read. A server owes little more than texts; what it adds is checked too."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
+
+from sweet.llm.base import Reply
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Model(BaseModel):
+    id: str
+
+
+class Served(BaseModel):
+    """The answer of /v1/models."""
+
+    data: list[_Model]
+
+    @property
+    def names(self) -> list[str]:
+        return [model.id for model in self.data]
+
+
+class _Said(BaseModel):
+    content: str | None = None
+
+
+class _Token(BaseModel):
+    logprob: float
+
+
+class _Logprobs(BaseModel):
+    content: list[_Token] | None = None
+
+
+class _Choice(BaseModel):
+    index: Count = 0
+    message: _Said
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+    token_ids: list[Count] | None = None
+
+    def reply(self) -> Reply:
+        """Log-probabilities are kept where they are numbers and, where ids are told, one for each."""
+        ids = self.token_ids
+        content = self.logprobs.content if self.logprobs else None
+        logprobs = None if content is None else tuple(token.logprob for token in content)
+        if logprobs is not None and ids is not None and len(logprobs) != len(ids):
+            logprobs = None
+        if logprobs is not None and not all(map(math.isfinite, logprobs)):
+            logprobs = None
+        return Reply(
+            text=self.message.content or "",
+            finish_reason=self.finish_reason or "stop",
+            token_ids=None if ids is None else tuple(ids),
+            logprobs=logprobs,
+        )
+
+
+class _Usage(BaseModel):
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+
+
+class ChatAnswer(BaseModel):
+    """The answer of /v1/chat/completions."""
+
+    choices: list[_Choice]
+    usage: _Usage = _Usage()
+    prompt_token_ids: list[Count] | None = None
+
+    def replies(self) -> tuple[Reply, ...]:
+        """The replies in the order of their index."""
+        return tuple(choice.reply() for choice in sorted(self.choices, key=lambda choice: choice.index))
+
+    def prompt_ids(self) -> tuple[int, ...] | None:
+        return None if self.prompt_token_ids is None else tuple(self.prompt_token_ids)
+
+
+def describe(error: ValidationError) -> str:
+    """The first thing that is wrong, with where it stands."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "the body"
+    return f"{place}: {first['msg']}"
