@@ -1,0 +1,82 @@
+"""Choosing a tier: by running a jail, `unsafe` never by itself, and what to do where nothing works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import SweetError, UsageError
+from sweet.sandbox import tiers
+from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tiers
+
+
+def test_every_tier_is_probed_and_the_strongest_that_works_is_chosen() -> None:
+    statuses = probe_tiers()
+    assert [status.name for status in statuses] == ["bwrap", "landlock", "unsafe"]
+    assert all(status.works or status.fix for status in statuses)
+    strongest = next((status.name for status in statuses if status.works), None)
+    if strongest == "unsafe":
+        pytest.skip("no safe tier on this machine")
+    with open_sandbox() as box:
+        assert box.tier == strongest
+
+
+def test_a_jail_that_leaves_something_open_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiers._left_open("unsafe"), "the probe sees what an open jail allows"
+    monkeypatch.setattr(tiers, "_left_open", lambda tier: ["network"])
+    probe_tier.cache_clear()
+    try:
+        status = probe_tier("bwrap")
+        assert not status.works
+        assert "network" in status.detail
+    finally:
+        probe_tier.cache_clear()
+
+
+def test_nothing_is_run_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "probe_tier", lambda tier: TierStatus(tier, False, "refused here", f"mend {tier}"))
+    with pytest.raises(SweetError) as caught, open_sandbox("auto"):
+        pass
+    assert caught.value.exit_code == 1
+    assert caught.value.fix == "mend bwrap or mend landlock"
+    with pytest.raises(UsageError, match="refused here"), open_sandbox("bwrap"):
+        pass
+
+
+def test_a_missing_bubblewrap_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    probe_tier.cache_clear()
+    try:
+        status = probe_tier("bwrap")
+        assert not status.works
+        assert status.fix == "apt-get install bubblewrap"
+    finally:
+        probe_tier.cache_clear()
+
+
+def test_unsafe_runs_when_asked_for() -> None:
+    with open_sandbox("unsafe", 1, Limits(call_seconds=0.3)) as box:
+        programs = [Program("def f(x): return x", (f"f({i})",)) for i in range(20)]
+        programs.append(Program("while True: pass", ("1",)))
+        executions = box.run(programs)
+    assert [e.results[0].value for e in executions[:-1]] == list(range(20))
+    assert executions[-1].results[0].status == "timeout"
+
+
+def test_scoped_programs_see_names_as_the_published_evaluator_does() -> None:
+    source = "import math\ndef g(x): return x\ndef f(x): return g(x)\ndef h(x): return abs(x)"
+    with open_sandbox("unsafe", 1) as box:
+        (execution,) = box.run([Program(source, ("f(1)", "h(-2)", "math.floor(1.5)"), scoped=True)])
+        told = [(r.status, r.error, r.value) for r in execution.results]
+    assert told == [("raised", "NameError", None), ("value", "", 2), ("value", "", 1)]
+
+
+def test_calls_do_not_see_each_others_traces() -> None:
+    source = "import random\nseen = []\ndef f(x):\n    seen.append(x)\n    return seen, random.random()"
+    with open_sandbox("unsafe", 1) as box:
+        (execution,) = box.run([Program(source, ("f(1)", "f(1)"))])
+    first, second = (json.dumps(result.value) for result in execution.results)
+    assert first == second

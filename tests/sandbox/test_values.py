@@ -1,0 +1,182 @@
+"""Canonical values: what Python finds equal is equal after the journey through the sandbox's JSON, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import json
+import math
+from collections import Counter, OrderedDict, deque, namedtuple
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweet.sandbox import guest
+from sweet.sandbox.values import same, same_as_published
+
+KEYS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+    st.decimals(allow_nan=False),
+)
+VALUES = st.recursive(
+    st.one_of(KEYS, st.complex_numbers(allow_nan=False), st.fractions(), st.datetimes(), st.timedeltas()),
+    lambda inner: st.one_of(
+        st.lists(inner),
+        st.tuples(inner, inner),
+        st.dictionaries(KEYS, inner),
+        st.sets(KEYS),
+        st.frozensets(KEYS),
+        st.builds(deque, st.lists(inner)),
+    ),
+    max_leaves=8,
+)
+
+
+def canonical(value: Any) -> Any:
+    return json.loads(guest.encode(value, 1 << 20))
+
+
+@given(VALUES, VALUES)
+@settings(max_examples=300)
+def test_equality_is_pythons(a: Any, b: Any) -> None:
+    assert same(canonical(a), canonical(b), tolerance=0) == (a == b)
+    assert same_as_published(canonical(a), canonical(b)) == (a == b)
+
+
+@given(VALUES)
+def test_a_value_equals_itself(value: Any) -> None:
+    assert same(canonical(value), canonical(value))
+
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class Box:
+    side: float
+    label: str = ""
+
+
+class Plain:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (1, True, True),
+        (1, 1.0, True),
+        (0.0, -0.0, True),
+        ((1,), [1], False),
+        ({1, 2}, frozenset({2, 1.0}), True),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}, True),
+        ({1: "x"}, {True: "x"}, True),
+        (NAN, float("nan"), True),
+        ([NAN, math.inf], [NAN, math.inf], True),
+        (math.inf, -math.inf, False),
+        (0.1 + 0.2, 0.3, True),
+        (1.0, 1.0 + 1e-7, False),
+        (1e300, 1e300 * (1 + 1e-12), True),
+        ({0.1 + 0.2}, {0.3}, True),
+        ({0.1 + 0.2: 1}, {0.3: 1}, True),
+        (10**400, 10**400, True),
+        (10**400, 1.5, False),
+        (-(2**70), -(2**70), True),
+        (decimal.Decimal("1.0"), 1, True),
+        (fractions.Fraction(1, 2), 0.5, True),
+        (1 + 0j, 1, True),
+        (b"a", bytearray(b"a"), True),
+        (b"a", "a", False),
+        ("1", 1, False),
+        (None, False, False),
+        (Point(1, 2), (1, 2), True),
+        (OrderedDict(a=1), {"a": 1}, True),
+        (Counter("aa"), {"a": 2}, True),
+        (range(0), range(3, 3), True),
+        (range(1, 10, 2), range(1, 11, 2), True),
+        (range(3), [0, 1, 2], False),
+        ({}.keys(), set(), True),
+        (Number.ONE, 1, True),
+        (Colour.RED, Colour.RED, True),
+        (Colour.RED, Colour.BLUE, False),
+        (Colour.RED, 1, False),
+        (Box(1), Box(1.0), True),
+        (Box(1), Box(2), False),
+        (Plain(1), Plain(1), True),
+        (Plain(1), Plain(2), False),
+        ((x for x in (1, 2)), [1, 2], False),
+        (ValueError("a"), ValueError("a"), True),
+        (ValueError("a"), KeyError("a"), False),
+        ("\ud800", "\ud800", True),
+        (
+            datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC),
+            datetime.datetime(2024, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+            True,
+        ),
+        (datetime.datetime(2024, 1, 1), datetime.date(2024, 1, 1), False),
+    ],
+)
+def test_pairs(a: Any, b: Any, equal: bool) -> None:
+    x, y = canonical(a), canonical(b)
+    assert same(x, y) is equal
+    assert same(y, x) is equal
+
+
+def test_generators_are_compared_by_what_they_yield() -> None:
+    assert same(canonical(x for x in (1, 2)), canonical(map(int, "12")))
+
+
+def test_the_published_equality_is_exact_and_knows_no_nan() -> None:
+    assert not same_as_published(canonical(NAN), canonical(NAN))
+    assert not same_as_published(canonical(0.1 + 0.2), canonical(0.3))
+    assert not same_as_published(canonical(Box(1)), canonical(Box(1)))
+    assert same_as_published(canonical([1, (2.0,)]), canonical([True, (2,)]))
+
+
+def test_methods_that_lie_are_not_asked() -> None:
+    class Liar(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            return iter([1, 2, 3])
+
+        def __len__(self) -> int:
+            return 3
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    assert same(canonical([7]), canonical(Liar([7])))
+    assert not same(canonical([1, 2, 3]), canonical(Liar([7])))
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_malformed_values_never_raise_and_equal_nothing_plain(junk: Any) -> None:
+    for value in (canonical({1, 2}), canonical((1,)), canonical({1: 2}), canonical(Box(1)), canonical(1j)):
+        assert not same(value, junk)
+
+
+def test_the_search_for_partners_is_bounded_by_the_reference() -> None:
+    many = {"set": list(range(50_000))}
+    assert not same(canonical({1, 2}), many)
