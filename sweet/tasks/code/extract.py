@@ -12,7 +12,7 @@ import builtins
 import re
 import textwrap
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 FORBIDDEN_IN_PUBLISHED = (
     "import os",
@@ -51,15 +51,16 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
         names: the functions or classes that the tests ask for.
     """
     answer = answer[:_LONGEST].replace("\r\n", "\n")
-    blocks = [code for code in _fenced(answer) if _parsed(code) is not None]
-    defining = [index for index, code in enumerate(blocks) if _defines(code, names)]
-    if defining:
-        return _with_helpers(blocks, defining[-1])
+    for blocks in (_fenced(answer, _FENCE), _fenced(answer, _INLINE_FENCE)):
+        defining = [index for index, code in enumerate(blocks) if _defines(code, names)]
+        if defining:
+            return _with_helpers(blocks, defining[-1])
     bare = _unfenced(answer, names)
     if bare is not None:
         return bare
-    if blocks:
-        return blocks[-1]
+    fenced = _fenced(answer, _FENCE)
+    if fenced:
+        return fenced[-1]
     return answer if _looks_like_code(answer) else None
 
 
@@ -80,10 +81,10 @@ def defined_names(source: str) -> set[str]:
     return set() if tree is None else {name for node in tree.body for name in _bound(node)}
 
 
-def _fenced(answer: str) -> Iterator[str]:
-    found = list(_FENCE.finditer(answer)) or list(_INLINE_FENCE.finditer(answer))
-    for match in found:
-        yield textwrap.dedent(match["code"]).strip("\n")
+def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
+    """The fenced blocks that parse as Python."""
+    blocks = (textwrap.dedent(match["code"]).strip("\n") for match in fence.finditer(answer))
+    return [code for code in blocks if _parsed(code) is not None]
 
 
 def _parsed(source: str) -> ast.Module | None:

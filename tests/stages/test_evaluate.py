@@ -1,0 +1,125 @@
+"""`sweet eval` on a run: rows, rates, faults, invalid tasks, comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import UsageError
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent, StageConfig
+from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.tasks.base import Task
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Outcome, Trajectory, Turn, dump
+
+GOOD = "def price(h):\n    return 3 * h"
+BAD = "def price(h):\n    return 3 if h == 1 else 0"
+REQUEST = Turn(role="user", content="A price.")
+
+
+def trajectory(name: str, task: str, answer: str, truth: str = GOOD, outcome: Outcome = "answered") -> Trajectory:
+    tests = {"test1": "price(1)", "test2": "price(2)"}
+    problem = Task(id=task, problem_description="A price.", ground_truth=truth, test_cases=tests)
+    return Trajectory(id=name, task=problem, dialogue_history=(REQUEST,), answer=answer, outcome=outcome)
+
+
+def make_run(path: Path, *trajectories: Trajectory, kind: str = "code") -> Run:
+    run = Run.open_or_create(path, kind)
+    with run.attempt("rollout", StageConfig()) as attempt:
+        draft = attempt.start_artifact("rollouts")
+        with JsonlWriter(draft.path) as writer:
+            for row in trajectories:
+                writer.write(dump(row))
+        attempt.finish_artifact(draft, rows=len(trajectories))
+    return run
+
+
+def evaluate(run: Run, **settings: Any) -> tuple[dict[str, Any], list[Score]]:
+    result = run_eval(run, EvalConfig(workers=1, **settings), Silent())
+    (artifact,) = result.artifacts
+    assert result.as_json()["artifacts"][0]["kind"] == "scores"
+    rows = list(read_jsonl(run.file(artifact), Score))
+    assert artifact.rows == len(rows) == result.metrics["trajectories"]
+    return result.metrics, rows
+
+
+def test_rows_and_rates(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path / "run",
+        trajectory("a", "t1", GOOD),
+        trajectory("b", "t1", BAD),
+        trajectory("c", "t2", "No answer"),
+        trajectory("d", "t3", GOOD, truth="def price(h): return unknown"),
+        trajectory("e", "t2", GOOD, outcome="human_error"),
+    )
+    metrics, rows = evaluate(run)
+    assert [(r.id, r.task_id, r.reward, r.passed, r.total, r.outcome) for r in rows] == [
+        ("a", "t1", 1.0, 2, 2, "passed"),
+        ("b", "t1", 0.5, 1, 2, "failed"),
+        ("c", "t2", 0.0, 0, 2, "no_answer"),
+        ("d", "t3", None, 0, 2, "invalid"),
+        ("e", "t2", 0.0, 0, 2, "no_answer"),
+    ]
+    assert rows[4].detail["fault"] == "human_error"
+    assert "wanted 6" in rows[1].detail["tests"]["test2"]
+    assert metrics["success_rate"] == 0.25
+    assert metrics["tests_passed"] == 0.375
+    assert metrics["success_rate_ci_low"] <= 0.25 <= metrics["success_rate_ci_high"]
+    assert (metrics["faults"], metrics["invalid_tasks"], metrics["tasks"]) == (1, 1, 3)
+    assert metrics["scorer"] == "strict"
+    attempt = run.manifest().attempts[-1]
+    assert attempt.environment["scorer"] == "strict"
+    assert attempt.environment["sandbox"] == metrics["sandbox"] in ("bwrap", "landlock")
+
+
+def test_the_upstream_scorer_is_recorded(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", trajectory("a", "t", "import math\n" + GOOD.replace("3", "math.floor(3)")))
+    assert evaluate(run)[0]["success_rate"] == 1.0
+    metrics, _ = evaluate(run, scorer="upstream")
+    assert (metrics["success_rate"], metrics["scorer"]) == (0.0, "upstream")
+    assert run.find("scores", needed_by="test").meta["scorer"] == "upstream"
+
+
+def test_a_run_without_a_valid_task_has_no_rate(tmp_path: Path) -> None:
+    metrics, _ = evaluate(make_run(tmp_path / "run", trajectory("a", "t", GOOD, truth="def price(h): return x")))
+    assert metrics["success_rate"] is metrics["success_rate_ci_low"] is None
+
+
+def test_comparison_pairs_tasks(tmp_path: Path) -> None:
+    theirs = make_run(tmp_path / "theirs", *(trajectory(f"a{i}", f"t{i}", BAD) for i in range(10)))
+    ours = make_run(tmp_path / "ours", *(trajectory(f"b{i}", f"t{i}", GOOD if i < 8 else BAD) for i in range(12)))
+    with pytest.raises(UsageError, match="none yet"):
+        evaluate(ours, compare=theirs.path)
+    evaluate(theirs)
+    metrics, _ = evaluate(ours, compare=theirs.path)
+    success = metrics["compare"]["success_rate"]
+    assert metrics["compare"]["tasks"] == 10
+    assert (success["wins"], success["losses"], success["ties"]) == (8, 0, 2)
+    assert success["difference"] == 0.8
+    assert success["p_value"] == pytest.approx(2 / 2**8, abs=1e-6)
+    assert metrics["compare"]["tests_passed"]["difference"] == 0.4
+
+
+def test_only_alike_scores_are_compared(tmp_path: Path) -> None:
+    theirs = make_run(tmp_path / "theirs", trajectory("a", "t1", GOOD))
+    evaluate(theirs, scorer="upstream")
+    with pytest.raises(UsageError) as caught:
+        evaluate(make_run(tmp_path / "ours", trajectory("a", "t1", GOOD)), compare=theirs.path)
+    assert "--scorer strict" in str(caught.value.fix)
+    evaluate(theirs)
+    with pytest.raises(UsageError, match="share no"):
+        evaluate(make_run(tmp_path / "others", trajectory("a", "t2", GOOD)), compare=theirs.path)
+
+
+def test_a_run_without_rollouts_names_the_stage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rollouts"):
+        evaluate(Run.create(tmp_path / "run", "code"))
+
+
+def test_a_run_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="html"):
+        evaluate(make_run(tmp_path / "run", trajectory("a", "t", GOOD), kind="html"))

@@ -1,0 +1,200 @@
+"""Scoring answers to code tasks: taken as people write them, judged outside the sandbox, both recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.sandbox.box import Sandbox
+from sweet.sandbox.program import Execution, Program
+from sweet.sandbox.tiers import open_sandbox
+from sweet.tasks.base import Task
+from sweet.tasks.code.extract import extract_code, published_code
+from sweet.tasks.code.scoring import CodeScorer, Scorer, Verdict, asked_names
+
+CODE = "def price(hours):\n    return 3 * hours"
+FENCE = "```"
+
+
+def task(truth: str = CODE, *calls: str) -> Task:
+    tests = {f"test{i}": call for i, call in enumerate(calls or ("price(1)", "price(2)", "price(-1)"), 1)}
+    return Task(id="t", problem_description="A price.", ground_truth=truth, test_cases=tests)
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    with open_sandbox("auto", 1) as sandbox:
+        yield sandbox
+
+
+def score(box: Sandbox, answer: str, of: Task | None = None, scorer: Scorer = "strict") -> Verdict:
+    return CodeScorer(box, scorer).score([(of or task(), answer)])[0]
+
+
+AS_WRITTEN = {
+    "bare": CODE,
+    "python fence": f"{FENCE}python\n{CODE}\n{FENCE}",
+    "py fence": f"{FENCE}py\n{CODE}\n{FENCE}",
+    "plain fence": f"{FENCE}\n{CODE}\n{FENCE}",
+    "tilde fence": f"~~~python\n{CODE}\n~~~",
+    "fence on one line with the code": f"{FENCE}{CODE}{FENCE}",
+    "fence that never closes": f"Sure:\n{FENCE}python\n{CODE}",
+    "prose around a fence": f"Here's the function you've asked for:\n{FENCE}python\n{CODE}\n{FENCE}\nIt's done.",
+    "prose without a fence": f"Here's what you need:\n\n{CODE}\n\nThis returns the price, it's simple.",
+    "prose that happens to parse": f"Code\n\n{CODE}\n\nDone",
+    "two fences, usage second": f"{FENCE}python\n{CODE}\n{FENCE}\nUse it:\n{FENCE}python\nprint(price(2))\n{FENCE}",
+    "two fences, usage first": f"{FENCE}\nprice(2)  # 6\n{FENCE}\nCode:\n{FENCE}python\n{CODE}\n{FENCE}",
+    "shell fence first": f"{FENCE}bash\npip install x\n{FENCE}\n{FENCE}python\n{CODE}\n{FENCE}",
+    "corrected in a second fence": f"{FENCE}\ndef price(h): return 0\n{FENCE}\nNo:\n{FENCE}\n{CODE}\n{FENCE}",
+    "helper in its own fence": f"{FENCE}\nRATE = 3\n{FENCE}\nand\n{FENCE}\ndef price(h): return RATE * h\n{FENCE}",
+    "indented fence": "1. Do:\n   ```python\n   def price(h):\n       return 3 * h\n   ```",
+    "import": "import math\ndef price(h): return math.floor(3 * h)",
+    "helper function": "def rate(): return 3\ndef price(h): return rate() * h",
+    "recursion": "def price(h):\n    return -price(-h) if h < 0 else 0 if h == 0 else 3 + price(h - 1)",
+    "class": "class Meter:\n    rate = 3\ndef price(h): return Meter.rate * h",
+    "constant": "RATE: int = 3\ndef price(h): return RATE * h",
+    "lambda": "price = lambda h: 3 * h",
+    "async helper": "import asyncio\nasync def p(h): return 3 * h\ndef price(h): return asyncio.run(p(h))",
+    "main guard": f"{CODE}\nif __name__ == '__main__':\n    print(price(int(input())))",
+    "text that the published filters dislike": f"import os\nimport sys\n# exit()\n{CODE}",
+    "windows line ends": CODE.replace("\n", "\r\n"),
+    "float where int is wanted": "def price(h): return 3.0 * h",
+}
+
+
+@pytest.mark.parametrize("name", AS_WRITTEN)
+def test_answers_as_people_write_them(box: Sandbox, name: str) -> None:
+    verdict = score(box, AS_WRITTEN[name])
+    assert (verdict.outcome, verdict.reward, verdict.passed, verdict.total) == ("passed", 1.0, 3, 3), verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reward"),
+    [
+        ("", "no_answer", 0.0),
+        ("No answer", "no_answer", 0.0),
+        ("I would need more details first.", "no_answer", 0.0),
+        ("def price(h): return 4 * h", "failed", 0.0),
+        ("def price(h): return 3 * h if h > 0 else 0", "failed", 2 / 3),
+        ("def price(h): raise ValueError", "error", 0.0),
+        ("def price(h) return 3", "error", 0.0),
+        ("def cost(h): return 3 * h", "error", 0.0),
+        ("def price(h):\n    while True: pass", "timeout", 0.0),
+        ("def price(h):\n    while h == 2: pass\n    return 3 * h", "timeout", 2 / 3),
+        ("import os\ndef price(h): os._exit(0)", "crash", 0.0),
+        ("def price(h): raise SystemExit", "error", 0.0),
+        ("class A:\n    def __eq__(self, o): return True\ndef price(h): return A()", "failed", 0.0),
+    ],
+)
+def test_outcomes(box: Sandbox, answer: str, outcome: str, reward: float) -> None:
+    verdict = score(box, answer)
+    assert (verdict.outcome, verdict.reward) == (outcome, reward), verdict
+
+
+INVALID = {
+    "does not parse": "def price(h) return",
+    "raises by mistake": "def price(h): return undefined",
+    "hangs": "def price(h):\n    while True: pass",
+    "takes its process down": "import os\ndef price(h): os._exit(1)",
+    "depends on the time": "import time\ndef price(h): return time.time_ns()",
+    "returns nothing": "def price(h): pass",
+    "too large": "def price(h): return 'x' * 10 ** 7",
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_a_reference_that_fails_by_itself_makes_the_task_invalid(box: Sandbox, name: str) -> None:
+    verdict = score(box, CODE, task(INVALID[name]))
+    assert (verdict.outcome, verdict.reward, verdict.passed) == ("invalid", None, 0)
+    assert "reference" in verdict.detail["why"]
+
+
+def test_random_references_reproduce_themselves(box: Sandbox) -> None:
+    code = "import random\ndef price(h): return random.random()"
+    assert score(box, code, task(code)).outcome == "passed"
+
+
+def test_an_exception_raised_on_purpose_is_an_expected_value(box: Sandbox) -> None:
+    truth = "def price(h):\n    if h < 0:\n        raise ValueError('no')\n    return 3 * h"
+    assert score(box, truth.replace("'no'", "'other'"), task(truth)).reward == 1.0
+    assert score(box, CODE, task(truth)).passed == 2
+    assert score(box, truth.replace("ValueError", "KeyError"), task(truth)).passed == 2
+
+
+def test_expected_values_are_computed_once_for_each_task(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    run = box.run
+
+    def counted(
+        programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
+    ) -> list[Execution]:
+        ran.append(len(programs))
+        return run(programs, on_done)
+
+    monkeypatch.setattr(box, "run", counted)
+    scorer = CodeScorer(box, "strict")
+    told: list[int] = []
+    verdicts = scorer.score([(task(), CODE), (task(), "x"), (task(), CODE)], on_done=lambda: told.append(1))
+    scorer.score([(task(), CODE)])
+    assert [v.outcome for v in verdicts] == ["passed", "no_answer", "passed"]
+    assert len(told) == 3
+    assert [n for n in ran if n] == [1, 1, 2, 1]
+
+
+UPSTREAM = {
+    "bare": (CODE, 1.0),
+    "python fence": (f"text\n{FENCE}python\n{CODE}\n{FENCE}\ntext", 1.0),
+    "plain fence": (f"{FENCE}\n{CODE}\n{FENCE}", 1.0),
+    "py fence": (f"{FENCE}py\n{CODE}\n{FENCE}", 0.0),
+    "prose without a fence": (f"Here it is:\n{CODE}", 0.0),
+    "two fences, usage first": (f"{FENCE}\n1\n{FENCE}\n{FENCE}\n{CODE}\n{FENCE}", 0.0),
+    "import": ("import math\ndef price(h): return math.floor(3 * h)", 0.0),
+    "import inside": ("def price(h):\n    import math\n    return math.floor(3 * h)", 1.0),
+    "helper": ("def rate(): return 3\ndef price(h): return rate() * h", 0.0),
+    "recursion": (AS_WRITTEN["recursion"], 0.0),
+    "constant": (AS_WRITTEN["constant"], 0.0),
+    "filtered text": (f"# sudo\n{CODE}", 0.0),
+    "nothing": ("No answer", 0.0),
+    "hangs once": ("def price(h):\n    while h == 2: pass\n    return 3 * h", 2 / 3),
+}
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_the_published_evaluator(box: Sandbox, name: str) -> None:
+    answer, reward = UPSTREAM[name]
+    assert score(box, answer, scorer="upstream").reward == reward
+
+
+def test_in_the_published_evaluator_failed_references_count_against_the_answer(box: Sandbox) -> None:
+    truth = "import math\ndef price(h): return math.floor(h)"
+    assert score(box, truth, task(truth), scorer="upstream").reward == 0.0
+    none = "def price(h): return None"
+    assert score(box, none, task(none), scorer="upstream").reward == 0.0
+    nearly = task("def price(h): return 0.1 + 0.2")
+    assert score(box, "def price(h): return 0.3", nearly, scorer="upstream").reward == 0.0
+    assert score(box, "def price(h): return 0.3", nearly).reward == 1.0
+
+
+def test_published_cutting() -> None:
+    assert published_code("```python\na\n```b```python\nc```") == "\na\n"
+    assert published_code("```a```b```") == "a"
+    assert published_code("import os") is None
+
+
+def test_asked_names_are_those_of_the_reference_that_tests_use() -> None:
+    truth = "RATE = 3\nclass A: pass\ndef price(h): return h\ndef helper(): pass"
+    assert asked_names(task(truth, "price(RATE)", "len([A()])", "not python (")) == {"price", "RATE", "A"}
+
+
+@given(st.text())
+def test_extraction_takes_any_text(text: str) -> None:
+    extract_code(text, {"price"})
+    extract_code(f"```\n{text}\n```\n{text}", {"price"})
+
+
+@given(st.text(alphabet="abcdefghij .,!'\n"), st.text(alphabet="abcdefghij .,!'\n"))
+def test_a_fence_is_found_in_any_prose(before: str, after: str) -> None:
+    assert extract_code(f"{before}\n```python\n{CODE}\n```\n{after}", {"price"}) == CODE
