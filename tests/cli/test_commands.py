@@ -1,0 +1,162 @@
+"""The real commands, as far as they need no model: what goes in, what comes out, what is refused and how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Program
+
+TASK = {
+    "id": "t1",
+    "problem_description": "Write add(a, b).",
+    "ground_truth": "def add(a, b):\n    return a + b",
+    "test_cases": {"1": "add(1, 2)", "2": "add(2, 2)"},
+}
+
+
+def row(name: str, reward: float | None, said: str = "I WANT TO ANSWER: pass") -> dict[str, Any]:
+    history = [
+        {"role": "user", "content": "Write add(a, b)."},
+        {"role": "assistant", "content": said, "output": said},
+    ]
+    scored = {} if reward is None else {"reward": reward}
+    return {"id": name, "task": TASK, "dialogue_history": history, "answer": "pass", **scored}
+
+
+@pytest.fixture
+def trajectories(workplace: Path) -> Path:
+    path = workplace / "in.jsonl"
+    rows = [row("b", 1.0), row("a", 0.5, "I WANT TO ANSWER: \x1b[31mred [bold]")]
+    path.write_text("".join(json.dumps(item) + "\n" for item in rows))
+    return path
+
+
+@pytest.fixture
+def imported(sweet: Program, trajectories: Path) -> Path:
+    outcome = sweet("data", "import", str(trajectories), "runs/in", "--json")
+    assert outcome.code == 0, outcome.err
+    result = json.loads(outcome.out)
+    assert set(result) == {"stage", "run", "metrics", "artifacts"}
+    assert [(item["kind"], item["rows"]) for item in result["artifacts"]] == [("rollouts", 2), ("scores", 2)]
+    assert "next: sweet label runs/in" in outcome.err
+    return Path("runs/in")
+
+
+def test_export_gives_back_what_was_imported(sweet: Program, imported: Path) -> None:
+    outcome = sweet("data", "export")
+    assert "Using runs/in, the newest run." in outcome.err
+    rows = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [(item["id"], item["reward"]) for item in rows] == [("b", 1.0), ("a", 0.5)]
+    written = sweet("data", "export", str(imported), "--out", "out.jsonl", "--json")
+    assert json.loads(written.out)["metrics"]["trajectories"] == 2
+    assert Path("out.jsonl").read_text() == outcome.out
+
+
+def test_export_refuses_two_outputs_on_stdout(sweet: Program, imported: Path) -> None:
+    outcome = sweet("data", "export", "--json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--out FILE" in outcome.err
+
+
+def test_label_pairs_what_was_imported(sweet: Program, imported: Path) -> None:
+    outcome = sweet("label", str(imported), "--json")
+    assert outcome.code == 0, outcome.err
+    result = json.loads(outcome.out)
+    assert result["metrics"]["pairs"] == 1
+    assert result["artifacts"][0]["kind"] == "preferences"
+    assert f"next: sweet train-critic {imported}" in outcome.err
+
+
+def test_status_tells_what_there_is_and_what_is_next(sweet: Program, imported: Path) -> None:
+    shown = sweet("status", str(imported))
+    for words in ("rollouts-1", "scores-1", "next: sweet label runs/in"):
+        assert words in shown.out
+    found = json.loads(sweet("status", str(imported), "--json").out)
+    assert (found["stage"], found["run"], found["metrics"]["artifacts"]) == ("status", str(imported), 2)
+
+
+def test_status_prints_the_schema_without_a_run(sweet: Program) -> None:
+    schema = json.loads(sweet("status", "--schema").out)
+    assert "schema_version" in schema["properties"]
+
+
+def test_view_makes_text_from_models_harmless(sweet: Program, imported: Path) -> None:
+    table = sweet("view", str(imported))
+    assert table.code == 0, table.err
+    assert "0.50" in table.out
+    shown = sweet("view", str(imported), "--id", "a")
+    assert "␛[31mred [bold]" in shown.out
+    assert "\x1b" not in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 120
+
+
+def test_view_writes_a_page(sweet: Program, imported: Path) -> None:
+    outcome = sweet("view", str(imported), "--html", "page.html", "--json")
+    assert json.loads(outcome.out)["metrics"]["trajectories"] == 2
+    assert "<html" in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("rollout --tasks none.jsonl", 2, ("none.jsonl",)),
+        ("rollout --task pages", 2, ("pages", "code")),
+        ("eval nowhere", 2, ("nowhere", "sweet rollout")),
+        ("eval", 2, ("There is no run yet.", "sweet rollout")),
+        ("data import none.jsonl r", 2, ("none.jsonl",)),
+        ("eval --scorer fair", 2, ("'strict' or 'upstream'",)),
+        ("rollout --num-tasks 0", 2, ("--num-tasks", "greater than or equal to 1")),
+    ],
+)
+def test_what_is_refused(sweet: Program, workplace: Path, words: str, code: int, said: tuple[str, ...]) -> None:
+    outcome = sweet(*words.split())
+    assert (outcome.code, outcome.out) == (code, "")
+    for part in said:
+        assert part in outcome.err
+    assert "a bug in sweet" not in outcome.err
+    assert not list(workplace.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "maker"),
+    [
+        ("train-critic", "sweet label"),
+        ("rank", "sweet train-critic"),
+        ("pair", "sweet rank"),
+        ("train-actor", "sweet pair"),
+    ],
+)
+def test_a_missing_artifact_names_the_stage_that_makes_it(
+    sweet: Program, imported: Path, stage: str, maker: str
+) -> None:
+    outcome = sweet(stage, str(imported))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert maker in outcome.err
+
+
+def test_broken_json_is_found_with_its_line(sweet: Program, workplace: Path) -> None:
+    lines = [json.dumps(TASK | {"id": f"t{number}"}) for number in range(8)]
+    lines[6] = lines[6][:-5]
+    Path("tasks.jsonl").write_text("\n".join(lines))
+    outcome = sweet("rollout", "--tasks", "tasks.jsonl", "--sim", "micro")
+    assert outcome.code == 2
+    assert "tasks.jsonl, line 7" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["", json.dumps(TASK | {"test_cases": {}}) + "\n"])
+def test_a_task_file_that_cannot_be_played(sweet: Program, workplace: Path, text: str) -> None:
+    Path("tasks.jsonl").write_text(text)
+    outcome = sweet("rollout", "--tasks", "tasks.jsonl")
+    assert outcome.code == 2
+    assert "tasks.jsonl" in outcome.err
+
+
+def test_doctor_looks_at_this_machine(sweet: Program) -> None:
+    outcome = sweet("doctor", "--json")
+    found = json.loads(outcome.out)
+    assert {check["name"] for check in found["checks"]} >= {"Python", "torch", "sandbox", "model hub"}
+    assert outcome.code == (0 if found["healthy"] else 1)
