@@ -126,16 +126,17 @@ def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
         published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
         reward = rewards.get(trajectory.id, trajectory.reward)
         row = published | {"answer": trajectory.answer} | row
+        row.pop("reward", None)
         yield row if reward is None else row | {"reward": reward}
 
 
-def _rewards(run: Run, rollouts: Artifact) -> dict[str, float]:
+def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
     made = run.manifest().of_kind("scores", "done")
     ours = (scores for scores in reversed(made) if any(source.id == rollouts.id for source in scores.inputs))
     scores = next(ours, None)
     if scores is None:
         return {}
-    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score) if score.reward is not None}
+    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
 
 
 def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:

@@ -1,0 +1,117 @@
+"""The page is complete, escaped, and allows its own script and style only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.errors import UsageError
+from sweet.runs.run import Run
+from sweet.view.page import page
+from sweet.view.records import Summary
+from sweet.view.text import printable
+from sweet.view.viewer import ViewConfig, Viewer
+from tests.view.conftest import HOSTILE
+from tests.view.test_terminal import record
+
+VOID = {"meta", "input", "br"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text; checks that tags nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text: dict[str, list[str]] = {}
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+def written(run: Run, tmp_path: Path, **fields: object) -> str:
+    out = tmp_path / "page.html"
+    Viewer(run, ViewConfig.model_validate(fields)).write_html(out)
+    return out.read_text(encoding="utf-8")
+
+
+def test_it_holds_the_dialogues_and_no_address(run: Run, tmp_path: Path) -> None:
+    text = written(run, tmp_path)
+    reader = read(text)
+    assert reader.tags.count("details") >= 6
+    for word in ("t001", "Which number?", "The usual one.", "+0.250", "candidates", "pairs", "add(2)"):
+        assert word in text
+    assert not re.search(r"https?://|//[a-z]", re.sub(r"<script>.*?</script>", "", text, flags=re.S))
+    assert not {"src", "href", "style", "action"} & {name for name, _ in reader.attributes}
+    assert not any(name.startswith("on") for name, _ in reader.attributes)
+    assert "return a + 2</pre>" not in written(run, tmp_path, id="t005")
+    assert "hidden from the agent" in written(run, tmp_path, id="t005", hidden=True)
+
+
+def test_the_policy_allows_what_stands_in_it_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    reader = read(written(run, tmp_path))
+    policy = next(value for _, value in reader.attributes if "default-src" in value)
+    assert policy.startswith("default-src 'none'")
+    for tag in ("script", "style"):
+        (content,) = ["".join(reader.text[tag])]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_limits_and_filters_hold_for_the_page(run: Run, tmp_path: Path) -> None:
+    assert written(run, tmp_path, outcome=["passed"]).count('class="trajectory"') == 2
+    assert written(run, tmp_path, limit=3).count('class="trajectory"') == 3
+    for wrong in (tmp_path, tmp_path / "none" / "page.html"):
+        with pytest.raises(UsageError):
+            Viewer(run, ViewConfig()).write_html(wrong)
+
+
+@given(st.text(min_size=1) | st.just(HOSTILE) | st.text(st.sampled_from("<>&\"'/!-\x1b=ascript"), min_size=1))
+def test_no_text_of_a_model_becomes_markup(text: str) -> None:
+    plain, hostile = (list(page(t, [(summary(t), record(t))], hidden=True)) for t in ("x", text))
+    calm, found = read("".join(plain)), read("".join(hostile))
+    assert [tag for tag in found.tags if tag != "pre"] == [tag for tag in calm.tags if tag != "pre"]
+    assert printable(text) in "".join(found.text["pre"])
+
+
+def summary(text: str) -> Summary:
+    return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, 0)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_script_parses() -> None:
+    script = Path(__file__).parents[2] / "sweet" / "view" / "page.js"
+    subprocess.run(["node", "--check", str(script)], check=True)
