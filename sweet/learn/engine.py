@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,24 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     (folder / "config.json").unlink(missing_ok=True)
-    model.save_pretrained(part)
-    tokenizer.save_pretrained(part)
+    with _no_bars():
+        model.save_pretrained(part)
+        tokenizer.save_pretrained(part)
     for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
         path.replace(folder / path.name)
     part.rmdir()
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the library's own progress bars."""
+    from transformers.utils import logging as library
+
+    logging: Any = library
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,79 @@
+"""Preferences are those of the method, whatever the order of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.errors import SweetError, UsageError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.label import LabelConfig, preferences, run_label
+from sweet.stages.rows import Preference
+from tests.learn.builders import build_trajectory
+from tests.stages.learn_runs import make_dialogues, make_run, put, score
+
+
+def test_the_first_solved_dialogue_is_preferred_to_every_worse_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "micro", tasks=2, samples=3)
+    result = run_label(run, LabelConfig(), Silent())
+    rows = list(read_jsonl(run.file(result.artifacts[0]), Preference))
+    assert [(row.chosen, row.rejected) for row in rows] == [
+        ("5-0-0", "7-0-1"),
+        ("5-0-0", "7-0-2"),
+        ("5-1-0", "7-1-1"),
+        ("5-1-0", "7-1-2"),
+    ]
+    assert (result.metrics["pairs"], result.metrics["tasks_with_pairs"]) == (4, 2)
+    assert result.artifacts[0].rows == 4
+    assert run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
+
+
+def test_a_margin_leaves_close_ones_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "micro", tasks=2, samples=3)
+    assert run_label(run, LabelConfig(margin=0.85), Silent()).metrics["pairs"] == 2
+
+
+def test_faults_and_invalid_scores_are_left_out(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = [
+        build_trajectory("solved"),
+        build_trajectory("worse", sample=1),
+        build_trajectory("fault", sample=2, outcome="human_error"),
+        build_trajectory("invalid", sample=3),
+    ]
+    rewards = [1.0, 0.5, 0.0, None]
+    rollouts = put(run, "rollout", "rollouts", dialogues)
+    put(run, "eval", "scores", [score(t, r) for t, r in zip(dialogues, rewards, strict=True)], [rollouts])
+    result = run_label(run, LabelConfig(), Silent())
+    assert (result.metrics["pairs"], result.metrics["left_out"]) == (1, 1)
+
+
+def test_nothing_to_prefer_says_what_to_do(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "micro", tasks=3, samples=1)
+    with pytest.raises(SweetError, match="nothing to prefer") as caught:
+        run_label(run, LabelConfig(), Silent())
+    assert "--samples" in str(caught.value.fix)
+    assert run.manifest().attempts[-1].status == "failed"
+
+
+def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="scores") as caught:
+        run_label(Run.create(tmp_path / "run", task="code"), LabelConfig(), Silent())
+    assert "sweet eval" in str(caught.value.fix)
+
+
+@given(st.permutations(range(9)), st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=9, max_size=9))
+def test_the_order_of_the_file_decides_nothing(order: list[int], rewards: list[float]) -> None:
+    dialogues = [trajectory for trajectory, _ in make_dialogues(3, 3)]
+    known = {trajectory.id: reward for trajectory, reward in zip(dialogues, rewards, strict=True)}
+    found = list(preferences(dialogues, known))
+    assert found == list(preferences([dialogues[i] for i in order], known))
+    for row in found:
+        assert row.chosen_reward == 1.0 > row.rejected_reward
+    assert len({(row.chosen, row.rejected) for row in found}) == len(found)
+    assert all(len({row.chosen for row in found if row.task_id == task}) == 1 for task in {r.task_id for r in found})
