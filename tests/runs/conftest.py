@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,11 @@ def make(
     kind: Kind,
     *inputs: Artifact,
     text: str = "{}\n",
-    meta: dict[str, object] | None = None,
+    meta: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> Artifact:
     """An attempt that writes one file."""
     with run.attempt(stage, Settings(seed=seed), inputs=inputs) as attempt:
-        draft = attempt.start_artifact(kind, meta=meta)
+        draft = attempt.start_artifact(kind, meta=dict(meta or {}))
         draft.path.write_text(text)
         return attempt.finish_artifact(draft, rows=text.count("\n"))

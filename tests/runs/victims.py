@@ -1,0 +1,150 @@
+"""Programs that `test_processes` starts and kills. `python -m tests.runs.victims NAME ARGUMENTS`.
+
+`kill-everywhere` forks a child for each event (a file opened, renamed, removed, cut or synced, a folder made) of one
+piece of work, kills it with SIGKILL just before that event, and checks what is left and that the same work goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sweet.errors import UsageError
+from sweet.runs.jsonl import JsonlWriter, read_rows
+from sweet.runs.run import Run
+from tests.runs.conftest import Settings, make
+
+ROWS = 4
+EVENTS = {"open", "os.rename", "os.remove", "os.truncate", "os.mkdir"}
+
+
+def work(path: Path) -> None:
+    """Dialogues that may be gone on with, a folder that is made anew, and a finished artifact that is grown."""
+    run = Run.open_or_create(path, "code")
+    with run.attempt("rollout", Settings()) as attempt:
+        draft = attempt.start_artifact("rollouts", meta={"agent": "micro"}, resume=True)
+        with JsonlWriter(draft.path) as writer:
+            for number in range(writer.rows, ROWS):
+                writer.write({"id": number})
+        rollouts = attempt.finish_artifact(draft, rows=writer.rows)
+    with run.attempt("train-critic", Settings(), inputs=[rollouts]) as attempt:
+        draft = attempt.start_artifact("critic", suffix="", resume=True)
+        (draft.path / "weights").write_bytes(b"123")
+        attempt.finish_artifact(draft)
+
+
+def check(path: Path, event: int) -> None:
+    """Nothing is lost or unknown after a kill; the same work goes on, and ends as if nothing had been."""
+    if (path / "manifest.json").exists():
+        run = Run.open(path)
+        manifest = run.manifest()
+        assert run.unknown_files(manifest) == [], event
+        assert all(attempt.status != "running" for attempt in manifest.attempts), event
+        before = [artifact for artifact in manifest.artifacts if artifact.status == "done"]
+        assert [run.stale(artifact) for artifact in before] == [None] * len(before), event
+    else:
+        before = []
+    work(path)
+    run = Run.open(path)
+    rollouts, critic = run.find("rollouts", needed_by="x"), run.find("critic", needed_by="x")
+    assert [row["id"] for _, row in read_rows(run.file(rollouts))] == list(range(ROWS)), event
+    assert (rollouts.id, rollouts.rows, critic.id) == ("rollouts-1", ROWS, "critic-1"), event
+    assert run.stale(critic) is None, event
+    after = {artifact.id: artifact.sha256 for artifact in run.manifest().artifacts}
+    assert all(after[artifact.id] == artifact.sha256 for artifact in before), event
+    leftovers = [entry.name for entry in path.iterdir() if entry.name.startswith(".manifest-")]
+    assert leftovers == [], event
+
+
+def kill_before(event: int, root: Path) -> None:
+    """Let this process be killed just before the event of that number that concerns `root`."""
+    left = event
+
+    def count() -> None:
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    def audit(name: str, arguments: tuple[object, ...]) -> None:
+        if name in EVENTS and (str(root) in str(arguments[0]) or isinstance(arguments[0], int)):
+            count()
+
+    vars(os)["fsync"] = lambda file: count()
+    sys.addaudithook(audit)
+
+
+def kill_everywhere(folder: Path) -> None:
+    vars(os)["fsync"] = lambda file: None  # what a killed process has written is there without it
+    event = 0
+    while True:
+        root = folder / "run"
+        shutil.rmtree(root, ignore_errors=True)
+        child = os.fork()
+        if child == 0:
+            kill_before(event, root)
+            work(root)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        check(root, event)
+        if not os.WIFSIGNALED(status):
+            assert status == 0
+            break
+        event += 1
+    print(event)
+
+
+def many(path: Path, name: str, count: int) -> None:
+    """Attempts one after the other in a run that others use too."""
+    run = Run.open_or_create(path, "code")
+    for number in range(count):
+        make(run, "rollout", "rollouts", text=f'{{"by": "{name}-{number}"}}\n')
+
+
+def hold(path: Path) -> None:
+    """Write two rows of a dialogue file and wait to be killed."""
+    run = Run.open_or_create(path, "code")
+    with run.attempt("rollout", Settings()) as attempt:
+        draft = attempt.start_artifact("rollouts", resume=True)
+        with JsonlWriter(draft.path) as writer:
+            writer.write({"id": 0})
+            os.write(writer._file, b'{"id": ')
+            print("ready", flush=True)
+            sys.stdin.read()
+
+
+def slow(path: Path, rows: int) -> None:
+    """Write rows one by one until there are enough."""
+    run = Run.open_or_create(path, "code")
+    print("ready", flush=True)
+    with run.attempt("rollout", Settings()) as attempt:
+        draft = attempt.start_artifact("rollouts", resume=True)
+        with JsonlWriter(draft.path) as writer:
+            for number in range(writer.rows, rows):
+                writer.write({"id": number, "text": "x" * 20_000})
+                time.sleep(0.001)
+        attempt.finish_artifact(draft, rows=writer.rows)
+
+
+def main(name: str, folder: str, *rest: str) -> None:
+    path = Path(folder)
+    programs: dict[str, Callable[[], None]] = {
+        "kill-everywhere": lambda: kill_everywhere(path),
+        "many": lambda: many(path, rest[0], int(rest[1])),
+        "hold": lambda: hold(path),
+        "slow": lambda: slow(path, int(rest[0])),
+    }
+    try:
+        programs[name]()
+    except UsageError as error:
+        print(error)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
