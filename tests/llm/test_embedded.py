@@ -1,0 +1,108 @@
+"""The embedded engine as a chat client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import UsageError
+from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.tasks.base import Message
+from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+
+ASK = [Message(role="system", content="You help."), Message(role="user", content="What is the rate?")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    tokenizer.save_pretrained(path)
+    build_model(len(tokenizer)).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def client(checkpoint: Path) -> Iterator[EmbeddedClient]:
+    client = EmbeddedClient.load(str(checkpoint), device="cpu")
+    yield client
+    asyncio.run(client.aclose())
+
+
+def test_replies_bring_their_tokens(client: EmbeddedClient) -> None:
+    completion = asyncio.run(client.chat(ASK, Sampling(max_tokens=30, n=3, seed=1)))
+    assert len(completion.replies) == 3
+    prompt = completion.prompt_token_ids
+    assert prompt is not None
+    assert client.decode(prompt, skip_special=False) == client.template.text(ASK)
+    assert completion.prompt_tokens == len(prompt)
+    assert completion.completion_tokens == sum(len(reply.token_ids or ()) for reply in completion.replies)
+    for reply in completion.replies:
+        assert reply.token_ids is not None
+        assert reply.logprobs is not None
+        assert len(reply.token_ids) == len(reply.logprobs)
+        assert all(value <= 0 for value in reply.logprobs)
+        assert reply.text == client.decode(reply.token_ids)
+        assert (reply.finish_reason == "stop") == (reply.token_ids[-1] in client.engine.ends)
+
+
+def test_raw_prompts_and_scores_agree(client: EmbeddedClient) -> None:
+    async def both() -> None:
+        prompt = [5, 6, 7]
+        completion = await client.complete(prompt, Sampling(max_tokens=8, seed=4))
+        reply = completion.replies[0]
+        assert reply.token_ids is not None
+        scored = await client.score([*prompt, *reply.token_ids])
+        assert scored.logprobs[len(prompt) - 1 :] == pytest.approx(reply.logprobs, abs=2e-4)
+
+    asyncio.run(both())
+
+
+def test_many_at_once(client: EmbeddedClient) -> None:
+    async def ask() -> list[str]:
+        settings = [Sampling(max_tokens=20, seed=seed) for seed in range(40)]
+        return [c.replies[0].text for c in await asyncio.gather(*(client.chat(ASK, s) for s in settings))]
+
+    assert asyncio.run(ask()) == asyncio.run(ask())
+
+
+def test_too_long_and_cancelled(client: EmbeddedClient) -> None:
+    async def run() -> None:
+        with pytest.raises(ContextOverflow):
+            await client.chat([Message(role="user", content="rate " * 3000)], Sampling())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.chat(ASK, Sampling(max_tokens=900, n=64))
+        assert await client.chat(ASK, Sampling(max_tokens=3))
+
+    asyncio.run(run())
+
+
+def test_what_the_template_refuses_is_told(checkpoint: Path, tmp_path: Path) -> None:
+    tokenizer = build_tokenizer("{{ raise_exception('roles must alternate') }}")
+    model = build_model(len(tokenizer))
+    tokenizer.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    client = EmbeddedClient.load(str(tmp_path), device="cpu")
+    with pytest.raises(RequestFailed, match="roles must alternate"):
+        asyncio.run(client.chat(ASK, Sampling()))
+    asyncio.run(client.aclose())
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    tokenizer.save_pretrained(tmp_path)
+    build_model(len(tokenizer) - 5).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="two models"):
+        EmbeddedClient.load(str(tmp_path), device="cpu")
+
+
+def test_every_end_counts() -> None:
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    model = build_model(len(tokenizer))
+    model.generation_config.eos_token_id = [7, 9]
+    assert end_ids(model, tokenizer) == {7, 9, tokenizer.eos_token_id}
