@@ -19,7 +19,7 @@ from sweet.stages.files import replacing
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import pieces
 from sweet.view.records import Record, Summary
-from sweet.view.terminal import VERDICTS, figure, signed, tests_passed
+from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
 from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import unit_tests, why_not
 
@@ -77,8 +77,8 @@ def _trajectory(summary: Summary, record: Record, *, hidden: bool) -> str:
         f'<span class="outcome {_outcome_class(outcome)}">{_line(outcome)}</span>',
         f"reward {figure(summary.reward)}",
         f"tests {tests_passed(summary.passed, summary.total)}",
-        f"{summary.turns} turns",
-        "– tokens" if summary.tokens is None else f"{summary.tokens:,} tokens",
+        count(summary.turns, "turn"),
+        "– tokens" if summary.tokens is None else count(summary.tokens, "token"),
         f"{figure(summary.seconds, 1)} s",
     ]
     if summary.fault:
@@ -130,7 +130,7 @@ def _candidates(record: Record, index: int, scale: float) -> str:
         f"<tr><td>{_bar(candidate.advantage, scale)}</td><td><pre>{_text(candidate.text)}</pre></td></tr>"
         for candidate in candidates
     )
-    return f"<details><summary>{len(candidates)} candidates</summary><table>{rows}</table></details>"
+    return f"<details><summary>{count(len(candidates), 'candidate')}</summary><table>{rows}</table></details>"
 
 
 def _pairs(record: Record, index: int) -> str:
@@ -145,7 +145,7 @@ def _pairs(record: Record, index: int) -> str:
             ("rejected", pair.rejected_advantage, pair.rejected),
         )
     )
-    return f"<details><summary>{len(pairs)} pairs</summary><table>{rows}</table></details>"
+    return f"<details><summary>{count(len(pairs), 'pair')}</summary><table>{rows}</table></details>"
 
 
 def _tests(record: Record) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.stages.rows import Pair
@@ -24,7 +24,7 @@ from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTest, unit_tests, why_not
 
 NARROW = 64
-"""Columns below which the table leaves out what can be left out."""
+"""Columns below which the table is a list."""
 UNWRAPPED = 400
 """Columns from which on the output is taken to be no terminal."""
 
@@ -48,45 +48,48 @@ def figure(value: float | None, digits: int = 2) -> str:
 
 @dataclass(frozen=True)
 class TrajectoryTable:
-    """One line a trajectory; with few columns only what tells them apart."""
+    """One line a trajectory; with few columns two, the id and what is known of it."""
 
     summaries: Sequence[Summary]
     title: str
     caption: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        narrow = options.max_width < NARROW
-        table = Table(
-            title=Text(printable_line(self.title)),
-            title_justify="left",
-            caption=Text(printable_line(self.caption)) if self.caption else None,
-            caption_justify="left",
-            expand=False,
-        )
-        table.add_column("#", justify="right", no_wrap=True, style="dim")
-        table.add_column("id", overflow="fold")
-        table.add_column("outcome", overflow="fold")
-        table.add_column("reward", justify="right", no_wrap=True)
-        if not narrow:
-            table.add_column("tests", justify="right", no_wrap=True)
-        table.add_column("turns", justify="right", no_wrap=True)
-        if not narrow:
-            table.add_column("tokens", justify="right", no_wrap=True)
-            table.add_column("seconds", justify="right", no_wrap=True)
+        rows = self._narrow() if options.max_width < NARROW else self._wide()
+        yield Text(printable_line(self.title), style="italic")
+        yield rows
+        if self.caption:
+            yield Text(printable_line(self.caption), style="dim italic")
+
+    def _wide(self) -> Table:
+        table = Table("#", Column("id", overflow="fold"), Column("outcome", overflow="fold"))
+        for name in ("reward", "tests", "turns", "tokens", "seconds"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.columns[0].justify = "right"
         for number, summary in enumerate(self.summaries, 1):
-            cells: list[RenderableType] = [
+            table.add_row(
                 str(number),
                 Text(printable_line(summary.id)),
                 outcome_text(summary),
                 figure(summary.reward),
-            ]
-            if not narrow:
-                cells.append(tests_passed(summary.passed, summary.total))
-            cells.append(str(summary.turns))
-            if not narrow:
-                cells += ["–" if summary.tokens is None else f"{summary.tokens:,}", figure(summary.seconds, 1)]
-            table.add_row(*cells)
-        yield table
+                tests_passed(summary.passed, summary.total),
+                str(summary.turns),
+                "–" if summary.tokens is None else f"{summary.tokens:,}",
+                figure(summary.seconds, 1),
+            )
+        return table
+
+    def _narrow(self) -> Table:
+        table = Table.grid(
+            Column("#", justify="right", style="dim"), Column("id", overflow="fold"), padding=(0, 1, 0, 0)
+        )
+        for number, summary in enumerate(self.summaries, 1):
+            known = outcome_text(summary).append(f" {figure(summary.reward)}")
+            if summary.total:
+                known.append(f" · {tests_passed(summary.passed, summary.total)}")
+            known.append(f" · {count(summary.turns, 'turn')}")
+            table.add_row(str(number), Text(printable_line(summary.id)).append("\n").append_text(known))
+        return table
 
 
 def outcome_text(summary: Summary) -> Text:
@@ -96,6 +99,10 @@ def outcome_text(summary: Summary) -> Text:
     if summary.fault and summary.fault != shown:
         text.append(f" ({printable_line(summary.fault)})", style="yellow")
     return text
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def tests_passed(passed: int | None, total: int | None) -> str:
@@ -166,9 +173,9 @@ def _head(record: Record) -> RenderableType:
     if score and score.total:
         line.append(f"  tests {tests_passed(score.passed, score.total)}")
     usage = trajectory.usage
-    facts = [f"task {printable_line(trajectory.task_id)}", f"{len(trajectory.agent_turns)} turns"]
+    facts = [f"task {printable_line(trajectory.task_id)}", count(len(trajectory.agent_turns), "turn")]
     if usage.completion_tokens:
-        facts.append(f"{usage.completion_tokens:,} tokens")
+        facts.append(count(usage.completion_tokens, "token"))
     if usage.seconds:
         facts.append(f"{usage.seconds:.1f} s")
     if score:
@@ -179,7 +186,7 @@ def _head(record: Record) -> RenderableType:
 def _agent_turn(record: Record, index: int, turn: Turn, number: int, scale: float) -> RenderableType:
     notes = []
     if turn.token_ids:
-        notes.append(f"{len(turn.token_ids)} tokens")
+        notes.append(count(len(turn.token_ids), "token"))
     if turn.finish_reason and turn.finish_reason != "stop":
         notes.append(turn.finish_reason)
     title = Text(f"agent, turn {number}", style="bold green")
@@ -210,10 +217,10 @@ def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType
         table.add_column(overflow="fold")
         for candidate in candidates:
             table.add_row(bar(candidate.advantage, scale), Text(printable_line(candidate.text)))
-        yield Block(Text(f"{len(candidates)} candidates", style="blue"), table, "blue")
+        yield Block(Text(count(len(candidates), "candidate"), style="blue"), table, "blue")
     pairs = record.pairs.get(index, [])
     if pairs:
-        yield Block(Text(f"{len(pairs)} pairs", style="blue"), Group(*(_pair(pair) for pair in pairs)), "blue")
+        yield Block(Text(count(len(pairs), "pair"), style="blue"), Group(*(_pair(pair) for pair in pairs)), "blue")
 
 
 def _pair(pair: Pair) -> RenderableType:
@@ -278,5 +285,7 @@ def _piece(piece: Piece) -> RenderableType:
 
     syntax = Syntax("", piece.language, theme="ansi_dark", background_color="default")
     text = syntax.highlight(printable(piece.text))
+    text.no_wrap = False  # a long line must not be cut
+    text.overflow = "fold"
     text.rstrip()
     return text

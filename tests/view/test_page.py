@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -71,7 +72,7 @@ def test_it_holds_the_dialogues_and_no_address(run: Run, tmp_path: Path) -> None
     text = written(run, tmp_path)
     reader = read(text)
     assert reader.tags.count("details") >= 6
-    for word in ("t001", "Which number?", "The usual one.", "+0.250", "candidates", "pairs", "add(2)"):
+    for word in ("t001", "Which number?", "The usual one.", "+0.250", "3 candidates", "1 pair", "add(2)"):
         assert word in text
     assert not re.search(r"https?://|//[a-z]", re.sub(r"<script>.*?</script>", "", text, flags=re.S))
     assert not {"src", "href", "style", "action"} & {name for name, _ in reader.attributes}
@@ -111,7 +112,41 @@ def summary(text: str) -> Summary:
     return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, 0)
 
 
+FILTERS = """
+const listeners = {}, fields = {};
+const element = () => ({value: "", children: [], append(child) { this.children.push(child); }});
+for (const id of ["search", "outcome", "below", "above", "count", "filters"]) fields[id] = element();
+fields.filters.addEventListener = (name, f) => { listeners[name] = f; };
+const row = (outcome, reward, textContent) => ({dataset: {outcome, reward}, textContent, hidden: false});
+const rows = [row("passed", "1.0", "Alpha beta"), row("failed", "0.5", "beta"), row("failed", "", "gamma")];
+global.document = {
+  getElementById: (id) => fields[id],
+  querySelectorAll: () => rows,
+  createElement: element,
+};
+eval(require("fs").readFileSync(process.argv[1], "utf-8"));
+const seen = [fields.outcome.children.map((option) => option.value)];
+for (const values of JSON.parse(process.argv[2])) {
+  for (const id of ["search", "outcome", "below", "above"]) fields[id].value = values[id] ?? "";
+  listeners.input();
+  seen.push([rows.map((row) => !row.hidden), fields.count.textContent]);
+}
+console.log(JSON.stringify(seen));
+"""
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_the_script_parses() -> None:
+def test_the_filters_of_the_page() -> None:
     script = Path(__file__).parents[2] / "sweet" / "view" / "page.js"
-    subprocess.run(["node", "--check", str(script)], check=True)
+    wanted = [
+        ({}, [True, True, True]),
+        ({"search": "BETA alpha"}, [True, False, False]),
+        ({"outcome": "failed"}, [False, True, True]),
+        ({"below": "0.9"}, [False, True, False]),
+        ({"above": "0.5"}, [True, False, False]),
+        ({"search": "beta", "below": "1", "outcome": "failed"}, [False, True, False]),
+    ]
+    command = ["node", "-e", FILTERS, str(script), json.dumps([values for values, _ in wanted])]
+    outcomes, *seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert outcomes == ["failed", "passed"]
+    assert seen == [[rows, f"{sum(rows)} of 3"] for _, rows in wanted]

@@ -41,16 +41,14 @@ def test_nothing_is_wider_than_the_terminal(run: Run, width: int) -> None:
         assert max(cell_len(line) for line in drawn(renderable, width).splitlines()) <= width
 
 
-def test_the_table_tells_all_and_less_where_it_is_narrow(run: Run) -> None:
+def test_the_table_tells_all_and_is_a_list_where_it_is_narrow(run: Run) -> None:
     table = Viewer(run, ViewConfig()).table()
     wide, narrow = drawn(table, 100), drawn(table, 40)
     assert "rollouts-1" in wide
     assert "scores-1" in wide
     for word in ("t001", "failed", "0.50", "1/2", "101", "1.5"):
         assert word in wide
-    assert "t001" in narrow
-    assert "0.50" in narrow
-    assert "101" not in narrow
+    assert "2 t001\n  failed 0.50 · 1/2 · 2 turns\n" in re.sub(r" +\n", "\n", narrow)
 
 
 def test_the_dialogue_tells_all(run: Run) -> None:
@@ -59,11 +57,24 @@ def test_the_dialogue_tells_all(run: Run) -> None:
         assert word in text
     assert "+0.250" in text
     assert "-0.500" in text
-    assert text.index("candidates") < text.index("chosen") < text.index("rejected") < text.index("─ answer")
+    assert (
+        text.index("3 candidates")
+        < text.index("1 pair ")
+        < text.index("chosen")
+        < text.index("rejected")
+        < text.index("─ answer")
+    )
     assert "pass add(1)" in text
     assert "FAIL add(2)" in text
     assert "return a + 0" not in text, "the reference is hidden"
     assert "return a + 0" in drawn(Viewer(run, ViewConfig(hidden=True)).dialogue("t001"), 100)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_long_lines_are_folded_and_never_cut(width: int) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    shown = drawn(dialogue(Record(trajectory(1, answer=f"{words}\n```python\n{words}\n```")), hidden=False), width)
+    assert re.sub(r"[\s│]", "", shown).count("".join(words.split())) == 2
 
 
 def test_colours_only_where_there_are_some(run: Run) -> None:
