@@ -2,8 +2,9 @@
 
 The scripted agent mostly asks for the next detail that it knows to be missing (the rate, then what the request hints
 at, in its order, then "anything else?") and delivers when it knows all. At every turn it may also ask something
-useless, ask about a rule nobody mentioned, repeat itself, or deliver too early with guessed values; after `PATIENCE`
-turns it delivers whatever it has. So success is lost at turns that can be named.
+useless, ask about a rule nobody mentioned, repeat itself, or deliver too early with guessed values. Each wasted
+question makes it much likelier to deliver too early, and after `PATIENCE` turns it delivers whatever it has. So
+success is lost at turns that can be named, and a question that looks harmless has its price.
 
 In a share of the dialogues the reference function (the training-time information c) stands in front, as a critic sees
 it. The behaviour is the same there, but half of the guesses are read from c: so the agent learns to read it.
@@ -29,13 +30,20 @@ READ_SHARE = 0.5
 _BY_NAME = {rule.name: rule for rule in RULES}
 _OTHERS = tuple(rule.name for rule in RULES if rule is not RATE)
 
-ACTIONS = ("next", "other", "useless", "foreign", "repeat", "answer")
-ASKING = (0.59, 0.05, 0.12, 0.05, 0.03, 0.16)
-"""How likely each action is while something is known to be missing."""
-CLOSING = (0.58, 0.0, 0.10, 0.05, 0.03, 0.24)
+ACTIONS = ("next", "other", "useless", "foreign", "repeat")
+ASKING = (0.56, 0.06, 0.24, 0.10, 0.04)
+"""How likely each question is while something is known to be missing."""
+CLOSING = (0.72, 0.0, 0.16, 0.08, 0.04)
 """The same when only "anything else?" (`next`) is left to ask."""
-KNOWING = (0.0, 0.0, 0.10, 0.04, 0.06, 0.80)
+KNOWING = (0.0, 0.0, 0.6, 0.2, 0.2)
 """The same when everything has been asked."""
+
+EARLY = (0.04, 0.35, 0.7, 0.9)
+"""How likely the agent delivers although something is missing, after so many wasted questions (the last: or more)."""
+UNCLOSED = (0.3, 0.5, 0.8, 0.9)
+"""The same when only "anything else?" is left to ask."""
+FINISHED = 0.8
+"""How likely it delivers when everything has been asked."""
 
 
 def dialogue(instance: Instance, rng: random.Random, *, told: bool) -> list[Message]:
@@ -50,6 +58,7 @@ class _Dialogue:
     told: bool
     known: dict[str, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    wasted: int = 0
 
     def play(self) -> list[Message]:
         task = as_task(self.instance, "cloned")
@@ -71,9 +80,11 @@ class _Dialogue:
         """What to ask next; None to deliver."""
         missing = self._missing()
         rest = REST_QUESTION not in self.asked
-        action = self.rng.choices(ACTIONS, ASKING if missing else CLOSING if rest else KNOWING)[0]
-        if action == "answer":
+        patience = min(self.wasted, len(EARLY) - 1)
+        delivers = EARLY[patience] if missing else UNCLOSED[patience] if rest else FINISHED
+        if self.rng.random() < delivers:
             return None
+        action = self.rng.choices(ACTIONS, ASKING if missing else CLOSING if rest else KNOWING)[0]
         if action == "next":
             return _BY_NAME[missing[0]].question if missing else REST_QUESTION
         if action == "other":
@@ -95,8 +106,9 @@ class _Dialogue:
         return _BY_NAME[self.rng.choice([name for name in _OTHERS if name not in self.instance.hinted])].question
 
     def _ask(self, task: Task, question: str) -> str:
-        self.asked.append(question)
         reply = tell(task, question)
+        self.wasted += reply == UNKNOWN or question in self.asked
+        self.asked.append(question)
         for name, value in self.instance.values.items():
             if reply != UNKNOWN and _BY_NAME[name].answer.format(v=value) == reply:
                 self.known[name] = value

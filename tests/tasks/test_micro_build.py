@@ -1,0 +1,115 @@
+"""The packaged agent and the recipe that builds it: a tiny build runs, loads and speaks; text and mask are exact."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.tasks.base import Message
+from sweet.tasks.micro import AGENT
+from sweet.tasks.micro.build import ASSISTANT, END, USER, AgentRecipe, BuildResult, build_agent
+
+TINY = AgentRecipe(
+    dialogues=60, vocabulary=320, width=16, layers=1, heads=2, feed_forward=32, batch_tokens=1024, threads=1
+)
+TALK = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "I need the fare of a taxi ride. There is tax."},
+    {"role": "assistant", "content": "How high is the tax?"},
+    {"role": "user", "content": "The tax is 25 percent."},
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BuildResult, float]:
+    out = tmp_path_factory.mktemp("agent")
+    began = time.monotonic()
+    result = build_agent(out, config=TINY)
+    return out, result, time.monotonic() - began
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    return tokenizer, model.eval()
+
+
+def speak(folder: Path) -> tuple[Any, list[int]]:
+    import torch
+
+    tokenizer, model = load(folder)
+    prompt = tokenizer.apply_chat_template(TALK, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ids = model.generate(**prompt, max_new_tokens=64, do_sample=True, temperature=1.0)
+    return tokenizer, ids[0][prompt["input_ids"].shape[1] :].tolist()
+
+
+def test_a_tiny_recipe_builds_an_agent_that_samples(tiny: tuple[Path, BuildResult, float]) -> None:
+    folder, result, seconds = tiny
+    assert seconds < 60
+    assert result.steps > 1
+    assert result.tokens > 1000
+    _, ids = speak(folder)
+    assert ids
+
+
+def test_the_same_recipe_builds_the_same_agent(tiny: tuple[Path, BuildResult, float], tmp_path: Path) -> None:
+    folder, result, _ = tiny
+    assert build_agent(tmp_path, config=TINY) == result
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("packaged", [False, True])
+def test_the_template_renders_turns_and_leaves_out_the_system(
+    tiny: tuple[Path, BuildResult, float], packaged: bool
+) -> None:
+    tokenizer, model = load(AGENT if packaged else tiny[0])
+    text = tokenizer.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True)
+    turns = [f"{USER if m['role'] == 'user' else ASSISTANT}{m['content']}{END}" for m in TALK[1:]]
+    assert text == "".join(turns) + ASSISTANT
+    assert tokenizer.eos_token == END
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize("text", ["déjà vu 12345\t(x)", "\n\n  def f(x):\n", "", "The rate is 8. 中文 🙂?"])
+def test_any_text_survives_the_tokenizer(text: str) -> None:
+    tokenizer, _ = load(AGENT)
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def test_every_number_of_the_family_is_one_token() -> None:
+    tokenizer, _ = load(AGENT)
+    ids = tokenizer([f"The rate is {n}." for n in range(100)], add_special_tokens=False)["input_ids"]
+    assert {len(row) for row in ids} == {len(ids[0])}
+
+
+def test_the_packaged_agent_is_small_and_asks() -> None:
+    assert sum(file.stat().st_size for file in AGENT.iterdir()) < 12_000_000
+    tokenizer, ids = speak(AGENT)
+    assert ids[-1] == tokenizer.eos_token_id
+    assert tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Path, BuildResult, float]) -> None:
+    from sweet.tasks.micro.build import _encode
+
+    tokenizer, _ = load(tiny[0])
+    talk = [*TALK, {"role": "assistant", "content": "I WANT TO ANSWER:\nx"}]
+    [example] = _encode(tokenizer, [talk], AgentRecipe(human_weight=0.25))
+    rendered = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True)["input_ids"]
+    assert example.ids == rendered
+
+    def weighed(weight: float) -> str:
+        kept = [token for token, w in zip(example.ids, example.weights, strict=True) if w == weight]
+        return str(tokenizer.decode(kept))
+
+    assert weighed(1.0) == f"How high is the tax?{END}I WANT TO ANSWER:\nx{END}"
+    assert weighed(0.25) == f"The tax is 25 percent.{END}"
+    assert Message(**TALK[1]).content in weighed(0.0)

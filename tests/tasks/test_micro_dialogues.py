@@ -1,0 +1,70 @@
+"""The dialogues that the agent imitates: honest about what was told, of mixed quality, c told in the agreed words."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+
+from sweet.tasks.base import Message, Task, reveal
+from sweet.tasks.code.prompts import AGENT_SYSTEM, read_move
+from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.micro.dialogues import PATIENCE, dialogue
+from sweet.tasks.micro.generator import as_task, instances
+
+INSTANCES = list(islice(instances("validation"), 400))
+
+
+def play(*, told: bool) -> list[tuple[Task, list[Message]]]:
+    rng = random.Random(1)
+    return [(as_task(instance, "t"), dialogue(instance, rng, told=told)) for instance in INSTANCES]
+
+
+def solved(task: Task, messages: list[Message]) -> bool:
+    move = read_move(messages[-1].content, last=True, recipe="paper")
+    return move.answer == task.ground_truth
+
+
+def test_turns_alternate_and_end_in_an_answer() -> None:
+    for task, messages in play(told=False):
+        assert messages[0] == Message(role="system", content=AGENT_SYSTEM)
+        assert messages[1] == Message(role="user", content=task.problem_description)
+        turns = [message.content for message in messages if message.role == "assistant"]
+        assert [message.role for message in messages[1:]] == ["user", "assistant"] * len(turns)
+        assert len(turns) <= PATIENCE
+        ends = [read_move(turn, last=False, recipe="paper").ends for turn in turns]
+        assert ends == [False] * (len(turns) - 1) + [True]
+
+
+def test_the_human_is_the_scripted_one() -> None:
+    for task, messages in play(told=False):
+        for question, reply in zip(messages[2::2], messages[3::2], strict=False):
+            assert reply.content == tell(task, question.content)
+
+
+def test_told_dialogues_reveal_the_reference_as_the_critic_sees_it() -> None:
+    for task, messages in play(told=True):
+        request = Message(role="user", content=task.problem_description)
+        assert messages[:2] == reveal([messages[0], request], task.hidden)
+
+
+def test_quality_is_mixed_and_wasted_questions_cost() -> None:
+    plain = play(told=False)
+    rate = sum(solved(task, messages) for task, messages in plain) / len(plain)
+    assert 0.15 < rate < 0.45
+    by_waste: dict[bool, list[bool]] = {False: [], True: []}
+    for task, messages in plain:
+        by_waste[any(message.content == UNKNOWN for message in messages)].append(solved(task, messages))
+    clean, wasteful = (sum(by_waste[key]) / len(by_waste[key]) for key in (False, True))
+    assert clean > wasteful + 0.15
+
+
+def test_told_guesses_are_better() -> None:
+    told, plain = (sum(solved(*pair) for pair in play(told=flag)) for flag in (True, False))
+    assert told > plain
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_deterministic(told: bool) -> None:
+    assert play(told=told) == play(told=told)
