@@ -77,3 +77,7 @@ class RequestFailed(SweetError):
 
 class ContextOverflow(RequestFailed):
     """Prompt and reply do not fit the model's context."""
+
+
+class EngineFailed(RequestFailed):
+    """The model itself failed, whatever was asked of it."""

@@ -39,6 +39,11 @@ class EmbeddedClient:
     def context(self) -> int | None:
         return self.engine.context
 
+    @property
+    def alive(self) -> bool:
+        """Whether the engine takes requests."""
+        return self.engine.alive
+
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""
         try:

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed, Sampling
 from sweet.llm.decoder import Decoder
 from sweet.llm.prefixes import PrefixStore
 from sweet.llm.sampling import sample
@@ -142,6 +142,11 @@ class EmbeddedEngine:
         """The most tokens prompt and reply may have together."""
         return self.decoder.context
 
+    @property
+    def alive(self) -> bool:
+        """Whether requests are taken."""
+        return not self._closing
+
     def submit(self, prompt: Sequence[int], sampling: Sampling) -> Future[list[Generated]]:
         """Ask for `sampling.n` replies to a prompt of token ids. Cancelling the future drops the request.
 
@@ -199,10 +204,10 @@ class EmbeddedEngine:
             self._changed.notify()
         return request.future
 
-    def _gone(self) -> RequestFailed:
+    def _gone(self) -> EngineFailed:
         if self._death is None:
-            return RequestFailed(f"The engine of {self.name} is closed.", where=self.name)
-        return RequestFailed(f"The engine of {self.name} died: {_words(self._death)}", where=self.name)
+            return EngineFailed(f"The engine of {self.name} is closed.", where=self.name)
+        return EngineFailed(f"The engine of {self.name} died: {_words(self._death)}", where=self.name)
 
     # The worker -------------------------------------------------------------------------------------------------
 
@@ -245,7 +250,7 @@ class EmbeddedEngine:
             work()
         except Exception as error:
             for request in requests:
-                failed = RequestFailed(f"The model {self.name} failed: {_words(error)}", where=self.name)
+                failed = EngineFailed(f"The model {self.name} failed: {_words(error)}", where=self.name)
                 failed.__cause__ = error
                 _fail(request, failed)
             with self._changed:
@@ -350,7 +355,7 @@ class EmbeddedEngine:
         row = self._rows[slot]
         request = row.request
         if row.logprobs[-1] != row.logprobs[-1]:
-            _fail(request, RequestFailed(f"The model {self.name} gave numbers that are not numbers.", where=self.name))
+            _fail(request, EngineFailed(f"The model {self.name} gave numbers that are not numbers.", where=self.name))
         elif row.index == 0:
             self._keep(slot, [*request.prompt, *row.ids[: row.held - len(request.prompt)]])
         self._leave(slot)

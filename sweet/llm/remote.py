@@ -212,6 +212,7 @@ class RemoteClient:
 
 def _client(url: str, concurrency: int, role: Role) -> openai.AsyncOpenAI:
     key = next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")
+    # Version 2 of the library stands on httpx, version 3 on httpx2; its own limits are of the right one.
     limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
         max_connections=max(concurrency, 8), max_keepalive_connections=max(concurrency, 8), keepalive_expiry=KEEPALIVE
     )
@@ -219,7 +220,9 @@ def _client(url: str, concurrency: int, role: Role) -> openai.AsyncOpenAI:
     make: Any = openai.DefaultAioHttpClient
     # A proxy of the environment must not be asked for what is on this machine.
     http = make(limits=limits, timeout=timeout, trust_env=not is_loopback(url))
-    return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=http)
+    return openai.AsyncOpenAI(
+        api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=http, organization=None, project=None
+    )
 
 
 async def _post(target: _Target, body: dict[str, Any]) -> object:

@@ -1,0 +1,39 @@
+"""The scripted human behind a server: it is told only a prompt, finds the task in it, and answers from its facts.
+
+The prompt of the simulated human holds request, reference and dialogue and can be read back exactly
+(`sweet.tasks.code.prompts`), so a program that asks a model to play the human can be given this one instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sweet.humans.scripted import scripted_reply
+from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
+from sweet.tasks.base import Message, Task
+from sweet.tasks.code.prompts import parse_human_prompt
+
+
+class ScriptedResponder:
+    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of some tasks."""
+
+    context = None
+
+    def __init__(self, tasks: Iterable[Task], model: str = "scripted") -> None:
+        self.model = model
+        self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """The human's reply; RequestFailed where the last message is not the human's prompt of a known task."""
+        try:
+            prompt = parse_human_prompt(messages[-1].content)
+        except ValueError as error:
+            raise RequestFailed("The scripted human answers only the prompt of the simulated human.") from error
+        task = self._tasks.get((prompt.request, prompt.hidden))
+        if task is None:
+            raise RequestFailed("The scripted human does not know this task: it was started with other tasks.")
+        reply = Reply(scripted_reply(task, prompt.dialogue), "stop")
+        return Completion((reply,) * sampling.n, 0, 0, self.model)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

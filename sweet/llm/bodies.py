@@ -1,0 +1,131 @@
+"""What may be asked of the embedded server: the bodies of its requests, with bounds.
+
+Fields that would change the reply and are not supported are refused unless they ask for nothing; a field nobody knows
+is refused too, so that no request is answered differently from what was asked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from sweet.llm.base import Sampling
+from sweet.tasks.base import Message
+
+MOST_REPLIES = 1024
+"""Replies to one request at most, over all its prompts."""
+
+_IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "stream": (False,),
+    "stream_options": (),
+    "stop": ([],),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([],),
+    "function_call": ("none",),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+    "suffix": ("",),
+    "best_of": (1,),
+    "top_k": (0, -1),
+    "min_p": (0,),
+}
+"""Fields that are not supported, with the values that ask for nothing; null always does."""
+
+Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    model: str
+    temperature: float | None = Field(default=1.0, ge=0, le=100)
+    top_p: float | None = Field(default=1.0, gt=0, le=1)
+    n: Annotated[int, Field(ge=1, le=MOST_REPLIES)] | None = 1
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
+    return_token_ids: bool | None = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _supported(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name, allowed in _NEUTRAL.items():
+            if data.get(name) is not None and data[name] not in allowed:
+                raise ValueError(f"{name} is not supported")
+        return {key: value for key, value in data.items() if key not in _NEUTRAL and key not in _IGNORED}
+
+    def sampling(self, max_tokens: int) -> Sampling:
+        return Sampling(
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=self.top_p or 1.0,
+            max_tokens=max_tokens,
+            n=self.n or 1,
+            seed=self.seed,
+        )
+
+
+def _text_of(content: Any) -> Any:
+    """The text of a message's content given in parts."""
+    if not isinstance(content, list):
+        return content
+    if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        raise ValueError("only parts of type text are supported")
+    return "".join(str(part.get("text", "")) for part in content)
+
+
+def _role_of(role: Any) -> Any:
+    return "system" if role == "developer" else role
+
+
+class ChatMessage(BaseModel):
+    """One message; `developer` is the later name of `system`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Annotated[Literal["system", "user", "assistant"], BeforeValidator(_role_of)]
+    content: Annotated[str, BeforeValidator(_text_of)]
+    name: str | None = None
+
+
+class ChatBody(_Body):
+    """POST /v1/chat/completions."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool | None = False
+    top_logprobs: int | None = Field(default=None, ge=0, le=0)
+
+    def chat(self) -> list[Message]:
+        return [Message(role=m.role, content=m.content) for m in self.messages]
+
+
+class CompletionBody(_Body):
+    """POST /v1/completions. Prompts are texts or token ids; `echo` with `max_tokens` 0 scores a text."""
+
+    prompt: str | Tokens | Annotated[list[str], Field(min_length=1)] | Annotated[list[Tokens], Field(min_length=1)]
+    max_tokens: int | None = Field(default=16, ge=0)
+    echo: bool | None = False
+    logprobs: int | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> CompletionBody:
+        if self.max_tokens == 0 and not self.echo:
+            raise ValueError("max_tokens 0 without echo asks for nothing")
+        if len(self.prompts()) * (self.n or 1) > MOST_REPLIES:
+            raise ValueError(f"at most {MOST_REPLIES} replies can be asked for at once")
+        return self
+
+    def prompts(self) -> list[str | list[int]]:
+        """One entry a prompt."""
+        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return list(self.prompt)

@@ -1,0 +1,356 @@
+"""An OpenAI-compatible server of one chat client in this process.
+
+    GET  /health, /v1/models
+    POST /v1/chat/completions, /v1/completions
+
+The application holds no queue: the engine behind it batches what waits. A request whose asker has gone is dropped, so
+its rows leave the batch. Beyond OpenAI's fields it knows vLLM's `return_token_ids`. Errors have OpenAI's shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
+
+import uvicorn
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sweet.errors import UsageError
+from sweet.llm.answers import describe
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Reply, RequestFailed
+from sweet.llm.bodies import ChatBody, CompletionBody
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_MAX_TOKENS = 1024
+"""Tokens of a chat reply where the request does not say; the context bounds it too."""
+
+MOST_BYTES = 32 << 20
+LOWEST_LOGPROB = -9999.0
+"""What JSON can hold of minus infinity."""
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+
+class _Scored(Protocol):
+    @property
+    def logprobs(self) -> tuple[float, ...]: ...
+    @property
+    def best(self) -> tuple[tuple[int, float], ...]: ...
+
+
+class TextModel(ChatClient, Protocol):
+    """A client that can also continue and score token ids, as the embedded one."""
+
+    tokenizer: Any
+
+    async def complete(self, prompt: Sequence[int], sampling: Any) -> Completion: ...
+
+    async def score(self, ids: Sequence[int]) -> _Scored: ...
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
+
+
+class _RefusalError(Exception):
+    """An answer with another status than 200."""
+
+    def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.param = status, message, code, param
+
+
+class _App:
+    """The routes, over `client`. `text` is the same client where it can complete texts."""
+
+    def __init__(self, client: ChatClient, text: TextModel | None) -> None:
+        self.client = client
+        self.text = text
+        self.began = int(time.time())
+        self._pieces: dict[int, tuple[str, list[int]]] = {}
+
+    async def health(self, request: Request) -> Response:
+        if not getattr(self.client, "alive", True):
+            raise _RefusalError(503, "The engine has died.")
+        return Response(status_code=200)
+
+    async def models(self, request: Request) -> Response:
+        model = {"id": self.client.model, "object": "model", "created": self.began, "owned_by": "sweet"}
+        context = getattr(self.client, "context", None)
+        if context is not None:
+            model["max_model_len"] = context
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def chat(self, request: Request) -> Response:
+        body = await self._body(request, ChatBody)
+        sampling = body.sampling(body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS)
+        completion = await _unless_gone(request, self.client.chat(body.chat(), sampling))
+        choices = []
+        for index, reply in enumerate(completion.replies):
+            choice: dict[str, Any] = {
+                "index": index,
+                "message": {"role": "assistant", "content": reply.text},
+                "finish_reason": reply.finish_reason,
+                "logprobs": self._chat_logprobs(reply) if body.logprobs else None,
+            }
+            if body.return_token_ids:
+                choice["token_ids"] = reply.token_ids
+            choices.append(choice)
+        answer = self._envelope("chat.completion", "chatcmpl", choices, [completion])
+        if body.return_token_ids:
+            answer["prompt_token_ids"] = completion.prompt_token_ids
+        return JSONResponse(answer)
+
+    async def completions(self, request: Request) -> Response:
+        body = await self._body(request, CompletionBody)
+        if self.text is None:
+            raise _RefusalError(400, f"{self.client.model} answers chats only.")
+        model = self.text
+        prompts = [
+            model.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else prompt for prompt in body.prompts()
+        ]
+        answered = await _unless_gone(request, _all([self._complete(model, body, ids) for ids in prompts]))
+        choices = [choice for _, found in answered for choice in found]
+        for index, choice in enumerate(choices):
+            choice["index"] = index
+        return JSONResponse(
+            self._envelope("text_completion", "cmpl", choices, [completion for completion, _ in answered])
+        )
+
+    async def _complete(
+        self, model: TextModel, body: CompletionBody, ids: list[int]
+    ) -> tuple[Completion, list[dict[str, Any]]]:
+        """One prompt's replies as choices without their index."""
+        if body.max_tokens == 0:
+            nothing = (Reply("", "length", (), ()),) * (body.n or 1)
+            completion = Completion(nothing, len(ids), 0, model.model, tuple(ids))
+        else:
+            asked = 16 if body.max_tokens is None else body.max_tokens
+            completion = await model.complete(ids, body.sampling(asked))
+        choices = []
+        for reply in completion.replies:
+            drawn = list(reply.token_ids or ())
+            choice: dict[str, Any] = {
+                "text": (model.decode(ids, skip_special=False) if body.echo else "") + reply.text,
+                "finish_reason": reply.finish_reason,
+                "logprobs": None,
+            }
+            if body.logprobs is not None and (body.echo or body.logprobs):
+                scored = await model.score([*ids, *drawn])
+                start = 0 if body.echo else len(ids)
+                choice["logprobs"] = self._scored([*ids, *drawn], scored, start, best=bool(body.logprobs))
+            elif body.logprobs is not None:
+                choice["logprobs"] = self._logprobs(drawn, reply.logprobs or ())
+            if body.return_token_ids:
+                choice |= {"token_ids": drawn, "prompt_token_ids": ids}
+            choices.append(choice)
+        return completion, choices
+
+    def _envelope(
+        self, kind: str, prefix: str, choices: list[dict[str, Any]], answered: Sequence[Completion]
+    ) -> dict[str, Any]:
+        prompt, drawn = sum(c.prompt_tokens for c in answered), sum(c.completion_tokens for c in answered)
+        return {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.client.model,
+            "choices": choices,
+            "usage": {"prompt_tokens": prompt, "completion_tokens": drawn, "total_tokens": prompt + drawn},
+        }
+
+    def _chat_logprobs(self, reply: Reply) -> dict[str, Any] | None:
+        if reply.token_ids is None or reply.logprobs is None:
+            return None
+        content = []
+        for token, logprob in zip(reply.token_ids, reply.logprobs, strict=True):
+            text, raw = self._piece(token)
+            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
+        return {"content": content}
+
+    def _scored(self, ids: list[int], scored: _Scored, start: int, *, best: bool) -> dict[str, Any]:
+        """Log-probabilities of a scored text from id `start` on; the text's first id has none."""
+        logprobs: list[float | None] = [None, *scored.logprobs]
+        answer = self._logprobs(ids[start:], logprobs[start:])
+        if best:
+            tops: list[dict[str, float] | None] = [None]
+            for token, logprob, (top, highest) in zip(ids[1:], scored.logprobs, scored.best, strict=True):
+                tops.append({self._piece(token)[0]: _finite(logprob), self._piece(top)[0]: _finite(highest)})
+            answer["top_logprobs"] = tops[start:]
+        return answer
+
+    def _logprobs(self, shown: Sequence[int], logprobs: Sequence[float | None]) -> dict[str, Any]:
+        tokens = [self._piece(token)[0] for token in shown]
+        offsets, at = [], 0
+        for token in tokens:
+            offsets.append(at)
+            at += len(token)
+        return {
+            "tokens": tokens,
+            "token_logprobs": [None if value is None else _finite(value) for value in logprobs],
+            "top_logprobs": None,
+            "text_offset": offsets,
+        }
+
+    def _piece(self, token: int) -> tuple[str, list[int]]:
+        """One token's text and its bytes."""
+        found = self._pieces.get(token)
+        if found is None:
+            assert self.text is not None
+            text = self.text.decode([token], skip_special=False)
+            found = self._pieces[token] = (text, list(text.encode()))
+        return found
+
+    async def _body(self, request: Request, kind: type[BodyT]) -> BodyT:
+        chunks, size = [], 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise _RefusalError(413, f"A request may have {MOST_BYTES} bytes at most.")
+            chunks.append(chunk)
+        try:
+            data = json.loads(b"".join(chunks))
+        except (ValueError, RecursionError) as error:
+            raise _RefusalError(400, f"The body is not JSON: {error}.") from error
+        try:
+            body = kind.model_validate(data)
+        except ValidationError as error:
+            param = ".".join(map(str, error.errors()[0]["loc"])) or None
+            raise _RefusalError(400, describe(error), param=param) from error
+        if body.model != self.client.model:  # type: ignore[attr-defined]
+            raise _RefusalError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
+        return body
+
+
+def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:
+    """The application that serves `client`; `text` is the same client where it can complete texts too."""
+    app = _App(client, text)
+    routes = [
+        Route("/health", _answered(app.health)),
+        Route("/v1/models", _answered(app.models)),
+        Route("/v1/chat/completions", _answered(app.chat), methods=["POST"]),
+        Route("/v1/completions", _answered(app.completions), methods=["POST"]),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+
+@asynccontextmanager
+async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
+    """Serve `app` while inside; gives its address and the task that ends when it stops. Port 0 is any free one.
+
+    Raises:
+        UsageError: the address cannot be listened on.
+    """
+    sock = _bound(host, port)
+    port = sock.getsockname()[1]
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[sock]))
+    try:
+        up = asyncio.create_task(server.up.wait())
+        await asyncio.wait({up, task}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{port}/v1", task
+    finally:
+        server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await task
+        sock.close()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the caller's: it also has a model to put away."""
+        yield
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"{host}:{port} cannot be listened on: {error}.", where="--host, --port", fix="--port 0 takes a free one"
+        ) from error
+
+
+def _answered(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """`work` with its errors as answers."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await work(request)
+        except _RefusalError as refusal:
+            return _error(refusal.status, refusal.message, refusal.code, refusal.param)
+        except ContextOverflow as error:
+            return _error(400, error.what, "context_length_exceeded", "messages")
+        except EngineFailed as error:
+            return _error(500, error.what)
+        except RequestFailed as error:
+            return _error(400, error.what)
+        except Exception as error:
+            LOG.exception("a request failed")
+            return _error(500, f"{type(error).__name__}: {error}")
+
+    return endpoint
+
+
+def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> JSONResponse:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status_code=status)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+
+
+T = TypeVar("T")
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`, which is cancelled when the asker hangs up."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.create_task(_hang_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise _RefusalError(499, "The asker has gone.")
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def _hang_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
+    return list(await asyncio.gather(*works))
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LOWEST_LOGPROB)
