@@ -1,7 +1,8 @@
 """Chat messages to the ids that a model is prompted with.
 
 Rendering and tokenising are two steps (the template writes the special tokens, so the tokenizer must add none). Where
-a template has no system role, the system text goes to the head of the first user message.
+a template refuses the system role, the system text goes to the head of the first user message. A template that leaves
+system messages out is taken at its word, as every server would: its model was made to be prompted without them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._fold_system = not self._takes_system()
+        self._fold_system = self._refuses_system()
 
     def text(self, messages: Sequence[Message]) -> str:
         """The rendered prompt.
@@ -47,11 +48,11 @@ class ChatTemplate:
     def _render(self, rows: list[dict[str, str]]) -> str:
         return str(self.tokenizer.apply_chat_template(rows, tokenize=False, add_generation_prompt=True))
 
-    def _takes_system(self) -> bool:
-        """Whether a system message is rendered; templates without that role refuse it or leave it out."""
+    def _refuses_system(self) -> bool:
         from jinja2.exceptions import TemplateError
 
         try:
-            return _PROBE in self._render([{"role": "system", "content": _PROBE}, {"role": "user", "content": "x"}])
+            self._render([{"role": "system", "content": _PROBE}, {"role": "user", "content": "x"}])
         except TemplateError:
-            return False
+            return True
+        return False

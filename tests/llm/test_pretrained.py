@@ -116,3 +116,9 @@ def test_a_template_that_refuses() -> None:
     refusing: Any = build_tokenizer("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(ValueError, match="roles must alternate"):
         ChatTemplate(refusing).ids([Message(role="user", content="x")])
+
+
+def test_a_template_that_leaves_system_messages_out_is_taken_at_its_word() -> None:
+    silent: Any = build_tokenizer("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
+    messages = [Message(role="system", content="You help."), Message(role="user", content="What is it?")]
+    assert ChatTemplate(silent).text(messages) == "What is it?"
