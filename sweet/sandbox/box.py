@@ -105,26 +105,27 @@ class _Worker:
 
     def run(self, program: Program) -> Execution:
         began = time.monotonic()
-        budget = self.limits.total_seconds
+        limits = program.within(self.limits)
+        budget = limits.total_seconds
         results: list[Result] = []
         bad_endings = 0
         while len(results) < len(program.calls):
-            if bad_endings >= self.limits.bad_endings or budget <= 0:
+            if bad_endings >= limits.bad_endings or budget <= 0:
                 results += _not_tried(results, len(program.calls))
                 break
-            child = self._child(program, len(results), budget)
+            child = self._child(program, len(results), limits, budget)
             results += child.results
             budget -= child.seconds
             bad_endings += child.results[-1].status in ("timeout", "crash")
         return Execution(tuple(results), time.monotonic() - began)
 
-    def _child(self, program: Program, first: int, budget: float) -> _Child:
+    def _child(self, program: Program, first: int, limits: Limits, budget: float) -> _Child:
         """A child's results of the calls from `first` on, up to the one that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
         """
         for _ in range(3):
-            child = _Child(program, first, self.limits, budget)
+            child = _Child(program, first, limits, budget)
             try:
                 self.jail = self.jail or Jail(self.tier)
                 child.follow(self.jail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Status = Literal["value", "raised", "timeout", "crash"]
@@ -36,11 +36,21 @@ class Program:
         calls: Python expressions.
         scoped: execute and evaluate in one function's local scope, as the published evaluator does: names that the
             source defines are not seen by its own functions.
+        slack: multiplies the limits of time. References get some, so that a busy machine makes no task invalid.
     """
 
     source: str
     calls: tuple[str, ...]
     scoped: bool = False
+    slack: float = 1.0
+
+    def within(self, limits: Limits) -> Limits:
+        """The limits of this program."""
+        return replace(
+            limits,
+            call_seconds=limits.call_seconds * self.slack,
+            total_seconds=limits.total_seconds * self.slack,
+        )
 
 
 @dataclass(frozen=True)

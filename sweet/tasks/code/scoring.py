@@ -24,6 +24,7 @@ from sweet.tasks.scores import ScoreOutcome
 Scorer = Literal["strict", "upstream"]
 
 _SHOWN = 200
+_REFERENCE_SLACK = 3.0
 _NONE = Result("value")
 
 
@@ -82,7 +83,8 @@ class CodeScorer:
 
     def _learn(self, tasks: Iterable[Task]) -> None:
         new = {_key(task): task for task in tasks if _key(task) not in self._expected}
-        programs = [Program(t.ground_truth, _calls(t), scoped=self.scorer == "upstream") for t in new.values()]
+        scoped = self.scorer == "upstream"
+        programs = [Program(t.ground_truth, _calls(t), scoped, _REFERENCE_SLACK) for t in new.values()]
         first = self.box.run(programs)
         if self.scorer == "upstream":
             self._expected.update({key: Expected(run.results) for key, run in zip(new, first, strict=True)})
