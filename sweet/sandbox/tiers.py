@@ -130,7 +130,7 @@ def _left_open(tier: Tier) -> list[str]:
         secret.write_text("not for you")
         home = Path.home()
         secrets = [str(secret), *(str(path) for path in _own_files(home))]
-        folders = [folder, str(home), tempfile.gettempdir(), "/tmp", "/", "."]
+        folders = [folder, str(home), tempfile.gettempdir(), "/", "."]
         call = f"probe({secrets!r}, {folders!r}, {server.getsockname()[1]}, {os.getpid()})"
         limits = Limits(call_seconds=5.0)
         with open_jails(tier, 1, limits) as box:
