@@ -71,7 +71,7 @@ class ChatAnswer(BaseModel):
     """The answer of /v1/chat/completions."""
 
     choices: list[_Choice]
-    usage: _Usage = _Usage()
+    usage: _Usage | None = None
     prompt_token_ids: list[Count] | None = None
 
     def replies(self) -> tuple[Reply, ...]:

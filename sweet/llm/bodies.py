@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from sweet.llm.base import Sampling
 from sweet.tasks.base import Message
@@ -39,6 +39,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 """Fields that are not supported, with the values that ask for nothing; null always does."""
 
+
+def _whole(text: str) -> str:
+    text.encode()  # half of a surrogate pair, which JSON can hold, is no text: this raises a ValueError
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
@@ -91,7 +98,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     role: Annotated[Literal["system", "user", "assistant"], BeforeValidator(_role_of)]
-    content: Annotated[str, BeforeValidator(_text_of)]
+    content: Annotated[Text, BeforeValidator(_text_of)]
     name: str | None = None
 
 
@@ -111,7 +118,7 @@ class ChatBody(_Body):
 class CompletionBody(_Body):
     """POST /v1/completions. Prompts are texts or token ids; `echo` with `max_tokens` 0 scores a text."""
 
-    prompt: str | Tokens | Annotated[list[str], Field(min_length=1)] | Annotated[list[Tokens], Field(min_length=1)]
+    prompt: Text | Tokens | Annotated[list[Text], Field(min_length=1)] | Annotated[list[Tokens], Field(min_length=1)]
     max_tokens: int | None = Field(default=16, ge=0)
     echo: bool | None = False
     logprobs: int | None = Field(default=None, ge=0, le=1)

@@ -16,7 +16,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -139,6 +139,8 @@ class RemoteClient:
                 failure: openai.APIError = error
             except openai.APIConnectionError as error:
                 failure = error
+            except openai.APIError as error:
+                raise RequestFailed(f"The answer cannot be read: {_words(error)}", where=target.url) from error
             await self._pause(patience, target, failure)
 
     async def aclose(self) -> None:
@@ -179,7 +181,7 @@ class RemoteClient:
         patience = _Patience(self.patience)
         while True:
             try:
-                raw = await target.client.get("/models", cast_to=object)
+                raw = await _json(target.client.get("/models", cast_to=object))
                 break
             except openai.APIStatusError as error:
                 if not _may_pass(error):
@@ -226,7 +228,15 @@ def _client(url: str, concurrency: int, role: Role) -> openai.AsyncOpenAI:
 
 
 async def _post(target: _Target, body: dict[str, Any]) -> object:
-    return await target.client.post("/chat/completions", body={"model": target.model, **body}, cast_to=object)
+    return await _json(target.client.post("/chat/completions", body={"model": target.model, **body}, cast_to=object))
+
+
+async def _json(asking: Awaitable[object]) -> object:
+    """The body of an answer; None, which no reader accepts, where it claims to be JSON and is not."""
+    try:
+        return await asking
+    except ValueError:
+        return None
 
 
 def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
@@ -238,12 +248,10 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
         raise RequestFailed(
             f"The server gave {len(answer.choices)} replies where {sampling.n} were asked for.", where=target.url
         )
-    replies = answer.replies()
-    counted = sum(len(reply.token_ids or ()) for reply in replies)
     return Completion(
-        replies=replies,
-        prompt_tokens=answer.usage.prompt_tokens,
-        completion_tokens=answer.usage.completion_tokens or counted,
+        replies=answer.replies(),
+        prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
+        completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
     )

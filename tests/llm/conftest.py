@@ -1,0 +1,29 @@
+"""A tiny chat model with its engine, and its server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sweet.llm.embedded import EmbeddedClient, end_ids
+from sweet.llm.engine import EmbeddedEngine
+from sweet.llm.server import listening, make_app
+from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[EmbeddedClient]:
+    tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    model = build_model(len(tokenizer))
+    engine = EmbeddedEngine(model, end_ids(model, tokenizer), name="tiny")
+    yield EmbeddedClient("tiny", engine, tokenizer)
+    engine.close()
+
+
+@asynccontextmanager
+async def served(client: EmbeddedClient) -> AsyncIterator[str]:
+    """The base address of a server of `client`."""
+    async with listening(make_app(client, client), "127.0.0.1", 0) as (url, _):
+        yield url

@@ -1,0 +1,336 @@
+"""The client of served models: against the embedded server, and against servers that behave badly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sweet.errors import ServerError, UsageError
+from sweet.llm.address import base_url, is_loopback
+from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
+from sweet.llm.connect import open_client
+from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.remote import RemoteClient
+from sweet.llm.server import listening
+from sweet.tasks.base import Message
+from tests.llm.conftest import served
+
+ASK = [Message(role="user", content="What is the rate per hour?")]
+FEW = Sampling(max_tokens=8, n=2, seed=3)
+ONE = Sampling(max_tokens=100)
+
+Answer = Callable[[dict[str, Any]], Response]
+
+
+def good(body: dict[str, Any]) -> Response:
+    return JSONResponse({"choices": [{"message": {"content": "It is 5."}, "finish_reason": "stop"}]})
+
+
+def error(status: int, message: str, **more: Any) -> Response:
+    return JSONResponse({"error": {"message": message, **more}}, status_code=status)
+
+
+class Server:
+    """Answers each chat by the next of `answers`, then by `good`; keeps what it was asked."""
+
+    def __init__(self, *answers: Answer | Response, models: tuple[str, ...] = ("m",)) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.models = models
+        self.app = Starlette(
+            routes=[
+                Route("/v1/models", self.list),
+                Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            ]
+        )
+
+    async def list(self, request: Request) -> Response:
+        self.keys.append(request.headers["authorization"])
+        return JSONResponse({"object": "list", "data": [{"id": name} for name in self.models]})
+
+    async def chat(self, request: Request) -> Response:
+        body = await request.json()
+        self.asked.append(body)
+        answer = self.answers.pop(0) if self.answers else good
+        if isinstance(answer, Response):
+            return answer
+        return answer(body)
+
+
+def run(
+    work: Callable[..., Coroutine[Any, Any, Any]], *servers: Server, patience: float = 5.0, model: str = "m"
+) -> Any:
+    """`work(client)` over the servers."""
+
+    async def inside() -> Any:
+        async with AsyncExitStack() as stack:
+            listeners = [listening(server.app, "127.0.0.1", 0) for server in servers]
+            urls = [(await stack.enter_async_context(listener))[0] for listener in listeners]
+            client = await stack.enter_async_context(open_client(model, urls, patience=patience))
+            return await work(client)
+
+    return asyncio.run(inside())
+
+
+async def ask(client: RemoteClient) -> Any:
+    return await client.chat(ASK, ONE)
+
+
+def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
+    async def work() -> None:
+        async with served(client) as url, open_client("tiny", [url], concurrency=16) as remote:
+            here, there = await client.chat(ASK, FEW), await remote.chat(ASK, FEW)
+            assert here.prompt_token_ids == there.prompt_token_ids
+            assert here.prompt_tokens == there.prompt_tokens
+            assert here.completion_tokens == there.completion_tokens
+            for one, other in zip(here.replies, there.replies, strict=True):
+                assert (one.text, one.finish_reason, one.token_ids) == (
+                    other.text,
+                    other.finish_reason,
+                    other.token_ids,
+                )
+                assert other.logprobs == pytest.approx(one.logprobs, abs=1e-4)
+            many = await asyncio.gather(*[remote.chat(ASK, Sampling(max_tokens=8, seed=seed)) for seed in range(64)])
+            again = await asyncio.gather(*[client.chat(ASK, Sampling(max_tokens=8, seed=seed)) for seed in range(64)])
+            assert [c.replies[0].token_ids for c in many] == [c.replies[0].token_ids for c in again]
+            with pytest.raises(ContextOverflow):
+                await remote.chat([Message(role="user", content="rate per hour " * 2000)], ONE)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    server = Server(error(status, "busy"), error(status, "busy"))
+    assert run(ask, server).replies[0].text == "It is 5."
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
+def test_what_cannot_pass_is_not(status: int) -> None:
+    server = Server(*[error(status, "bad words")] * 3)
+    with pytest.raises(RequestFailed, match=f"{status}.*bad words"):
+        run(ask, server)
+    assert len(server.asked) <= 2, "once, and once without the questions that a strict server refuses"
+
+
+def test_patience_has_an_end() -> None:
+    began = time.monotonic()
+    with pytest.raises(RequestFailed, match=r"0\.6 seconds: 500 broken"):
+        run(ask, Server(*[error(500, "broken")] * 99), patience=0.6)
+    with pytest.raises(ServerError, match=r"127\.0\.0\.1.*0\.6 seconds: 503"):
+        run(ask, Server(*[error(503, "starting")] * 99), patience=0.6)
+    assert time.monotonic() - began < 8
+
+
+def test_a_server_that_wishes_a_pause_gets_it() -> None:
+    busy = JSONResponse({}, status_code=429, headers={"retry-after": "0.8"})
+    began = time.monotonic()
+    run(ask, Server(busy))
+    assert time.monotonic() - began > 0.8
+
+
+def test_nobody_there() -> None:
+    began = time.monotonic()
+    with pytest.raises(ServerError, match=r"http://127\.0\.0\.1:9/v1") as error:
+        asyncio.run(RemoteClient.open("m", ["127.0.0.1:9"], patience=0.5))
+    assert error.value.fix
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_goes_away() -> None:
+    async def work() -> None:
+        server = Server()
+        async with listening(server.app, "127.0.0.1", 0) as (url, _):
+            client = await RemoteClient.open("m", [url], patience=0.3)
+            await ask(client)
+        try:
+            with pytest.raises(ServerError, match="could not be reached"):
+                await ask(client)
+        finally:
+            await client.aclose()
+
+    asyncio.run(work())
+
+
+def test_another_server_takes_over_at_once() -> None:
+    bad, well = Server(*[error(503, "down")] * 99), Server()
+
+    async def work(client: RemoteClient) -> None:
+        began = time.monotonic()
+        await asyncio.gather(*[ask(client) for _ in range(20)])
+        assert time.monotonic() - began < 3
+
+    run(work, bad, well)
+    assert len(well.asked) == 20
+    assert 1 <= len(bad.asked) <= 20
+
+
+def test_the_load_is_shared() -> None:
+    servers = [Server(), Server()]
+
+    async def work(client: RemoteClient) -> None:
+        await asyncio.gather(*[ask(client) for _ in range(40)])
+
+    run(work, *servers)
+    assert [len(server.asked) for server in servers] == [20, 20]
+
+
+def test_a_strict_server_is_asked_plainly() -> None:
+    def strict(body: dict[str, Any]) -> Response:
+        return error(400, "Unrecognized field") if "return_token_ids" in body else good(body)
+
+    server = Server(*[strict] * 9)
+
+    async def work(client: RemoteClient) -> None:
+        for _ in range(3):
+            reply = (await ask(client)).replies[0]
+            assert reply.token_ids is None
+            assert reply.logprobs is None
+
+    run(work, server)
+    assert ["return_token_ids" in body for body in server.asked] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(400, "too long", code="context_length_exceeded"),
+        error(400, "This model's maximum context length is 2048 tokens. However, your request has 3000 input tokens."),
+        error(400, "The decoder prompt (length 3000) is longer than the maximum model context length of 2048."),
+        error(413, "the context window is full"),
+    ],
+)
+def test_an_overflow_is_told_apart(answer: Response) -> None:
+    server = Server(answer)
+    with pytest.raises(ContextOverflow):
+        run(ask, server)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 2048 tokens"
+        " and your request has 2000 input tokens (100 > 2048 - 2000).",
+        "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens (2000 in the messages,"
+        " 100 in the completion). Please reduce the length of the messages or completion.",
+    ],
+)
+def test_a_reply_that_does_not_fit_is_made_shorter(message: str) -> None:
+    server = Server(error(400, message))
+    assert run(ask, server).replies[0].text == "It is 5."
+    assert [body["max_tokens"] for body in server.asked] == [100, 48]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        Response("<html>", media_type="text/html"),
+        Response("{", media_type="application/json"),
+        JSONResponse([]),
+        JSONResponse({"choices": []}),
+        JSONResponse({"choices": [{"message": {"content": 5}}]}),
+        JSONResponse({"choices": [{"message": {"content": "a"}}] * 2}),
+        JSONResponse({"choices": [{"message": {"content": "a"}, "token_ids": [-1]}]}),
+        JSONResponse({"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": "many"}}),
+    ],
+)
+def test_a_malformed_answer_fails_its_request(raw: Response) -> None:
+    with pytest.raises(RequestFailed):
+        run(ask, Server(raw))
+
+
+def test_what_a_server_leaves_out() -> None:
+    bare = JSONResponse({"choices": [{"message": {"content": None}}], "usage": None})
+    completion = run(ask, Server(bare))
+    assert completion.replies[0].text == ""
+    assert completion.prompt_tokens == completion.completion_tokens == 0
+    short = {"message": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [{"logprob": -1.0}]}}
+    reply = run(ask, Server(JSONResponse({"choices": [short]}))).replies[0]
+    assert reply.token_ids == (1, 2)
+    assert reply.logprobs is None
+
+
+def test_the_models_name() -> None:
+    async def name(client: RemoteClient) -> str:
+        return client.model
+
+    assert run(name, Server(models=("a", "m")), model="m") == "m"
+    assert run(name, Server(models=("served",)), model="micro") == "served"
+    assert run(name, Server(models=("served",)), model="./somewhere") == "served"
+    with pytest.raises(UsageError, match="It serves: a, b"):
+        run(name, Server(models=("a", "b")), model="micro")
+    with pytest.raises(UsageError, match=r"does not serve other.*It serves: served"):
+        run(name, Server(models=("served",)), model="other")
+
+
+def test_what_is_no_server_of_models() -> None:
+    async def open_at(app: Any) -> None:
+        async with listening(app, "127.0.0.1", 0) as (url, _):
+            await RemoteClient.open("m", [url], patience=0.2)
+
+    async def page(request: Request) -> Response:
+        return Response("<html>", media_type="text/html")
+
+    async def secret(request: Request) -> Response:
+        return error(401, "wrong key")
+
+    with pytest.raises(UsageError, match="not an OpenAI-compatible server"):
+        asyncio.run(open_at(Starlette()))
+    with pytest.raises(UsageError, match="not an OpenAI-compatible server"):
+        asyncio.run(open_at(Starlette(routes=[Route("/v1/models", page)])))
+    with pytest.raises(UsageError, match="refuses the API key") as refused:
+        asyncio.run(open_at(Starlette(routes=[Route("/v1/models", secret)])))
+    assert "SWEET_AGENT_API_KEY" in str(refused.value.fix)
+
+
+def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "general")
+    server = Server()
+    run(ask, server)
+    monkeypatch.setenv("SWEET_AGENT_API_KEY", "special")
+    run(ask, server)
+    assert server.keys == ["Bearer general", "Bearer special"]
+
+
+def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert run(ask, Server()).replies[0].text == "It is 5."
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("localhost:8000", "http://localhost:8000/v1"),
+        ("http://a:1/", "http://a:1/v1"),
+        ("https://a/v1/", "https://a/v1"),
+        ("http://a/v1/chat/completions", "http://a/v1"),
+        ("http://a/proxy/x", "http://a/proxy/x"),
+        ("http://[::1]:8000", "http://[::1]:8000/v1"),
+    ],
+)
+def test_addresses(text: str, url: str) -> None:
+    assert base_url(text) == url
+
+
+@pytest.mark.parametrize("text", ["", "ftp://a", "http://", "http://a:b", "http://u:p@a", "http://a b", "http://a?x=1"])
+def test_no_addresses(text: str) -> None:
+    with pytest.raises(UsageError, match="not the address"):
+        base_url(text)
+
+
+def test_what_is_on_this_machine() -> None:
+    assert all(map(is_loopback, ["http://127.0.0.5:1", "http://[::1]:1", "http://localhost/v1"]))
+    assert not any(map(is_loopback, ["http://example.org", "http://10.0.0.1", "https://localhost.example.org"]))

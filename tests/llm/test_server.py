@@ -1,0 +1,233 @@
+"""The embedded server over real sockets: what OpenAI's and vLLM's clients ask, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sweet.errors import UsageError
+from sweet.llm.base import Sampling
+from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.server import listening, make_app
+from sweet.tasks.base import Message
+from tests.llm.conftest import served
+
+MESSAGES = [{"role": "user", "content": "What is the rate per hour?"}]
+
+
+def ask(client: EmbeddedClient, path: str, *bodies: Any) -> list[tuple[int, Any]]:
+    """POST every body at once to a server of `client` (GET without one); status and JSON of each."""
+
+    async def work() -> list[tuple[int, Any]]:
+        async with served(client) as url, aiohttp.ClientSession() as session:
+
+            async def one(body: Any) -> tuple[int, Any]:
+                data = body if isinstance(body, bytes) else json.dumps(body)
+                async with session.post(url + path, data=data) as answer:
+                    return answer.status, await answer.json()
+
+            if bodies:
+                return list(await asyncio.gather(*map(one, bodies)))
+            async with session.get(url.removesuffix("/v1") + path) as answer:
+                text = await answer.text()
+                return [(answer.status, json.loads(text) if text else None)]
+
+    return asyncio.run(work())
+
+
+def chat(**changes: Any) -> dict[str, Any]:
+    return {"model": "tiny", "messages": MESSAGES, "max_tokens": 8, "seed": 3} | changes
+
+
+def text(**changes: Any) -> dict[str, Any]:
+    return {"model": "tiny", "prompt": "What is it?", "max_tokens": 6, "seed": 3} | changes
+
+
+def test_the_models_and_the_health(client: EmbeddedClient) -> None:
+    [(status, models)] = ask(client, "/v1/models")
+    assert status == 200
+    assert [(m["id"], m["max_model_len"]) for m in models["data"]] == [("tiny", client.context)]
+    assert ask(client, "/health") == [(200, None)]
+
+
+def test_a_chat_is_what_the_client_in_process_gives(client: EmbeddedClient) -> None:
+    body = chat(n=3, logprobs=True, return_token_ids=True, temperature=0.8, top_p=0.9)
+    [(status, answer)] = ask(client, "/chat/completions", body)
+    assert status == 200
+    assert answer["object"] == "chat.completion"
+    here = asyncio.run(
+        client.chat(
+            [Message(role="user", content=MESSAGES[0]["content"])],
+            Sampling(temperature=0.8, top_p=0.9, max_tokens=8, n=3, seed=3),
+        )
+    )
+    assert tuple(answer["prompt_token_ids"]) == here.prompt_token_ids
+    assert answer["usage"]["completion_tokens"] == here.completion_tokens
+    assert answer["usage"]["prompt_tokens"] == here.prompt_tokens
+    for index, (choice, reply) in enumerate(zip(answer["choices"], here.replies, strict=True)):
+        assert choice["index"] == index
+        assert choice["message"] == {"role": "assistant", "content": reply.text}
+        assert choice["finish_reason"] == reply.finish_reason
+        assert tuple(choice["token_ids"]) == reply.token_ids
+        told = [token["logprob"] for token in choice["logprobs"]["content"]]
+        assert told == pytest.approx(reply.logprobs, abs=1e-4)
+
+
+def test_what_asks_for_nothing_is_taken(client: EmbeddedClient) -> None:
+    plain = chat(stop=None, stream=False, tools=[], user="me", presence_penalty=0, response_format={"type": "text"})
+    parts = chat(messages=[{"role": "user", "content": [{"type": "text", "text": MESSAGES[0]["content"]}]}])
+    later = chat(messages=[{"role": "developer", "content": "Be short."}, *MESSAGES])
+    later["max_completion_tokens"] = later.pop("max_tokens")
+    first, second, third = ask(client, "/chat/completions", plain, parts, later)
+    assert first[0] == second[0] == third[0] == 200
+    assert first[1]["choices"] == second[1]["choices"]
+    assert third[1]["usage"]["prompt_tokens"] > first[1]["usage"]["prompt_tokens"]
+    assert "token_ids" not in first[1]["choices"][0]
+    assert first[1]["choices"][0]["logprobs"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stream": True}, "stream is not supported"),
+        ({"tools": [{"type": "function"}]}, "tools is not supported"),
+        ({"stop": ["\n"]}, "stop is not supported"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty is not supported"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"n": 0}, "n:"),
+        ({"n": 5000}, "n:"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "type text"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages.0.content"),
+        ({"top_logprobs": 5}, "top_logprobs"),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong(client: EmbeddedClient, changes: dict[str, Any], message: str) -> None:
+    [(status, answer)] = ask(client, "/chat/completions", chat(**changes))
+    assert status == 400
+    assert message in answer["error"]["message"]
+    assert answer["error"]["type"] == "invalid_request_error"
+
+
+def test_other_errors_have_openais_shape(client: EmbeddedClient) -> None:
+    long = chat(messages=[{"role": "user", "content": "rate per hour " * 2000}])
+    broken, nan, unknown, overflow = ask(
+        client, "/chat/completions", b"{", b'{"model": "tiny", "temperature": NaN}', chat(model="gpt-4"), long
+    )
+    assert broken[0] == nan[0] == 400
+    assert "not JSON" in broken[1]["error"]["message"]
+    assert unknown[0] == 404
+    assert unknown[1]["error"]["code"] == "model_not_found"
+    assert overflow[0] == 400
+    assert overflow[1]["error"]["code"] == "context_length_exceeded"
+    [(status, answer)] = ask(client, "/nothing")
+    assert status == 404
+    assert "/nothing" in answer["error"]["message"]
+    [(status, answer)] = ask(client, "/v1/chat/completions")
+    assert status == 405
+
+
+def test_completions_continue_ids_and_texts(client: EmbeddedClient) -> None:
+    ids = client.tokenizer("What is it?")["input_ids"]
+    by_text, by_ids, both = ask(
+        client,
+        "/completions",
+        text(return_token_ids=True, logprobs=0),
+        text(prompt=ids),
+        text(prompt=[ids, ids[:2]], n=2),
+    )
+    assert by_text[1]["choices"][0]["text"] == by_ids[1]["choices"][0]["text"]
+    choice = by_text[1]["choices"][0]
+    assert choice["prompt_token_ids"] == ids
+    assert len(choice["logprobs"]["token_logprobs"]) == len(choice["token_ids"]) == len(choice["logprobs"]["tokens"])
+    assert [c["index"] for c in both[1]["choices"]] == [0, 1, 2, 3]
+    assert both[1]["choices"][0]["text"] == by_ids[1]["choices"][0]["text"]
+
+
+def test_echo_scores_a_text(client: EmbeddedClient) -> None:
+    ids = client.tokenizer("What is the rate per hour?")["input_ids"]
+    [(status, answer)] = ask(client, "/completions", text(prompt=ids, max_tokens=0, echo=True, logprobs=1))
+    assert status == 200
+    choice = answer["choices"][0]
+    scored = asyncio.run(client.score(ids))
+    told = choice["logprobs"]
+    assert choice["text"] == "What is the rate per hour?" == "".join(told["tokens"])
+    assert told["token_logprobs"][0] is None
+    assert told["token_logprobs"][1:] == pytest.approx(scored.logprobs, abs=1e-5)
+    assert told["top_logprobs"][0] is None
+    for top, (token, highest) in zip(told["top_logprobs"][1:], scored.best, strict=True):
+        assert top[client.decode([token], skip_special=False)] == pytest.approx(highest, abs=1e-5)
+    assert answer["usage"]["completion_tokens"] == 0
+
+
+def test_the_likeliest_tokens_of_a_reply(client: EmbeddedClient) -> None:
+    greedy = text(temperature=0, logprobs=1)
+    [(_, plain), (_, echoed)] = ask(client, "/completions", greedy, {**greedy, "echo": True})
+    told = plain["choices"][0]["logprobs"]
+    for token, logprob, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert top == {token: pytest.approx(logprob, abs=1e-5)}, "the greedy token is the likeliest"
+    longer = echoed["choices"][0]["logprobs"]
+    assert longer["tokens"][-len(told["tokens"]) :] == told["tokens"]
+    assert echoed["choices"][0]["text"] == "What is it?" + plain["choices"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": []},
+        {"prompt": ""},
+        {"prompt": [10**6]},
+        {"prompt": [-1]},
+        {"prompt": [[]]},
+        {"prompt": ["a", 1]},
+        {"prompt": ["\udc00"]},
+        {"max_tokens": 0},
+        {"logprobs": 5},
+        {"prompt": ["a"] * 600, "n": 2},
+    ],
+)
+def test_bad_completions(client: EmbeddedClient, changes: dict[str, Any]) -> None:
+    [(status, answer)] = ask(client, "/completions", text(**changes))
+    assert status == 400
+    assert answer["error"]["message"]
+
+
+def test_an_asker_that_hangs_up_frees_its_rows(client: EmbeddedClient) -> None:
+    async def until(there: bool) -> None:
+        for _ in range(2000):
+            if bool(client.engine._rows or client.engine._waiting) == there:
+                return
+            await asyncio.sleep(0.01)
+        pytest.fail("the engine did not take the requests" if there else "the engine still works for nobody")
+
+    async def work() -> None:
+        async with served(client) as url, aiohttp.ClientSession() as session:
+            body = chat(n=64, max_tokens=900)
+            asking = [asyncio.create_task(session.post(url + "/chat/completions", json=body)) for _ in range(4)]
+            await until(True)
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await until(False)
+
+    asyncio.run(work())
+
+
+def test_a_taken_port(client: EmbeddedClient) -> None:
+    async def work() -> None:
+        async with served(client) as url:
+            port = int(url.split(":")[2].removesuffix("/v1"))
+            with pytest.raises(UsageError, match="cannot be listened on"):
+                async with listening(make_app(client), "127.0.0.1", port):
+                    pass
+
+    asyncio.run(work())
