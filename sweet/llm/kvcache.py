@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-_COLUMN_STEP = 64
-"""Buffers grow by a quarter and at least by this many columns, so that growing costs little in sum."""
+_ROW_STEP, _COLUMN_STEP = 4, 64
+"""Buffers grow by a quarter and at least by this much, so that growing, which copies them, costs little in sum."""
 
 
 @dataclass
@@ -51,6 +51,13 @@ class _Shape:
         self.rows = 0
         self.columns = 0
         self.window = Window()
+
+    def reserve(self, rows: int, columns: int) -> None:
+        """Ask for at least so many rows and columns."""
+        if rows > self.rows:
+            self.rows = max(rows + _ROW_STEP, rows * 5 // 4)
+        if columns > self.columns:
+            self.columns = max(columns + _COLUMN_STEP, columns * 5 // 4)
 
 
 class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -115,15 +122,12 @@ class SlotCache(Cache):
 
     def use(self, window: Window) -> None:
         """Set what the next forward works on, making room for it."""
-        tokens = window.width
-        self.shape.rows = max(self.shape.rows, window.first + window.rows)
-        if tokens > self.shape.columns:
-            self.shape.columns = max(tokens + _COLUMN_STEP, tokens * 5 // 4)
+        self.shape.reserve(window.first + window.rows, window.width)
         self.shape.window = window
 
     def copy_row(self, source: int, targets: slice, length: int) -> None:
         """Copy the first `length` columns of one row into others."""
-        self.shape.rows = max(self.shape.rows, targets.stop)
+        self.shape.reserve(targets.stop, length)
         for layer in self.slots:
             layer.grow()
             for buffer in (layer.keys, layer.values):
@@ -135,8 +139,7 @@ class SlotCache(Cache):
 
     def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
         """Put the first `length` columns of what `read_row` gave into a row."""
-        self.shape.rows = max(self.shape.rows, row + 1)
-        self.shape.columns = max(self.shape.columns, length)
+        self.shape.reserve(row + 1, length)
         pieces = iter(saved)
         for layer in self.slots:
             layer.grow()
