@@ -20,6 +20,7 @@ from sweet.errors import Interrupted, UsageError
 
 MODULES = (
     "demo",
+    "serve_sim",
     "rollout",
     "eval",
     "label",

@@ -77,6 +77,8 @@ class Call(Generic[C]):
         words += self.given
         if getattr(self.config, "resume", None) is False:
             words = [word for word in words if word != "--no-resume"] + ["--resume"]
+        for rest in self.arguments.values():
+            words += ["--", *rest] if isinstance(rest, list) and rest else []
         return shlex.join(words)
 
 
@@ -98,7 +100,7 @@ class Command(ABC, Generic[C]):
     examples: tuple[tuple[str, str], ...] = ()
 
     def arguments(self) -> list[inspect.Parameter]:
-        """The positional arguments."""
+        """The positional arguments. One that is named like a field of the configuration takes its option's place."""
         return []
 
     @abstractmethod
@@ -152,13 +154,15 @@ class CommandLine:
 
         def callback(ctx: typer.Context, **values: Any) -> None:
             common = Common(**{name: values.pop(f"common_{name}") for name in Common.__dataclass_fields__})
-            arguments = {parameter.name: values.pop(parameter.name) for parameter in positional}
+            arguments = {parameter.name: values[parameter.name] for parameter in positional}
             given = given_on_command_line(ctx, specs, values)
             code = guarded(lambda: self._call(command, common, arguments, given), debug=common.debug)
             raise typer.Exit(code)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        parameters = [context, *positional, *map(as_parameter, specs), *common_parameters(command.name)]
+        taken = {parameter.name for parameter in positional}
+        options = [as_parameter(spec) for spec in specs if spec.field not in taken]
+        parameters = [context, *positional, *options, *common_parameters(command.name)]
         callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         callback.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return callback
@@ -170,7 +174,12 @@ class CommandLine:
         if common.dry_run:
             console.print_json(config.model_dump(mode="json"))
             return
-        words = [word for spec in specs if spec.field in given for word in _words(spec, given[spec.field])]
+        words = [
+            word
+            for spec in specs
+            if spec.field in given and spec.field not in arguments
+            for word in _words(spec, given[spec.field])
+        ]
         reporter: Reporter = Silent() if common.quiet else ConsoleReporter()
         call: Call[StageConfig] = Call(command, config, arguments, common, words, reporter)
         try:

@@ -38,7 +38,8 @@ def _command(command: Command[Any]) -> Iterator[str]:
         yield f"- `{argument.metavar}`: {argument.help}"
     if arguments:
         yield ""
-    specs = option_specs(command.config, command.name)
+    taken = {parameter.name for parameter in command.arguments()}
+    specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
     if specs:
         yield "| option | default | |\n|---|---|---|"
         yield from map(_row, specs)

@@ -155,6 +155,16 @@ def test_a_task_file_that_cannot_be_played(sweet: Program, workplace: Path, text
     assert "tasks.jsonl" in outcome.err
 
 
+def test_what_follows_two_dashes_goes_to_vllm(sweet: Program, workplace: Path) -> None:
+    words = ("serve-sim", "--engine", "vllm", "--model", "m", "--dry-run")
+    assert json.loads(sweet(*words, "--", "--x", "1").out)["passthrough"] == ["--x", "1"]
+    Path("c.toml").write_text('[serve-sim]\npassthrough = ["--y"]\n')
+    assert json.loads(sweet(*words, "--config", "c.toml").out)["passthrough"] == ["--y"]
+    outcome = sweet("serve-sim", "stray")
+    assert outcome.code == 2
+    assert "stray" in outcome.err
+
+
 def test_doctor_looks_at_this_machine(sweet: Program) -> None:
     outcome = sweet("doctor", "--json")
     found = json.loads(outcome.out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,25 @@ sys.exit(run(["play", "r", "--samples", "2"], build([command])))
     assert process.wait() == 130
     assert "sweet play r --samples 2 --resume" in rest
     assert "Traceback" not in rest
+
+
+def test_the_simulated_human_is_served_until_it_is_stopped() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweet", "serve-sim", "--port", "0", "--json", "--quiet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = ""
+    while not said.endswith("\n}\n") and (line := process.stdout.readline()):
+        said += line
+    url = json.loads(said)["metrics"]["url"]
+    with urllib.request.urlopen(f"{url}/models", timeout=30) as answer:
+        assert json.load(answer)["data"]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

@@ -1,0 +1,53 @@
+"""`sweet serve-sim`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import typer
+
+from sweet.cli import console
+from sweet.cli.command import Call, Command
+from sweet.stages.serve import ServeConfig, run_serve
+
+
+class ServeSim(Command[ServeConfig]):
+    def arguments(self) -> list[inspect.Parameter]:
+        help = "What follows -- goes to vllm as it stands."
+        declared = typer.Argument(None, metavar="-- VLLM_OPTIONS", help=help, show_default=False)
+        return [
+            inspect.Parameter(
+                "passthrough", inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=list[str] | None
+            )
+        ]
+
+    def work(self, call: Call[ServeConfig]) -> None:
+        def ready(url: str) -> None:
+            if call.common.json:
+                console.print_json({"stage": "serve-sim", "run": None, "metrics": {"url": url}, "artifacts": []})
+            else:
+                console.show(console.inert(url))
+            sys.stdout.flush()
+            call.reporter.say(f"Serving until Ctrl-C; sweet rollout --sim MODEL --sim-url {url} plays with it.")
+
+        run_serve(call.config, call.reporter, ready)
+
+
+COMMANDS = (
+    ServeSim(
+        name="serve-sim",
+        config=ServeConfig,
+        summary="Start the simulated human as an OpenAI-compatible server.",
+        text="Prints its address on stdout once it answers, and serves until it is interrupted. An agent can be "
+        "served the same way.",
+        examples=(
+            ("sweet serve-sim", "the scripted human, at port 8000"),
+            ("sweet serve-sim --engine embedded --model DIR --port 0", "any model in one process, at a free port"),
+            (
+                "sweet serve-sim --engine vllm --model MODEL --tp 4 -- --max-model-len 16384",
+                "vllm, where it is installed",
+            ),
+        ),
+    ),
+)
