@@ -205,9 +205,7 @@ class _Crew:
 
 def _first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error to show for a group: the first one meant for the user, else the first."""
-    leaves: list[BaseException] = []
-    for error in errors.exceptions:
-        leaves.append(_first_cause(error) if isinstance(error, BaseExceptionGroup) else error)
+    leaves = [_first_cause(error) if isinstance(error, BaseExceptionGroup) else error for error in errors.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])
 
 

@@ -80,7 +80,8 @@ def test_a_question_is_answered_and_the_answer_ends_it() -> None:
     assert trajectory.dialogue_history[1].token_ids == (7, 8)
     assert (trajectory.usage.prompt_tokens, trajectory.usage.completion_tokens) == (20, 4)
     assert agent.seen[1][0].role == "system"
-    assert [m.content for m in agent.seen[1][1:]] == [TASK.problem_description, "What is the rate?", "It is 5 per hour."]
+    heard = [message.content for message in agent.seen[1][1:]]
+    assert heard == [TASK.problem_description, "What is the rate?", "It is 5 per hour."]
 
 
 def test_the_agent_never_sees_the_hidden_information() -> None:
@@ -121,9 +122,7 @@ def test_a_failing_human_fails_the_dialogue_unless_upstream() -> None:
     with pytest.raises(HumanFailed, match="refused"):
         asyncio.run(play(Assignment(TASK, 0, 0), Lines("Rate?"), BrokenHuman(), CodeKind(), rules()))
     agent = Lines("Rate?", "I WANT TO ANSWER: pass")
-    trajectory = asyncio.run(
-        play(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream"))
-    )
+    trajectory = asyncio.run(play(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream")))
     assert trajectory.dialogue_history[2].content == NO_RESPONSE
 
 
