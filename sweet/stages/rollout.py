@@ -164,7 +164,7 @@ class _Crew:
                 except BaseExceptionGroup as errors:
                     raise _first_cause(errors) from errors
 
-    def _client(self, model: str, urls: list[str], role: str) -> Any:
+    def _client(self, model: str, urls: list[str], role: Literal["agent", "sim"]) -> Any:
         from sweet.llm.connect import open_client
 
         config = self.config
