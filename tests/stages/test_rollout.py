@@ -105,5 +105,5 @@ def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
     task = Task(id="t", problem_description="d def f(x)", ground_truth="def f(x): return x", test_cases={"t1": "f(1)"})
     path = tmp_path / "tasks.jsonl"
     path.write_text(task.model_dump_json(exclude={"facts"}) + "\n")
-    with pytest.raises(UsageError, match="no facts|has none"):
+    with pytest.raises(UsageError, match="has none"):
         run_rollout(run, config(tasks=str(path)), Silent())
