@@ -1,8 +1,9 @@
-"""`sweet data colbench`, `sweet data import`, `sweet data export`."""
+"""`sweet data colbench`, `sweet data import`, `sweet data export`, `sweet data micro-agent`."""
 
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 
 from sweet.cli import console
@@ -11,6 +12,7 @@ from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.errors import UsageError
 from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
 from sweet.stages.download import ColBenchConfig, run_data_colbench
+from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
 
 
 class ColBench(Command[ColBenchConfig]):
@@ -30,7 +32,7 @@ class Import(Command[DataImportConfig]):
         result = run_data_import(file, run, call.config, call.reporter)
         console.finish(result, as_json=call.common.json)
         scored = bool(result.metrics["scores"])
-        call.reporter.say(f"next: sweet {'label' if scored else 'eval'} {run}")
+        call.reporter.say(f"next: sweet {'label' if scored else 'eval'} {shlex.quote(str(run))}")
 
 
 class Export(Command[DataExportConfig]):
@@ -46,6 +48,16 @@ class Export(Command[DataExportConfig]):
         else:
             for line in export_lines(run, call.config):
                 sys.stdout.write(line.decode())
+
+
+class MicroAgent(Command[MicroAgentConfig]):
+    def arguments(self) -> list[inspect.Parameter]:
+        return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+
+    def work(self, call: Call[MicroAgentConfig]) -> None:
+        folder = call.arguments["folder"]
+        console.finish(run_data_micro_agent(folder, call.config, call.reporter), as_json=call.common.json)
+        call.reporter.say(f"next: sweet rollout --agent {shlex.quote(str(folder))}")
 
 
 COMMANDS = (
@@ -71,5 +83,13 @@ COMMANDS = (
             ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
             ("sweet data export RUN | head -n 1", "to stdout"),
         ),
+    ),
+    MicroAgent(
+        name="data micro-agent",
+        config=MicroAgentConfig,
+        summary="Build the packaged agent again, from nothing.",
+        text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the agent that "
+        "ships with the package.",
+        examples=(("sweet data micro-agent agent", "a few minutes on one CPU core"),),
     ),
 )
