@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sweet.errors import UsageError
+from sweet.llm.address import bind, url_of
 from sweet.llm.answers import describe
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Reply, RequestFailed
 from sweet.llm.bodies import ChatBody, CompletionBody
@@ -252,8 +252,7 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
     Raises:
         UsageError: the address cannot be listened on.
     """
-    sock = _bound(host, port)
-    port = sock.getsockname()[1]
+    sock = bind(host, port)
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[sock]))
@@ -261,8 +260,7 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
         up = asyncio.create_task(server.up.wait())
         await asyncio.wait({up, task}, return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{port}/v1", task
+        yield url_of(host, sock.getsockname()[1]), task
     finally:
         server.should_exit = True
         with suppress(asyncio.CancelledError):
@@ -283,16 +281,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are the caller's: it also has a model to put away."""
         yield
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"{host}:{port} cannot be listened on: {error}.", where="--host, --port", fix="--port 0 takes a free one"
-        ) from error
 
 
 def _answered(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

@@ -1,169 +1,151 @@
-"""Starting, watching and stopping the installed `vllm serve`.
+"""Starting `vllm serve` and putting it away.
 
-The server gets a process group of its own, because it starts workers that must go with it, and its output goes to a
-file, of which the last lines are told when it dies before it is healthy.
+vLLM is a program here, not a library: it runs in a process group of its own, so that its workers can be ended with it,
+and writes into a log file. It is ready when /health answers; when it dies before, its last lines say why.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 import signal
-import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
-from sweet.errors import Interrupted, ServerError, SweetError, UsageError
-from sweet.llm.pretrained import model_path
+from sweet.errors import SweetError, UsageError
+from sweet.llm.address import bind, url_of
 
-START_TIMEOUT = 1800.0
-"""Seconds a large model may take to load."""
+HEALTH_PAUSE = 0.25
+HEALTH_TIMEOUT = 5.0
+TERM_PATIENCE = 20.0
+"""Seconds vLLM has to end by itself before it is killed."""
 
-STOP_TIMEOUT = 30.0
-"""Seconds the server gets to stop by itself."""
-
-_TAIL = 20
-
-
-def find_vllm() -> str:
-    """The `vllm` command: beside this Python, or on the PATH; UsageError with how to install it."""
-    beside = Path(sys.executable).with_name("vllm")
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("vllm")
-    if found is None:
-        raise UsageError(
-            "vllm is not installed, or its command is not on the PATH.",
-            where="--engine vllm",
-            fix="pip install 'sweet-rl[gpu]' (or --engine embedded)",
-        )
-    return found
+LAST_LINES = 12
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def serve_command(model: str, host: str, port: int, tensor_parallel: int, passthrough: Sequence[str]) -> list[str]:
-    """The command line; what is passed through stands last, so that it wins."""
-    path = model_path(model)
-    command = [find_vllm(), "serve", path, "--host", host, "--port", str(port)]
-    command += ["--tensor-parallel-size", str(tensor_parallel)]
-    if path != model:
-        command += ["--served-model-name", model]
-    return [*command, *passthrough]
+@dataclass(frozen=True)
+class VllmSettings:
+    """What `vllm serve` is told. Clients call the model by `name`; `passthrough` goes last, as it is."""
+
+    model: str
+    name: str
+    host: str
+    port: int
+    tensor_parallel: int = 1
+    passthrough: tuple[str, ...] = ()
+
+
+def find_vllm() -> str | None:
+    """The `vllm` program: beside this Python, else on the PATH."""
+    beside = Path(sys.executable).parent / "vllm"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("vllm")
+
+
+def command(program: str, settings: VllmSettings) -> list[str]:
+    """The command line of the server."""
+    words = [program, "serve", settings.model, "--host", settings.host, "--port", str(settings.port)]
+    words += ["--tensor-parallel-size", str(settings.tensor_parallel)]
+    if not any(word.split("=")[0] == "--served-model-name" for word in settings.passthrough):
+        words += ["--served-model-name", settings.name]
+    return [*words, *settings.passthrough]
 
 
 class VllmServer:
-    """A `vllm serve` process, as a context manager that is entered when the server is healthy.
+    """A running `vllm serve`. Made by `start`; `stop` must be called."""
 
-    Attributes:
-        url: the base address that OpenAI clients take.
-
-    Args:
-        port: 0 takes a free one.
-        log: the file its output is appended to.
-        cancelled: asked while waiting; True gives up.
-
-    Raises (on entering):
-        UsageError: vllm is not installed.
-        SweetError: it died while starting; the last lines of its output are told.
-        ServerError: it was not healthy in time.
-        Interrupted: `cancelled` said so.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        log: Path,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        tensor_parallel: int = 1,
-        passthrough: Sequence[str] = (),
-        start_timeout: float = START_TIMEOUT,
-        cancelled: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path) -> None:
+        self.process = process
+        self.url = url
         self.log = log
-        port = port or _free_port(host)
-        self.command = serve_command(model, host, port, tensor_parallel, passthrough)
-        plain = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        self._root = f"http://[{plain}]:{port}" if ":" in plain else f"http://{plain}:{port}"
-        self.url = f"{self._root}/v1"
-        self._start_timeout, self._cancelled = start_timeout, cancelled
-        self._process: subprocess.Popen[bytes] | None = None
+        self._end = asyncio.create_task(process.wait())
 
-    def __enter__(self) -> VllmServer:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+    @classmethod
+    async def start(cls, settings: VllmSettings, log: Path) -> VllmServer:
+        """Start it, its output going to `log`. It is not ready yet.
+
+        Raises:
+            UsageError: vllm is not installed, or the port is taken.
+        """
+        program = find_vllm()
+        if program is None:
+            raise UsageError(
+                "vllm is not installed.",
+                where="--engine vllm",
+                fix="pip install 'sweet-rl[gpu]' (or --engine embedded, which needs nothing more)",
             )
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        # Otherwise another server that listens there would be taken for this one.
+        with bind(settings.host, settings.port) as free:
+            port = free.getsockname()[1]
+        settings = VllmSettings(**{**vars(settings), "port": port})
+        with log.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *command(program, settings),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        return cls(process, url_of(settings.host, port), log)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    async def wait_until_healthy(self) -> None:
+        """Return when it answers.
 
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        Raises:
+            SweetError: it ended before.
+        """
+        address = self.url.removesuffix("/v1") + "/health"
+        while not await asyncio.to_thread(_answers, address):
+            await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
+            if self._end.done():
+                raise self.failure()
 
-    def died(self) -> SweetError:
-        """The error to raise when it is not alive any more."""
-        status = None if self._process is None else self._process.poll()
-        lines = self.log.read_text(errors="replace").splitlines()[-_TAIL:]
+    async def ended(self) -> None:
+        """Return when the process has ended; cancelling this does not end it."""
+        await asyncio.wait({self._end})
+
+    def failure(self) -> SweetError:
+        """The error for a server that ended by itself, with the last lines it wrote."""
+        said = "\n".join(last_lines(self.log))
         return SweetError(
-            f"vllm stopped with status {status}. Its last lines:\n" + "\n".join(lines),
+            f"vllm ended with status {self.process.returncode}." + (f" Its last lines:\n{said}" if said else ""),
             where=self.log,
-            fix="read the whole log, then change the options after --",
+            fix="read the log; what follows -- goes to vllm, e.g. -- --max-model-len 4096",
         )
 
-    def stop(self) -> None:
-        """Ask it to stop, and kill its process group when it does not or when workers stay behind."""
-        process = self._process
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def _wait(self) -> None:
-        # A proxy of the environment must not be asked for what is on this machine.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        ends = time.monotonic() + self._start_timeout
-        while True:
-            if self._cancelled():
-                raise Interrupted("Stopped while vllm was starting.", where=self.log)
-            if not self.alive:
-                raise self.died()
-            with suppress(OSError, urllib.error.URLError), opener.open(f"{self._root}/health", timeout=5) as answer:
-                if answer.status == 200:
-                    return
-            if time.monotonic() > ends:
-                raise ServerError(
-                    f"vllm was not ready within {self._start_timeout:g} seconds.", where=self.log, fix="read the log"
-                )
-            time.sleep(0.2)
+    async def stop(self) -> None:
+        """End it and all its workers."""
+        if self.process.returncode is None:
+            # The first process ends its workers in order; only what is left after it is killed.
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+            await asyncio.wait({self._end}, timeout=TERM_PATIENCE)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        await self._end
 
 
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError as error:
-            raise UsageError(f"{host} cannot be listened on: {error}.", where="--host") from error
-        port: int = probe.getsockname()[1]
-        return port
+def last_lines(log: Path, count: int = LAST_LINES) -> Sequence[str]:
+    """The last lines of a log, without escapes that a terminal would act on."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - (1 << 16)))
+        text = file.read().decode(errors="replace")
+    lines = [_ESCAPES.sub("", line).rstrip() for line in text.splitlines()]
+    return [line for line in lines if line][-count:]
+
+
+def _answers(address: str) -> bool:
+    # Without proxies: the server is on this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(address, timeout=HEALTH_TIMEOUT) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False

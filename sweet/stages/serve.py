@@ -10,16 +10,14 @@ import asyncio
 import signal
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.errors import SweetError, UsageError
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig
 from sweet.tasks.registry import task_kind
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 _GLANCE = 0.1
 """Seconds between two looks at whether to stop."""
-
-Stop = Callable[[], bool]
 
 
 class ServeConfig(StageConfig):
@@ -51,6 +47,8 @@ class ServeConfig(StageConfig):
     """GPUs that vllm shares one model over (its tensor parallel size)."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
+    log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """File that vllm's output goes to; without it a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """Arguments for vllm."""
 
@@ -59,7 +57,7 @@ def run_serve(
     config: ServeConfig,
     reporter: Reporter,
     ready: Callable[[str], None] = lambda _: None,
-    should_stop: Stop = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve until SIGINT, SIGTERM or `should_stop`; `ready` is told the address once it answers.
 
@@ -69,12 +67,10 @@ def run_serve(
     """
     _check(config)
     if config.engine == "vllm":
-        with _stoppable(should_stop) as stop:
-            _serve_vllm(config, reporter, ready, stop)
+        asyncio.run(_serve_vllm(config, reporter, ready, should_stop))
         return
     client, text = _scripted(config) if config.engine == "scripted" else _embedded(config)
-    with _stoppable(should_stop) as stop:
-        asyncio.run(_serve_client(config, client, text, ready, stop))
+    asyncio.run(_serve_client(config, client, text, ready, should_stop))
 
 
 def _check(config: ServeConfig) -> None:
@@ -86,12 +82,11 @@ def _check(config: ServeConfig) -> None:
         )
     if config.engine != "scripted" and config.model is None:
         raise UsageError(f"The engine {config.engine} needs a model.", where="--engine", fix="--model MODEL")
-    if config.engine != "vllm" and config.passthrough:
-        raise UsageError(
-            f"Only vllm takes further arguments, and the engine is {config.engine}.",
-            where=" ".join(config.passthrough),
-            fix="--engine vllm, or leave them out",
-        )
+    if config.engine == "vllm":
+        return
+    given = {"--tp": config.tp > 1, "--log": config.log is not None, "what follows --": bool(config.passthrough)}
+    for name in (name for name, is_given in given.items() if is_given):
+        raise UsageError(f"Only vllm takes {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
 
 
 def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
@@ -99,11 +94,12 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
 
     kind = task_kind(config.task)
     source = config.tasks or kind.default_tasks()
-    tasks = [task for task in kind.load(source, config.split) if task.facts]
-    if not tasks:
+    tasks = kind.load(source, config.split)
+    mute = next((task for task in tasks if not task.facts), None)
+    if mute is not None:
         raise UsageError(
-            f"The scripted human speaks from a task's facts, and no task of {source} has any.",
-            where="--tasks",
+            f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
+            where=f"--tasks {source}",
             fix="--tasks micro, or --engine embedded --model MODEL",
         )
     return ScriptedResponder(tasks), None
@@ -118,62 +114,78 @@ def _embedded(config: ServeConfig) -> tuple[ChatClient, Any]:
 
 
 async def _serve_client(
-    config: ServeConfig, client: ChatClient, text: Any, ready: Callable[[str], None], stop: Stop
+    config: ServeConfig, client: ChatClient, text: Any, ready: Callable[[str], None], should_stop: Callable[[], bool]
 ) -> None:
     from sweet.llm.server import listening, make_app
 
     try:
-        async with listening(make_app(client, text), config.host, config.port) as (url, served):
-            ready(url)
-            while not (stop() or served.done()):
-                await asyncio.sleep(_GLANCE)
-            if served.done():
-                await served
-                raise SweetError("The server stopped by itself.", where=url)
+        with _told() as told:
+            async with listening(make_app(client, text), config.host, config.port) as (url, served):
+                ready(url)
+                await _first(served, _stopped(told, should_stop))
+                if served.done():
+                    await served
+                    raise SweetError("The server stopped by itself.", where=url)
     finally:
         await client.aclose()
 
 
-def _serve_vllm(config: ServeConfig, reporter: Reporter, ready: Callable[[str], None], stop: Stop) -> None:
-    from sweet.llm.vllm import VllmServer
+async def _serve_vllm(
+    config: ServeConfig, reporter: Reporter, ready: Callable[[str], None], should_stop: Callable[[], bool]
+) -> None:
+    from sweet.llm.pretrained import model_path
+    from sweet.llm.vllm import VllmServer, VllmSettings
 
     assert config.model is not None
-    with tempfile.NamedTemporaryFile(prefix="sweet-vllm-", suffix=".log", delete=False) as log:
-        path = Path(log.name)
-    server = VllmServer(
-        config.model,
-        log=path,
-        host=config.host,
-        port=config.port,
-        tensor_parallel=config.tp,
-        passthrough=config.passthrough,
-        cancelled=stop,
+    settings = VllmSettings(
+        model_path(config.model), config.model, config.host, config.port, config.tp, tuple(config.passthrough)
     )
-    reporter.say(f"Starting vllm; its output goes to {path}.")
-    try:
-        with server:
-            ready(server.url)
-            while not stop():
-                if not server.alive:
-                    raise server.died()
-                time.sleep(_GLANCE)
-    except Interrupted:
-        reporter.say("Stopped while vllm was starting.")
+    with _told() as told:
+        server = await VllmServer.start(settings, config.log or _new_log())
+        try:
+            reporter.say(f"vllm is starting; its output goes to {server.log}.")
+            stopped = asyncio.ensure_future(_stopped(told, should_stop))
+            healthy = asyncio.ensure_future(server.wait_until_healthy())
+            await _first(healthy, stopped)
+            if healthy.done():
+                await healthy
+                ready(server.url)
+                await _first(server.ended(), stopped)
+                if not stopped.done():
+                    raise server.failure()
+            healthy.cancel()
+            stopped.cancel()
+        finally:
+            await server.stop()
+
+
+def _new_log() -> Path:
+    with tempfile.NamedTemporaryFile(prefix="sweet-vllm-", suffix=".log", delete=False) as log:
+        return Path(log.name)
+
+
+async def _first(*works: Awaitable[object]) -> None:
+    """Return when one of the works is done; none is cancelled, and what it raised stays with it."""
+    await asyncio.wait([asyncio.ensure_future(work) for work in works], return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _stopped(told: asyncio.Event, should_stop: Callable[[], bool]) -> None:
+    """Return when a signal came or `should_stop` says so."""
+    while not (told.is_set() or should_stop()):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), _GLANCE)
 
 
 @contextmanager
-def _stoppable(should_stop: Stop) -> Iterator[Stop]:
-    """A question that SIGINT and SIGTERM answer too; they do so in the main thread alone, which signals go to."""
-    told = threading.Event()
-
-    def tell(_: int, __: FrameType | None) -> None:
-        told.set()
-
-    former: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        former = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+def _told() -> Iterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set. Signals go to the main thread: in another one nothing sets it."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    for number in numbers:
+        loop.add_signal_handler(number, told.set)
     try:
-        yield lambda: told.is_set() or should_stop()
+        yield told
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number in numbers:
+            loop.remove_signal_handler(number)
