@@ -38,7 +38,7 @@ class TrainConfig(StageConfig):
     nll: float | None = Field(default=None, ge=0)
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""
     epochs: int | None = Field(default=None, ge=1)
-    """Passes over the data; the paper's 4 (1 for the sweet actor), 2 or 3 for small models."""
+    """Passes over the data; the paper's 4 (1 for the sweet actor), 1 to 3 for small models."""
     batch: int | None = Field(default=None, ge=1)
     """Examples a step: 8, for rft 32."""
     max_length: int | None = Field(default=None, ge=8)

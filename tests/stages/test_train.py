@@ -209,6 +209,6 @@ def test_rates_follow_the_size_of_the_model() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
     assert resolve("critic", 10**6, "paper", **none).lr == 1.5e-4
-    assert resolve("sweet", 10**6, "paper", **none).nll == 0.3
+    assert resolve("sweet", 10**6, "paper", **none).nll == 1.0
     assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
     assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
