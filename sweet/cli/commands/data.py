@@ -88,8 +88,8 @@ COMMANDS = (
         name="data micro-agent",
         config=MicroAgentConfig,
         summary="Build the packaged agent again, from nothing.",
-        text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the agent that "
-        "ships with the package.",
+        text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the agent "
+        "that ships with the package.",
         examples=(("sweet data micro-agent agent", "a few minutes on one CPU core"),),
     ),
 )
