@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
-from sweet.runs.run import Run
 
 from sweet.cli.app import build
 from sweet.cli.command import CommandLine
 from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
+from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 
 
