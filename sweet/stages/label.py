@@ -17,10 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.rows import Preference
 from sweet.tasks.scores import Score
-from sweet.tasks.trajectory import Trajectory
-
-FAULTS = frozenset({"context_overflow", "agent_error", "human_error", "deadline"})
-"""Outcomes that say nothing about the agent's replies: such dialogues are left out."""
+from sweet.tasks.trajectory import FAULTS, Trajectory
 
 SOLVED = 1.0
 """The reward of a solved task: every hidden test passed."""

@@ -17,13 +17,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweet.errors import SweetError, TooManyFailures, UsageError
+from sweet.errors import UsageError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.dialogue import Assignment, Rules, play
+from sweet.stages.failures import check_failures, first_cause
 from sweet.tasks.base import Recipe, Task, TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, dump
@@ -109,7 +110,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             "seconds": round(time.monotonic() - began, 3),
         }
         attempt.metrics.update(metrics)
-        _check_failures(crew, config, len(missing), attempt.metrics_path)
+        check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=attempt.metrics_path)
     return StageResult("rollout", run.path, metrics, [artifact])
 
 
@@ -162,7 +163,7 @@ class _Crew:
                         for _ in range(workers):
                             group.create_task(self._work(waiting, agent, human, bar))
                 except BaseExceptionGroup as errors:
-                    raise _first_cause(errors) from errors
+                    raise first_cause(errors) from errors
 
     def _client(self, model: str, urls: list[str], role: Literal["agent", "sim"]) -> Any:
         from sweet.llm.connect import open_client
@@ -203,12 +204,6 @@ class _Crew:
         bar.note(failed=self.failed)
 
 
-def _first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to show for a group: the first one meant for the user, else the first."""
-    leaves = [_first_cause(error) if isinstance(error, BaseExceptionGroup) else error for error in errors.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])
-
-
 def _totals(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
     """Sums over all finished dialogues of the artifact, those of earlier calls included."""
     episodes = turns = prompt_tokens = completion_tokens = 0
@@ -226,13 +221,3 @@ def _totals(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
         "completion_tokens": completion_tokens,
         "outcomes": dict(sorted(outcomes.items())),
     }
-
-
-def _check_failures(crew: _Crew, config: RolloutConfig, tried: int, log: Path) -> None:
-    allowed = config.fail_on_error * tried if config.fail_on_error < 1 else config.fail_on_error
-    if crew.failed > allowed:
-        raise TooManyFailures(
-            f"{crew.failed} of {tried} dialogues failed; those that finished are kept.",
-            where=log,
-            fix="run the same command again to play the failed ones, or raise --fail-on-error",
-        )

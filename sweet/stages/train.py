@@ -17,11 +17,11 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
-from sweet.stages.label import FAULTS, SOLVED
+from sweet.stages.label import SOLVED
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.scores import Score
-from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
 class TrainConfig(StageConfig):

@@ -23,10 +23,7 @@ from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.scores import Score
-from sweet.tasks.trajectory import Trajectory
-
-FAULTS = frozenset({"context_overflow", "agent_error", "human_error", "deadline"})
-"""Ends of a dialogue that are a fault (see sweet.tasks.trajectory.Outcome)."""
+from sweet.tasks.trajectory import FAULTS, Trajectory
 
 R = TypeVar("R", bound=BaseModel)
 
