@@ -15,11 +15,14 @@ from sweet.tasks.code.prompts import parse_human_prompt
 
 
 class ScriptedResponder:
-    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of some tasks."""
+    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of some tasks.
+
+    It is not called `scripted`: that name means the scripted human that runs without any server.
+    """
 
     context = None
 
-    def __init__(self, tasks: Iterable[Task], model: str = "scripted") -> None:
+    def __init__(self, tasks: Iterable[Task], model: str = "scripted-human") -> None:
         self.model = model
         self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
 

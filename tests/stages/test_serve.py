@@ -220,7 +220,7 @@ def test_the_scripted_human_is_served(tmp_path: Path) -> None:
     ]
 
     async def talk(url: str) -> None:
-        async with open_client("scripted", [url], role="sim") as client:
+        async with open_client("scripted-human", [url], role="sim") as client:
             human = LLMHuman(client, CodeKind())
             assert (await human.reply(task, dialogue)).text == scripted_reply(task, dialogue)
             assert fact.answer in (await human.reply(task, dialogue)).text
