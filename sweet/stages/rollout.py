@@ -117,6 +117,12 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
 def _check_playable(tasks: list[Task], config: RolloutConfig) -> None:
     if config.sim != "scripted":
         return
+    if config.sim_url:
+        raise UsageError(
+            "The scripted human runs in this process, and a server was named for it.",
+            where="--sim-url",
+            fix="leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine",
+        )
     mute = next((task for task in tasks if not task.facts), None)
     if mute is not None:
         raise UsageError(

@@ -107,3 +107,8 @@ def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
     path.write_text(task.model_dump_json(exclude={"facts"}) + "\n")
     with pytest.raises(UsageError, match="has none"):
         run_rollout(run, config(tasks=str(path)), Silent())
+
+
+def test_a_url_for_the_scripted_human_is_refused(run: Run) -> None:
+    with pytest.raises(UsageError, match="in this process"):
+        run_rollout(run, config(sim_url=["http://127.0.0.1:9/v1"]), Silent())
