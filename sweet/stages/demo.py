@@ -31,7 +31,7 @@ class DemoConfig(StageConfig):
     """Training tasks that dialogues are collected on."""
     samples: int = Field(default=6, ge=2)
     """Dialogues for each training task."""
-    eval_tasks: int = Field(default=256, ge=1)
+    eval_tasks: int = Field(default=512, ge=1)
     """Unseen tasks of the evaluation before and after."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled and ranked at each turn."""
