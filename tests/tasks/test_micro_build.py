@@ -101,8 +101,8 @@ def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Pa
     from sweet.tasks.micro.build import _encode
 
     tokenizer, _ = load(tiny[0])
-    talk = [*TALK, {"role": "assistant", "content": "I WANT TO ANSWER:\nx"}]
-    [example] = _encode(tokenizer, [talk], AgentRecipe(human_weight=0.25))
+    talk = [*TALK, {"role": "assistant", "content": "I WANT TO ANSWER:\nx + 8"}]
+    [example] = _encode(tokenizer, [talk], AgentRecipe(human_weight=0.25, value_weight=4.0))
     rendered = tokenizer.apply_chat_template(talk, tokenize=True, return_dict=True)["input_ids"]
     assert example.ids == rendered
 
@@ -110,6 +110,7 @@ def test_loss_counts_replies_with_their_end_and_never_the_request(tiny: tuple[Pa
         kept = [token for token, w in zip(example.ids, example.weights, strict=True) if w == weight]
         return str(tokenizer.decode(kept))
 
-    assert weighed(1.0) == f"How high is the tax?{END}I WANT TO ANSWER:\nx{END}"
+    assert weighed(1.0) == f"How high is the tax?{END}I WANT TO ANSWER:\nx + {END}"
+    assert weighed(4.0) == "8"
     assert weighed(0.25) == f"The tax is 25 percent.{END}"
     assert Message(**TALK[1]).content in weighed(0.0)

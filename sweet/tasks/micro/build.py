@@ -1,8 +1,9 @@
 """Builds the micro agent from nothing: a byte-level BPE tokenizer, a small Llama, imitation of scripted dialogues.
 
 The training text is what the tokenizer's chat template renders in a rollout, token by token; the loss counts the
-agent's turns (with the end-of-turn token) fully, the human's replies a little (from them the model learns to read c
-without learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
+agent's turns (with the end-of-turn token) fully and the values in its answers more than fully (copying them is the
+hardest part and a few tokens only), the human's replies a little (from them the model learns to read c without
+learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
 on the right, where causal attention cannot see the padding. The instances are of the training split's kind but behind
 the dataset's own ones: the agent has met neither the training nor the test tasks.
 """
@@ -59,6 +60,8 @@ class AgentRecipe(BaseModel):
     """Share of the dialogues in which the reference function stands in the request."""
     human_weight: float = Field(default=0.3, ge=0)
     """Weight of the human's tokens in the loss."""
+    value_weight: float = Field(default=4.0, ge=0)
+    """Weight of the numbers in the agent's answers: few tokens, and the hardest to learn."""
     vocabulary: int = Field(default=1024, ge=300)
     """Size of the vocabulary."""
     width: int = Field(default=128, ge=8)
@@ -71,9 +74,9 @@ class AgentRecipe(BaseModel):
     """Inner size of the feed-forward layers."""
     learning_rate: float = Field(default=2e-3, gt=0)
     """Highest learning rate of AdamW."""
-    batch_tokens: int = Field(default=2500, ge=64)
+    batch_tokens: int = Field(default=1250, ge=64)
     """Tokens of a batch, padding included."""
-    threads: int = Field(default=2, ge=1)
+    threads: int = Field(default=1, ge=1)
     """CPU threads of torch."""
 
 
@@ -185,21 +188,23 @@ def _llama(tokenizer: Any, config: AgentRecipe) -> Any:
 def _encode(tokenizer: Any, talks: list[list[dict[str, str]]], config: AgentRecipe) -> list[_Example]:
     texts: list[str] = tokenizer.apply_chat_template(talks, tokenize=False)
     user, assistant = tokenizer.convert_tokens_to_ids([USER, ASSISTANT])
+    numbers = {index for piece, index in tokenizer.get_vocab().items() if piece.isdecimal()}
     return [
-        _Example(ids, list(_weights(ids, user, assistant, config.human_weight)))
+        _Example(ids, list(_weights(ids, user, assistant, numbers, config)))
         for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
     ]
 
 
-def _weights(ids: Iterable[int], user: int, assistant: int, human_weight: float) -> Iterator[float]:
+def _weights(ids: Iterable[int], user: int, assistant: int, numbers: set[int], config: AgentRecipe) -> Iterator[float]:
     """The weight of each token as something to predict; headers are given, the request is nobody's reply."""
-    weight, replying = 0.0, False
+    weight, replying, answering = 0.0, False, False
     for token in ids:
         if token == user:
-            weight = human_weight if replying else 0.0
+            weight, answering = config.human_weight * replying, False
         elif token == assistant:
-            weight, replying = 1.0, True
-        yield 0.0 if token in (user, assistant) else weight
+            weight, replying, answering = 1.0, True, True
+        value = config.value_weight if answering and token in numbers else 1.0
+        yield 0.0 if token in (user, assistant) else weight * value
 
 
 def _batches(examples: list[_Example], config: AgentRecipe) -> list[list[_Example]]:
