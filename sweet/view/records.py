@@ -177,11 +177,27 @@ class Records:
             ids.append(summary.id)
         if len(beginning) == 1:
             return beginning[0]
+        elsewhere = None if beginning else self._elsewhere(name)
+        if elsewhere is not None:
+            raise UsageError(
+                f"The trajectory {name!r} is not in {self.rollouts.id} but in {elsewhere}.",
+                where=self.path,
+                fix=f"--from {elsewhere} --id {name}",
+            )
         near = [s.id for s in beginning[:3]] or difflib.get_close_matches(name, ids, n=3, cutoff=0.4) or ids[:1]
         what = "Several trajectories begin with" if beginning else "There is no trajectory"
         raise UsageError(
             f"{what} {name!r} in {self.rollouts.id}.", where=self.path, fix=" or ".join(f"--id {i}" for i in near)
         )
+
+    def _elsewhere(self, name: str) -> str | None:
+        """Other rollouts of the run that hold this trajectory, the newest first."""
+        for other in reversed(self.run.manifest().of_kind("rollouts", "done")):
+            path = self.run.file(other)
+            known = other.id != self.rollouts.id and path.exists()
+            if known and any(row.get("id") == name for _, row in rows_with_offsets(path)):
+                return other.id
+        return None
 
     def record(self, summary: Summary) -> Record:
         """Everything about one trajectory."""

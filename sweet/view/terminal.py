@@ -7,6 +7,7 @@ output has no width to speak of (a pipe, a file) it is a heading and its text, u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -215,8 +216,12 @@ def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType
         table = Table.grid(padding=(0, 1))
         table.add_column(no_wrap=True, justify="right")
         table.add_column(overflow="fold")
-        for candidate in candidates:
-            table.add_row(bar(candidate.advantage, scale), Text(printable_line(candidate.text)))
+        times = Counter(candidate.text for candidate in candidates)
+        for candidate in {candidate.text: candidate for candidate in candidates}.values():
+            text = Text(printable_line(candidate.text))
+            if times[candidate.text] > 1:
+                text.append(f"  {times[candidate.text]} times", style="dim")
+            table.add_row(bar(candidate.advantage, scale), text)
         yield Block(Text(count(len(candidates), "candidate"), style="blue"), table, "blue")
     pairs = record.pairs.get(index, [])
     if pairs:

@@ -52,6 +52,13 @@ def test_a_name_may_be_the_only_beginning(run: Run) -> None:
     assert "--id abcd" in str(caught.value.fix)
 
 
+def test_a_name_of_other_rollouts_says_where_it_is(run: Run) -> None:
+    made(run, "rollout", "rollouts", [dump(trajectory(1, id="later"))], [], number=1)
+    with pytest.raises(UsageError, match="not in rollouts-2 but in rollouts-1") as caught:
+        Records(run).find("t001")
+    assert caught.value.fix == "--from rollouts-1 --id t001"
+
+
 def test_scores_of_other_rollouts_do_not_count(run: Run) -> None:
     other = made(run, "rollout", "rollouts", [dump(trajectory(1))], [], number=1)
     assert [s.reward for s in Records(run).summaries()] == [None]
