@@ -2,8 +2,9 @@
 
 The paper trains models of 8 billion parameters at a learning rate of 2e-7; a model of one million does not move at
 that rate, and its step-level training decays without more likelihood in the loss. Small models therefore get what was
-seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs the micro agent stops
-answering, because most pairs prefer a good question to a wrong answer. What was used is recorded with the results.
+seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs, twelve times as many of which
+preferred a question to an answer as the reverse, a micro agent stopped answering. What was used is recorded with the
+results.
 """
 
 from __future__ import annotations
