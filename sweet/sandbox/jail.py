@@ -5,6 +5,7 @@
 `landlock`  no new namespaces, so it works where those are refused: Landlock hides every file but the interpreter and
             the C libraries, and the seccomp filter forbids all else: processes, signals, sockets, writing. That a file
             exists can still be told (stat).
+`docker`    a container of the local engine (sweet.sandbox.container).
 `unsafe`    nothing but limits on time, memory and output.
 
 The zygote is given nothing on its command line or in its environment; what it must know comes over the socket.
@@ -16,6 +17,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -29,9 +31,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import SweetError
+from sweet.sandbox.container import Container
+from sweet.sandbox.program import Limits
 from sweet.sandbox.syscalls import FilterError, seccomp_filter
 
-Tier = Literal["bwrap", "landlock", "unsafe"]
+Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("zygote.py", "guest.py")
@@ -70,20 +74,21 @@ def _shared_endings() -> tuple[str, ...]:
 class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
-    def __init__(self, tier: Tier) -> None:
-        """Start it.
+    def __init__(self, tier: Tier, limits: Limits) -> None:
+        """Start it, for answers within `limits`.
 
         Raises:
             JailError: it cannot be started here; says why.
         """
-        self.tier = tier
+        self.tier, self.limits = tier, limits
         self._inner_pid: int | None = None
+        self._container: Container | None = None
         ours, theirs = socket.socketpair()
         self._orders = ours
         ours.settimeout(_START_SECONDS)
         try:
             with theirs:
-                self._process = self._start(theirs.fileno())
+                self._process = self._start(theirs)
         except OSError as error:
             ours.close()
             raise JailError(f"A {tier} jail cannot be started: {error}.") from error
@@ -121,11 +126,18 @@ class Jail:
             raise JailError("The sandbox's zygote is gone.")
         return int(_STATUS.unpack(data)[0])
 
+    @property
+    def root(self) -> int | None:
+        """The zygote's process id as this process sees it; None where it cannot see it (docker)."""
+        return None if self._container else self._inner_pid or self._process.pid
+
     def kill(self) -> None:
         """End the zygote and everything in its jail."""
         self._orders.close()  # a zygote that still works buries its child and ends by itself
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.5)
+            self._process.wait(5.0 if self._container else 0.5)
+        if self._process.returncode is None and self._container is not None:
+            self._container.kill()
         if self._process.returncode is None and self._inner_pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._inner_pid, signal.SIGKILL)
@@ -136,11 +148,14 @@ class Jail:
         if self._process.stderr is not None:
             self._process.stderr.close()
 
-    def _start(self, orders: int) -> subprocess.Popen[bytes]:
+    def _start(self, orders: socket.socket) -> subprocess.Popen[bytes]:
+        if self.tier == "docker":
+            self._container = Container(self.limits, orders)
+            return self._container.process
         python = _Interpreter.current()
         if self.tier == "bwrap":
-            return self._start_bwrap(python, orders)
-        return self._popen([*_zygote_command(python, _HERE), str(orders)], [orders])
+            return self._start_bwrap(python, orders.fileno())
+        return self._popen([*_zygote_command(python, _HERE), str(orders.fileno())], [orders.fileno()])
 
     def _start_bwrap(self, python: _Interpreter, orders: int) -> subprocess.Popen[bytes]:
         bwrap = shutil.which("bwrap")
@@ -178,23 +193,25 @@ class Jail:
             raise ConnectionResetError("it ended at once")
 
     def _setup(self) -> dict[str, Any]:
+        setup: dict[str, Any] = {"jailed": self.tier != "unsafe", "landlock": "", "filter": "", "limits": {}}
         if self.tier == "unsafe":
-            return {"jailed": False, "landlock": "", "folder": "", "readable": [], "filter": ""}
+            return setup
+        setup["machine"] = os.uname().machine
         try:
-            code = seccomp_filter().hex()
+            setup["filter"] = seccomp_filter().hex()
         except FilterError:
             if self.tier == "landlock":
                 raise
-            code = ""
-        if self.tier == "bwrap":
-            return {"jailed": True, "landlock": "", "folder": "", "readable": [], "filter": code}
-        spec = importlib.util.find_spec("landlock")
-        if spec is None or spec.origin is None:
-            raise FilterError("the package landlock is not installed")
-        python = _Interpreter.current()
-        package = Path(spec.origin).parent.parent
-        rules = {"landlock": str(package), "folder": str(python.stdlib), "readable": _readable(python)}
-        return {"jailed": True, **rules, "filter": code}
+        if self.tier == "bwrap" and _kernel() >= (5, 14):  # processes are counted apart in each user namespace
+            setup["limits"] = {"NPROC": self.limits.tasks}
+        if self.tier == "landlock":
+            spec = importlib.util.find_spec("landlock")
+            if spec is None or spec.origin is None:
+                raise FilterError("the package landlock is not installed")
+            python = _Interpreter.current()
+            setup["landlock"] = str(Path(spec.origin).parent.parent)
+            setup |= {"folder": str(python.stdlib), "readable": _readable(python)}
+        return setup
 
     def _last_words(self) -> str:
         """The last line that a process which did not start has written to stderr."""
@@ -224,6 +241,10 @@ def _bwrap_arguments(python: _Interpreter) -> list[str]:
     for script in _SCRIPTS:
         arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
     return [*arguments, "--remount-ro", "/", "--chdir", "/"]
+
+
+def _kernel() -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
 
 
 def _site_folders(python: _Interpreter) -> list[Path]:

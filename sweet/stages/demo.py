@@ -37,7 +37,7 @@ class DemoConfig(StageConfig):
     """Replies sampled and ranked at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
     """Share of the turns that are ranked."""
-    sandbox: Literal["auto", "bwrap", "landlock", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    sandbox: Literal["auto", "bwrap", "landlock", "docker", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail of the code that the agent writes."""
 
 

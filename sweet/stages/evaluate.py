@@ -37,7 +37,7 @@ class EvalConfig(StageConfig):
     """The rollouts to score; without it the newest."""
     compare: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """Another run: its newest scores are compared with these, task by task."""
-    sandbox: Literal["auto", "bwrap", "landlock", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    sandbox: Literal["auto", "bwrap", "landlock", "docker", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Answers run at once; without it one a core."""
