@@ -26,6 +26,10 @@ from sweet.sandbox.program import Limits
 IMAGE_VARIABLE = "SWEET_SANDBOX_IMAGE"
 """Environment variable that names another image; all it needs is `python3` of 3.11 or newer."""
 
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"}
+"""What a zygote starts with, whatever its tier. References and answers iterate over their sets in the same order, and
+a thread costs address space for its stack only."""
+
 _HERE = Path(__file__).parent
 _FRAME = struct.Struct("!cI")
 _ENGINE_SECONDS = 20.0
@@ -109,20 +113,17 @@ class Container:
         into, out = self.process.stdin, self.process.stdout
         assert into is not None
         assert out is not None
-        with orders, into, out, contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError), orders, into, out:
             _send_modules(into)
             setup = orders.recv(4, socket.MSG_WAITALL)
             if len(setup) == 4:
                 setup += orders.recv(struct.unpack("!I", setup)[0], socket.MSG_WAITALL)
             _send(into, b"S", setup)
-            report = -1
+            report, outwards = -1, out.fileno()
             try:
                 while True:
-                    ready, _, _ = select.select([orders, out], [], [])
-                    if out in ready:
-                        report = _come_out(out, orders, report)
-                    elif orders in ready:
-                        report = _go_in(into, orders, report)
+                    ready, _, _ = select.select([orders.fileno(), outwards], [], [])
+                    report = _come_out(out, orders, report) if outwards in ready else _go_in(into, orders, report)
             finally:
                 _close(report)
 
@@ -135,7 +136,8 @@ def run_arguments(name: str, limits: Limits) -> list[str]:
         *("--network", "none", "--ipc", "none", "--read-only", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges", "--user", _NOBODY, "--workdir", "/"),
         *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.tasks + _BESIDE_TASKS)),
-        *("--ulimit", "core=0", "--log-driver", "none", "--env", "PYTHONHASHSEED=0"),
+        *("--ulimit", "core=0", "--log-driver", "none"),
+        *(part for name, value in ENVIRONMENT.items() for part in ("--env", f"{name}={value}")),
         *("--entrypoint", "python3", image(), "-S", "-s", "-B", "-c", _BOOT),
     ]
 
@@ -157,7 +159,7 @@ def _go_in(into: IO[bytes], orders: socket.socket, report: int) -> int:
     message, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
     _close(report)
     if message == b"R":
-        with open(descriptors[0], "rb") as program:
+        with os.fdopen(descriptors[0], "rb") as program:
             _send(into, b"R", program.read())
         return descriptors[1]
     if not message:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import SweetError
-from sweet.sandbox.container import Container
+from sweet.sandbox.container import ENVIRONMENT, Container
 from sweet.sandbox.program import Limits
 from sweet.sandbox.syscalls import FilterError, seccomp_filter
 
@@ -181,7 +181,7 @@ class Jail:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={"PYTHONHASHSEED": "0"},  # references and answers iterate over their sets in the same order
+            env=ENVIRONMENT,
             pass_fds=descriptors,
             start_new_session=True,
         )
@@ -229,7 +229,8 @@ def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
 
 def _bwrap_arguments(python: _Interpreter) -> list[str]:
     arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
-    arguments += ["--setenv", "PYTHONHASHSEED", "0"]
+    for name, value in ENVIRONMENT.items():
+        arguments += ["--setenv", name, value]
     for path in (*_LIBRARIES, _ZONES):
         if Path(path).exists():
             arguments += ["--ro-bind", path, path]

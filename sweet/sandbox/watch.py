@@ -40,11 +40,11 @@ def descendants(root: int) -> list[int]:
 def _children_of_all() -> defaultdict[int, list[int]]:
     children: defaultdict[int, list[int]] = defaultdict(list)
     with contextlib.suppress(OSError):
-        for entry in os.listdir(_PROC):
-            if entry.isdigit():
+        for entry in _PROC.iterdir():
+            if entry.name.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    fields = (_PROC / entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                    children[int(fields[1])].append(int(entry))
+                    fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                    children[int(fields[1])].append(int(entry.name))
     return children
 
 

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 from typing import Any
 
 import guest  # type: ignore[import-not-found]  # beside this file
@@ -124,15 +125,14 @@ def _bury(child: int) -> int:
 def _kill_children() -> None:
     """Kill every direct child; theirs are handed to this process as they die."""
     me = str(os.getpid())
-    for entry in os.listdir("/proc"):
+    for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, IndexError):
-            if entry.isdigit() and _parent_of(entry) == me:
-                os.kill(int(entry), signal.SIGKILL)
+            if entry.name.isdigit() and _parent_of(entry) == me:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _parent_of(pid: str) -> str:
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()[1]
+def _parent_of(process: Path) -> str:
+    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
 
 
 def serve(orders: socket.socket, setup: dict[str, Any]) -> None:

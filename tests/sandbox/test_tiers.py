@@ -15,7 +15,7 @@ from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tier
 
 def test_every_tier_is_probed_and_the_strongest_that_works_is_chosen() -> None:
     statuses = probe_tiers()
-    assert [status.name for status in statuses] == ["bwrap", "landlock", "unsafe"]
+    assert [status.name for status in statuses] == ["bwrap", "landlock", "docker", "unsafe"]
     assert all(status.works or status.fix for status in statuses)
     strongest = next((status.name for status in statuses if status.works), None)
     if strongest == "unsafe":
@@ -41,7 +41,7 @@ def test_nothing_is_run_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SweetError) as caught, open_sandbox("auto"):
         pass
     assert caught.value.exit_code == 1
-    assert caught.value.fix == "mend bwrap or mend landlock"
+    assert caught.value.fix == "mend bwrap or mend landlock or mend docker"
     with pytest.raises(UsageError, match="refused here"), open_sandbox("bwrap"):
         pass
 
