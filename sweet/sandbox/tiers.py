@@ -17,7 +17,7 @@ from typing import Literal
 from sweet.errors import SweetError, UsageError
 from sweet.sandbox.box import Sandbox, open_jails
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
-from sweet.sandbox.jail import JailError, Tier
+from sweet.sandbox.jail import JailError, Tier, bounds_processes
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.syscalls import FilterError, seccomp_filter
 
@@ -167,12 +167,13 @@ def _mend(tier: Tier) -> str:
         return "run on Linux"
     if tier == "docker":
         return f"name an image with python3 of 3.11 or newer in {IMAGE_VARIABLE}"
+    if tier == "bwrap" and shutil.which("bwrap") is None:
+        return "apt-get install bubblewrap"
+    if tier == "landlock" or not bounds_processes():
+        try:
+            seccomp_filter()
+        except FilterError:
+            return "pip install landlock pyseccomp, and apt-get install libseccomp2"
     if tier == "bwrap":
-        if shutil.which("bwrap") is None:
-            return "apt-get install bubblewrap"
         return "allow unprivileged user namespaces (sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)"
-    try:
-        seccomp_filter()
-    except FilterError:
-        return "pip install landlock pyseccomp, and apt-get install libseccomp2"
     return "pip install landlock, on a kernel of 5.13 or newer that has Landlock enabled (lsm=landlock)"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.sandbox import tiers
+from sweet.sandbox import jail, tiers
 from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.syscalls import FilterError
 from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tiers
 
 
@@ -55,6 +56,27 @@ def test_a_missing_bubblewrap_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
         assert status.fix == "apt-get install bubblewrap"
     finally:
         probe_tier.cache_clear()
+
+
+def test_without_a_filter_bubblewrap_is_used_only_where_the_kernel_bounds_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_filter() -> bytes:
+        raise FilterError("no libseccomp")
+
+    if not probe_tier("bwrap").works:
+        pytest.skip("no bubblewrap")
+    for module in (jail, tiers):
+        monkeypatch.setattr(module, "seccomp_filter", no_filter)
+        monkeypatch.setattr(module, "bounds_processes", lambda: False)
+    probe_tier.cache_clear()
+    try:
+        status = probe_tier("bwrap")
+    finally:
+        probe_tier.cache_clear()
+    assert not status.works
+    assert "no libseccomp" in status.detail
+    assert "libseccomp2" in (status.fix or "")
 
 
 def test_unsafe_runs_when_asked_for() -> None:
