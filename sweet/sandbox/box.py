@@ -25,10 +25,13 @@ from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
 from sweet.sandbox.program import Execution, Limits, Program, Result
+from sweet.sandbox.watch import excess
 
 _START_SECONDS = 5.0
 """A jail whose child has not begun by then is taken for broken."""
 _HEADER_BYTES = 200
+_LOOK_SECONDS = 0.1
+"""How often the parent looks at what a call holds that takes long."""
 
 
 class Sandbox:
@@ -127,7 +130,7 @@ class _Worker:
         for _ in range(3):
             child = _Child(program, first, limits, budget)
             try:
-                self.jail = self.jail or Jail(self.tier)
+                self.jail = self.jail or Jail(self.tier, self.limits)
                 child.follow(self.jail)
             except JailError as broken:
                 self.close()
@@ -179,7 +182,7 @@ class _Child:
                     jail.fork(order.fileno(), writing)
                 finally:
                     os.close(writing)
-                ending = self._read(reading)
+                ending = self._read(reading, jail.root)
                 self.seconds = time.monotonic() - self.begun if self.begun else 0.0
             finally:
                 os.close(reading)
@@ -189,17 +192,28 @@ class _Child:
         if len(self.results) < len(self.calls):
             self.results.append(ending or _ending(status))
 
-    def _read(self, reading: int) -> Result | None:
-        """Read results until all are there, the pipe closes (None), the format breaks or time is up."""
+    def _read(self, reading: int, root: int | None) -> Result | None:
+        """Read results until all are there, the pipe closes (None), the format breaks, time is up or it holds too much.
+
+        `root` is the process whose descendants are this child and what it started, where the parent can see them.
+        """
         poll = select.poll()
         poll.register(reading, select.POLLIN)
+        look = time.monotonic() + _LOOK_SECONDS
         limit = time.monotonic() + _START_SECONDS
         while len(self.results) < len(self.calls):
-            wait = limit - time.monotonic()
-            if wait <= 0 or not poll.poll(wait * 1000):
+            now = time.monotonic()
+            if now >= limit:
                 if not self.begun:
                     raise JailError("The sandbox's zygote does not fork.")
                 return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
+            if now >= look:
+                too_much = excess(root, self.limits.memory_bytes, self.limits.tasks) if root else None
+                if too_much:
+                    return Result("crash", error="crash", message=too_much)
+                look = time.monotonic() + _LOOK_SECONDS
+            if not poll.poll(max(0.0, min(limit, look) - now) * 1000):
+                continue
             data = os.read(reading, 1 << 16)
             if not data:
                 return None

@@ -1,10 +1,12 @@
 """One jail: a zygote started under a tier, spoken to over one socket, killed and replaced as a whole.
 
 `bwrap`     new namespaces for everything (no network, its own processes), a read-only root that holds the interpreter
-            and the C libraries and nothing else, no capabilities; where libseccomp is, the seccomp filter too.
+            and the C libraries and nothing else, no capabilities; where libseccomp is, the seccomp filter too. Without
+            the filter only where the kernel bounds the jail's processes.
 `landlock`  no new namespaces, so it works where those are refused: Landlock hides every file but the interpreter and
             the C libraries, and the seccomp filter forbids all else: processes, signals, sockets, writing. That a file
             exists can still be told (stat).
+`docker`    a container of the local engine (sweet.sandbox.container).
 `unsafe`    nothing but limits on time, memory and output.
 
 The zygote is given nothing on its command line or in its environment; what it must know comes over the socket.
@@ -16,6 +18,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -29,9 +32,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import SweetError
+from sweet.sandbox.container import ENVIRONMENT, Container
+from sweet.sandbox.program import Limits
 from sweet.sandbox.syscalls import FilterError, seccomp_filter
 
-Tier = Literal["bwrap", "landlock", "unsafe"]
+Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("zygote.py", "guest.py")
@@ -70,20 +75,21 @@ def _shared_endings() -> tuple[str, ...]:
 class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
-    def __init__(self, tier: Tier) -> None:
-        """Start it.
+    def __init__(self, tier: Tier, limits: Limits) -> None:
+        """Start it, for answers within `limits`.
 
         Raises:
             JailError: it cannot be started here; says why.
         """
-        self.tier = tier
+        self.tier, self.limits = tier, limits
         self._inner_pid: int | None = None
+        self._container: Container | None = None
         ours, theirs = socket.socketpair()
         self._orders = ours
         ours.settimeout(_START_SECONDS)
         try:
             with theirs:
-                self._process = self._start(theirs.fileno())
+                self._process = self._start(theirs)
         except OSError as error:
             ours.close()
             raise JailError(f"A {tier} jail cannot be started: {error}.") from error
@@ -121,11 +127,18 @@ class Jail:
             raise JailError("The sandbox's zygote is gone.")
         return int(_STATUS.unpack(data)[0])
 
+    @property
+    def root(self) -> int | None:
+        """The zygote's process id as this process sees it; None where it cannot see it (docker)."""
+        return None if self._container else self._inner_pid or self._process.pid
+
     def kill(self) -> None:
         """End the zygote and everything in its jail."""
         self._orders.close()  # a zygote that still works buries its child and ends by itself
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.5)
+            self._process.wait(5.0 if self._container else 0.5)
+        if self._process.returncode is None and self._container is not None:
+            self._container.kill()
         if self._process.returncode is None and self._inner_pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._inner_pid, signal.SIGKILL)
@@ -136,11 +149,14 @@ class Jail:
         if self._process.stderr is not None:
             self._process.stderr.close()
 
-    def _start(self, orders: int) -> subprocess.Popen[bytes]:
+    def _start(self, orders: socket.socket) -> subprocess.Popen[bytes]:
+        if self.tier == "docker":
+            self._container = Container(self.limits, orders)
+            return self._container.process
         python = _Interpreter.current()
         if self.tier == "bwrap":
-            return self._start_bwrap(python, orders)
-        return self._popen([*_zygote_command(python, _HERE), str(orders)], [orders])
+            return self._start_bwrap(python, orders.fileno())
+        return self._popen([*_zygote_command(python, _HERE), str(orders.fileno())], [orders.fileno()])
 
     def _start_bwrap(self, python: _Interpreter, orders: int) -> subprocess.Popen[bytes]:
         bwrap = shutil.which("bwrap")
@@ -166,7 +182,7 @@ class Jail:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={"PYTHONHASHSEED": "0"},  # references and answers iterate over their sets in the same order
+            env=ENVIRONMENT,
             pass_fds=descriptors,
             start_new_session=True,
         )
@@ -178,23 +194,25 @@ class Jail:
             raise ConnectionResetError("it ended at once")
 
     def _setup(self) -> dict[str, Any]:
+        setup: dict[str, Any] = {"jailed": self.tier != "unsafe", "landlock": "", "filter": "", "limits": {}}
         if self.tier == "unsafe":
-            return {"jailed": False, "landlock": "", "folder": "", "readable": [], "filter": ""}
+            return setup
+        setup["machine"] = os.uname().machine
         try:
-            code = seccomp_filter().hex()
+            setup["filter"] = seccomp_filter().hex()
         except FilterError:
-            if self.tier == "landlock":
+            if self.tier == "landlock" or (self.tier == "bwrap" and not bounds_processes()):
                 raise
-            code = ""
-        if self.tier == "bwrap":
-            return {"jailed": True, "landlock": "", "folder": "", "readable": [], "filter": code}
-        spec = importlib.util.find_spec("landlock")
-        if spec is None or spec.origin is None:
-            raise FilterError("the package landlock is not installed")
-        python = _Interpreter.current()
-        package = Path(spec.origin).parent.parent
-        rules = {"landlock": str(package), "folder": str(python.stdlib), "readable": _readable(python)}
-        return {"jailed": True, **rules, "filter": code}
+        if self.tier == "bwrap" and bounds_processes():
+            setup["limits"] = {"NPROC": self.limits.tasks}
+        if self.tier == "landlock":
+            spec = importlib.util.find_spec("landlock")
+            if spec is None or spec.origin is None:
+                raise FilterError("the package landlock is not installed")
+            python = _Interpreter.current()
+            setup["landlock"] = str(Path(spec.origin).parent.parent)
+            setup |= {"folder": str(python.stdlib), "readable": _readable(python)}
+        return setup
 
     def _last_words(self) -> str:
         """The last line that a process which did not start has written to stderr."""
@@ -212,7 +230,8 @@ def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
 
 def _bwrap_arguments(python: _Interpreter) -> list[str]:
     arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
-    arguments += ["--setenv", "PYTHONHASHSEED", "0"]
+    for name, value in ENVIRONMENT.items():
+        arguments += ["--setenv", name, value]
     for path in (*_LIBRARIES, _ZONES):
         if Path(path).exists():
             arguments += ["--ro-bind", path, path]
@@ -224,6 +243,14 @@ def _bwrap_arguments(python: _Interpreter) -> list[str]:
     for script in _SCRIPTS:
         arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
     return [*arguments, "--remount-ro", "/", "--chdir", "/"]
+
+
+def bounds_processes() -> bool:
+    """Whether the kernel bounds the processes of one `bwrap` jail: it counts by user namespace, and root's never.
+
+    Where it does not, a fork bomb is faster than any parent that looks now and then: the filter has to forbid forks.
+    """
+    return os.geteuid() != 0 and tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (5, 14)
 
 
 def _site_folders(python: _Interpreter) -> list[Path]:

@@ -15,7 +15,8 @@ class Limits:
     Attributes:
         call_seconds: wall clock of one call, the execution of the source before it included.
         total_seconds: wall clock of all calls together.
-        memory_bytes: address space of the child.
+        memory_bytes: address space of the child, and memory that it and all it started hold together.
+        tasks: threads and processes of the child and all it started.
         value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
         bad_endings: after so many children that crashed or ran out of time the remaining calls are not tried.
     """
@@ -23,6 +24,7 @@ class Limits:
     call_seconds: float = 1.0
     total_seconds: float = 10.0
     memory_bytes: int = 512 * 2**20
+    tasks: int = 256
     value_bytes: int = 256 * 2**10
     bad_endings: int = 2
 

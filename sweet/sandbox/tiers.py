@@ -16,14 +16,15 @@ from typing import Literal
 
 from sweet.errors import SweetError, UsageError
 from sweet.sandbox.box import Sandbox, open_jails
-from sweet.sandbox.jail import JailError, Tier
+from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
+from sweet.sandbox.jail import JailError, Tier, bounds_processes
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.syscalls import FilterError, seccomp_filter
 
-SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock")
+SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "docker")
 """The tiers `auto` chooses from, the strongest first."""
 
-TierChoice = Literal["auto", "bwrap", "landlock", "unsafe"]
+TierChoice = Literal["auto", "bwrap", "landlock", "docker", "unsafe"]
 
 _PROBE = """
 import os, socket
@@ -69,6 +70,9 @@ def probe_tier(tier: Tier) -> TierStatus:
     """Run a jail of this tier that tries to reach what it must not. Asked once in a process."""
     if tier == "unsafe":
         return TierStatus(tier, True, "no isolation, limits only; used only when asked for by name")
+    fault = engine_fault() if tier == "docker" else None
+    if fault is not None:
+        return TierStatus(tier, False, *fault)
     try:
         left_open = _left_open(tier)
     except JailError as error:
@@ -130,7 +134,7 @@ def _left_open(tier: Tier) -> list[str]:
         secret.write_text("not for you")
         home = Path.home()
         secrets = [str(secret), *(str(path) for path in _own_files(home))]
-        folders = [folder, str(home), tempfile.gettempdir(), "/", "."]
+        folders = [folder, str(home), tempfile.gettempdir(), "/dev/shm", "/", "."]
         call = f"probe({secrets!r}, {folders!r}, {server.getsockname()[1]}, {os.getpid()})"
         limits = Limits(call_seconds=5.0)
         with open_jails(tier, 1, limits) as box:
@@ -150,20 +154,26 @@ def _own_files(home: Path) -> list[Path]:
 def _describe(tier: Tier) -> str:
     try:
         seccomp_filter()
+        also = "seccomp"
     except FilterError:
-        return "namespaces; without a seccomp filter"
-    return "namespaces and seccomp" if tier == "bwrap" else "Landlock and seccomp"
+        also = "no seccomp filter: libseccomp2 is missing"
+    if tier == "docker":
+        return f"container of {image()} ({IMAGE_VARIABLE} names another), {also}"
+    return f"namespaces, {also}" if tier == "bwrap" else "landlock+seccomp"
 
 
 def _mend(tier: Tier) -> str:
     if sys.platform != "linux":
         return "run on Linux"
+    if tier == "docker":
+        return f"name an image with python3 of 3.11 or newer in {IMAGE_VARIABLE}"
+    if tier == "bwrap" and shutil.which("bwrap") is None:
+        return "apt-get install bubblewrap"
+    if tier == "landlock" or not bounds_processes():
+        try:
+            seccomp_filter()
+        except FilterError:
+            return "pip install landlock pyseccomp, and apt-get install libseccomp2"
     if tier == "bwrap":
-        if shutil.which("bwrap") is None:
-            return "apt-get install bubblewrap"
         return "allow unprivileged user namespaces (sysctl -w kernel.apparmor_restrict_unprivileged_userns=0)"
-    try:
-        seccomp_filter()
-    except FilterError:
-        return "pip install landlock pyseccomp, and apt-get install libseccomp2"
     return "pip install landlock, on a kernel of 5.13 or newer that has Landlock enabled (lsm=landlock)"

@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 from typing import Any
 
 import guest  # type: ignore[import-not-found]  # beside this file
@@ -28,8 +29,9 @@ sys.path.pop(0)
 for _name in ("bisect", "copy", "heapq", "itertools", "functools", "operator", "statistics", "string", "typing"):
     __import__(_name)  # what answers import most is warm in every child
 
-PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
+LINUX = sys.platform == "linux"  # elsewhere there is but the tier without a jail
 STATUS = struct.Struct("!i")
 _libc = ctypes.CDLL(None, use_errno=True)
 _PRCTL = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
@@ -78,17 +80,21 @@ def _limit(limits: dict[str, int]) -> None:
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
 
-def _child(program: int, report: int, setup: dict[str, Any]) -> None:
+def _child(program: int, report: int, setup: dict[str, Any], zygote: int) -> None:
     """Read the order, give up the rest, run. Never returns."""
     try:
         os.setsid()
+        if LINUX:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a zygote that is killed takes its child along
+        if os.getppid() != zygote:
+            os._exit(1)
         with open(program, "rb") as file:
             order = json.loads(file.read())
         spot = random.SystemRandom().randrange(16, 60)
         os.dup2(report, spot)
         os.close(report)
-        _limit(order["limits"])
-        if setup["filter"]:
+        _limit({**order["limits"], **setup["limits"]})
+        if setup["filter"] and setup["machine"] == os.uname().machine:
             code = bytes.fromhex(setup["filter"])
             program_of_filter = _FilterProgram(len(code) // 8, code)
             _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program_of_filter))
@@ -107,24 +113,40 @@ def _bury(child: int) -> int:
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)  # it may not have reached setsid yet
     _, status = os.waitpid(child, 0)
-    while alone:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            break
+    with contextlib.suppress(ChildProcessError):
+        while True:  # orphans come to this process, whatever session they made
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                if not alone:
+                    _kill_children()
+                os.waitpid(-1, 0)
     return status
+
+
+def _kill_children() -> None:
+    """Kill every direct child; theirs are handed to this process as they die."""
+    me = str(os.getpid())
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if entry.name.isdigit() and _parent_of(entry) == me:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _parent_of(process: Path) -> str:
+    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
 
 
 def serve(orders: socket.socket, setup: dict[str, Any]) -> None:
     """Answer orders until the socket closes."""
-    child = 0
+    child, zygote = 0, os.getpid()
+    if LINUX:
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
     while True:
         message, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
         if message == b"R":
             child = os.fork()
             if child == 0:
                 orders.close()
-                _child(descriptors[0], descriptors[1], setup)
+                _child(descriptors[0], descriptors[1], setup, zygote)
             for descriptor in descriptors:
                 os.close(descriptor)
             continue
@@ -135,8 +157,8 @@ def serve(orders: socket.socket, setup: dict[str, Any]) -> None:
         orders.sendall(STATUS.pack(status))
 
 
-def main() -> None:
-    orders = socket.socket(fileno=int(sys.argv[1]))
+def main(orders: socket.socket) -> None:
+    """Take the setup off the socket, shut this process in, answer orders."""
     size = struct.unpack("!I", orders.recv(4, socket.MSG_WAITALL))[0]
     setup = json.loads(orders.recv(size, socket.MSG_WAITALL))
     os.environ.clear()
@@ -145,6 +167,7 @@ def main() -> None:
     if setup["jailed"]:
         shut_in(setup)
     orders.sendall(b"+")
+    os.dup2(1, 2)  # nobody reads what answers print: a pipe would fill up and block the answers after
     gc.collect()
     gc.disable()
     gc.freeze()
@@ -152,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(socket.socket(fileno=int(sys.argv[1])))

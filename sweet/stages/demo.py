@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.stages.label import LabelConfig, run_label
@@ -37,7 +38,7 @@ class DemoConfig(StageConfig):
     """Replies sampled and ranked at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
     """Share of the turns that are ranked."""
-    sandbox: Literal["auto", "bwrap", "landlock", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail of the code that the agent writes."""
 
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
-from sweet.sandbox.tiers import open_sandbox
+from sweet.sandbox.tiers import TierChoice, open_sandbox
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult
 from sweet.stages.statistics import clustered_mean, compare
 from sweet.tasks.base import NO_ANSWER
@@ -37,7 +37,7 @@ class EvalConfig(StageConfig):
     """The rollouts to score; without it the newest."""
     compare: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """Another run: its newest scores are compared with these, task by task."""
-    sandbox: Literal["auto", "bwrap", "landlock", "unsafe"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Answers run at once; without it one a core."""

@@ -1,5 +1,5 @@
-"""Answers that try to cheat, to break out or to do harm, against every tier of this machine. Each has its outcome, and
-after each the sandbox still works."""
+"""What the sandbox does about answers that end badly, hold too much or take their jail along, under every tier of this
+machine. The hostile answers themselves are in test_redteam."""
 
 from __future__ import annotations
 
@@ -9,154 +9,21 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sweet.sandbox.box import Sandbox
-from sweet.sandbox.program import Program, Result
+from sweet.sandbox.box import Sandbox, open_jails
+from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.values import same
+from sweet.sandbox.watch import descendants
 
 Runner = Callable[..., Result]
 
 HONEST = Program("def f(x):\n    return x + 1", ("f(1)",))
-
-ENDINGS = {
-    "os._exit": ("import os\ndef f():\n    os._exit(0)", "crash"),
-    "sys.exit": ("def f():\n    raise SystemExit(0)", "raised"),
-    "exit at import": ("raise SystemExit", "raised"),
-    "keyboard interrupt": ("def f():\n    raise KeyboardInterrupt", "raised"),
-    "endless loop": ("def f():\n    while True: pass", "timeout"),
-    "loop that swallows everything": (
-        "def f():\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass",
-        "timeout",
-    ),
-    "endless loop at import": ("while True: pass\ndef f(): pass", "timeout"),
-    "endless loop in C": ("import itertools\ndef f():\n    return sum(itertools.repeat(1))", "timeout"),
-    "big power": ("def f():\n    return 7 ** (7 ** 11)", "timeout"),
-    "regular expression": ("import re\ndef f():\n    return re.match('(a|a)*$', 'a' * 60 + 'b')", "timeout"),
-    "sleep": ("import time\ndef f():\n    time.sleep(3600)", "timeout"),
-    "waiting for input": ("def f():\n    return input()", "raised"),
-    "huge allocation": ("def f():\n    return len(bytearray(10 ** 12))", "raised"),
-    "growing allocation": ("def f():\n    x = [0]\n    while True: x += x", "raised"),
-    "deep recursion": ("def f():\n    return f()", "raised"),
-    "recursion without a limit": (
-        "import sys\ndef f():\n    sys.setrecursionlimit(10 ** 9)\n    def g(n): return [g(n + 1)]\n"
-        "    class A:\n        def __repr__(self): return repr(A())\n    return repr(A())",
-        "crash",
-    ),
-    "segmentation fault": ("import ctypes\ndef f():\n    ctypes.string_at(0)", "crash"),
-    "abort": ("import os\ndef f():\n    os.abort()", "crash"),
-    "thread that stays": (
-        "import threading, time\ndef f():\n    threading.Thread(target=time.sleep, args=(99,)).start()\n    return 1",
-        "value",
-    ),
-    "alarm": ("import signal, time\ndef f():\n    signal.alarm(1)\n    time.sleep(0.1)\n    return 1", "value"),
-    "infinite generator": ("def f():\n    while True: yield 1", "value"),
-    "endless repr": (
-        "class A:\n    def __repr__(self):\n        while True: pass\ndef f():\n    return A()",
-        "timeout",
-    ),
-    "output flood": ("def f():\n    while True: print('x' * 10000)", "timeout"),
-    "closing every descriptor": ("import os\ndef f():\n    os.closerange(0, 64)\n    return 1", "raised|crash"),
-}
-
-
-@pytest.mark.parametrize("name", ENDINGS)
-def test_endings(call: Runner, box: Sandbox, name: str) -> None:
-    source, status = ENDINGS[name]
-    began = time.monotonic()
-    result = call(source)
-    assert result.status in status.split("|"), result
-    assert time.monotonic() - began < 5
-    assert box.run([HONEST])[0].results[0].value == 2
-
-
-FORBIDDEN = {
-    "fork": "import os\ndef f():\n    return os.fork()",
-    "forkserver": "import multiprocessing\ndef f():\n    multiprocessing.Process(target=print).start()",
-    "exec": f"import os\ndef f():\n    os.execv({sys.executable!r}, ['python'])",
-    "shell": "import subprocess\ndef f():\n    return subprocess.run(['/bin/sh', '-c', 'true'])",
-    "kill parent": "import os\ndef f():\n    os.kill(os.getppid(), 9)",
-    "kill everybody": "import os\ndef f():\n    os.kill(-1, 9)",
-    "kill own group": "import os\ndef f():\n    os.killpg(0, 9)",
-    "network": "import socket\ndef f():\n    socket.create_connection(('127.0.0.1', 80))",
-    "datagram": "import socket\ndef f():\n    socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-    "unix socket": "import socket\ndef f():\n    socket.socket(socket.AF_UNIX)",
-    "netlink": "import socket\ndef f():\n    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
-    "passwords": "def f():\n    return open('/etc/passwd').read()",
-    "process list": "import os\ndef f():\n    return os.listdir('/proc')",
-    "own memory map": "def f():\n    return open('/proc/self/maps').read()",
-    "parent's memory": "import os\ndef f():\n    return open(f'/proc/{os.getppid()}/mem', 'rb')",
-    "home": "import os\ndef f():\n    return open(os.path.expanduser('~root/.bashrc')).read()",
-    "write temporary file": "def f():\n    return open('/tmp/left-behind', 'w')",
-    "write here": "def f():\n    return open('left-behind', 'w')",
-    "write to shared memory": "def f():\n    return open('/dev/shm/left-behind', 'w')",
-    "temporary directory": "import tempfile\ndef f():\n    return tempfile.mkdtemp()",
-    "make directory": "import os\ndef f():\n    os.mkdir('/left-behind')",
-    "remove interpreter": "import os\ndef f():\n    os.remove(os.__file__)",
-    "rename interpreter": "import os\ndef f():\n    os.rename(os.__file__, os.__file__ + 'x')",
-    "change mode": "import os\ndef f():\n    os.chmod(os.__file__, 0o777)",
-    "write interpreter": "import os\ndef f():\n    return open(os.__file__, 'a')",
-    "raise limits": "import resource\ndef f():\n    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
-    "become root": "import os\ndef f():\n    os.setuid(0)",
-    "change root": "import os\ndef f():\n    os.chroot('/')",
-    "shared memory": "from multiprocessing import shared_memory\ndef f():\n    shared_memory.SharedMemory('x', True)",
-    "memory file": "import os\ndef f():\n    return os.memfd_create('x')",
-    "new session": "import os\ndef f():\n    os.setsid()",
-    "priority of others": "import os\ndef f():\n    os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
-}
-
-
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_forbidden(call: Runner, box: Sandbox, name: str) -> None:
-    result = call(FORBIDDEN[name])
-    assert result.status == "raised", result
-    assert box.run([HONEST])[0].results[0].value == 2
-
-
-def syscall(name: str, number: int, *arguments: object) -> tuple[str, str]:
-    listed = ", ".join(["None" if a is None else str(a) for a in arguments])
-    source = (
-        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-        f"def f():\n    return libc.syscall({number}{', ' + listed if listed else ''}), ctypes.get_errno()"
-    )
-    return name, source
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        syscall("ptrace", 101, 16, 1, 0, 0),
-        syscall("process_vm_readv", 310, 1, 0, 0, 0, 0, 0),
-        syscall("bpf", 321, 0, 0, 0),
-        syscall("userfaultfd", 323, 0),
-        syscall("io_uring_setup", 425, 1, 0),
-        syscall("keyctl", 250, 0, 0),
-        syscall("unshare", 272, 0x10000000),
-        syscall("mount", 165, 0, 0, 0, 0, 0),
-        syscall("pidfd_open", 434, 1, 0),
-        syscall("tgkill", 234, 1, 1, 9),
-        syscall("rt_sigqueueinfo", 129, 1, 9, 0),
-        syscall("prctl", 157, 4, 1, 0, 0, 0),
-        syscall("shmget", 29, 1234, 4096, 0o1666),
-        syscall("mq_open", 240, 0, 0, 0, 0),
-        syscall("vfork", 58),
-    ],
-)
-def test_forbidden_system_calls(call: Runner, name: str, source: str) -> None:
-    result = call(source)
-    assert result.status == "value", result
-    assert result.value == {"tuple": [-1, 1]}, f"{name} must fail with EPERM"
-
-
-def test_fork_bomb(call: Runner, box: Sandbox) -> None:
-    result = call("import os\ndef f():\n    while True:\n        try: os.fork()\n        except OSError: pass")
-    assert result.status == "timeout"
-    assert box.run([HONEST])[0].results[0].value == 2
 
 
 def test_the_environment_is_empty(call: Runner) -> None:
@@ -164,65 +31,40 @@ def test_the_environment_is_empty(call: Runner) -> None:
     assert result.value == []
 
 
-def test_an_object_equal_to_everything_equals_nothing(call: Runner) -> None:
+def test_what_is_forbidden_fails_and_does_not_end_the_answer(call: Runner) -> None:
     source = (
-        "class Any(int):\n    def __eq__(self, other): return True\n    def __hash__(self): return 1\n"
-        "class Thing:\n    def __eq__(self, other): return True\n    __req__ = __eq__\n"
-        "class L(list):\n    def __eq__(self, other): return True\n"
+        "import os, socket\ndef refused(deed, *arguments):\n    try: deed(*arguments)\n"
+        "    except OSError as error: return error.errno\n"
+        "def f():\n    return [refused(os.fork), refused(os.kill, os.getppid(), 9), refused(socket.socket)]"
     )
-    for made in ("Any(7)", "Thing()", "L([7])"):
-        result = call(source, made)
-        assert result.status == "value"
-        assert not same(8, result.value)
-        assert not same([8], result.value)
-    assert same(7, call(source, "Any(7)").value)
+    assert call(source).value == [1, 1, 1]
 
 
-def test_patched_builtins_change_only_what_the_answer_says_itself(call: Runner) -> None:
-    source = "import builtins, json\njson.dumps = lambda *a, **k: '{\"any\": 1}'\ndef f(): return 5"
-    assert not same(6, call(source).value)
-    result = call("import builtins\nbuiltins.isinstance = lambda *a: True\ndef f(): return 5")
-    assert not (result.status == "value" and same(6, result.value))
+def test_errors_and_warnings_of_many_answers_do_not_block_the_next(box: Sandbox) -> None:
+    noisy = Program("import sys\ndef f():\n    sys.stderr.write('x' * 50000)\n    return 1", ("f()",))
+    assert [execution.results[0].value for execution in box.run([noisy] * 6)] == [1] * 6
 
 
-FORGERIES = {
-    "garbage on every descriptor": "os.write(fd, b'x' * 500)",
-    "a record without the secret": "os.write(fd, b'0 0 value 1\\n1')",
-    "megabytes": "os.write(fd, b'1' * (1 << 22))",
-    "half a header": "os.write(fd, b'abc')",
-}
+def test_more_threads_than_allowed_end_the_child() -> None:
+    source = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(9,)).start()"
+    with open_jails("unsafe", 1, Limits(call_seconds=5.0, tasks=10)) as box:
+        (execution,) = box.run([Program(source, ("time.sleep(9)",))])
+    assert execution.results[0].told == "crash: more than 10 threads and processes"
+    assert execution.seconds < 4
 
 
-@pytest.mark.parametrize("name", FORGERIES)
-def test_forged_results_end_the_child(call: Runner, box: Sandbox, name: str) -> None:
+def test_more_memory_than_allowed_ends_all_processes_that_hold_it() -> None:
     source = (
-        "import os\ndef f():\n    for fd in range(3, 64):\n"
-        f"        try: {FORGERIES[name]}\n        except OSError: pass\n    return 1"
+        "import os, time\nkept = [bytes([n + 1]) * (60 << 20) for n in range(2) if os.fork() or True]\ntime.sleep(9)"
     )
-    assert call(source).status in ("crash", "timeout")
-    assert box.run([HONEST])[0].results[0].value == 2
-
-
-def test_malformed_values_equal_nothing(call: Runner) -> None:
-    """An answer that finds the secret can report any text in place of a value."""
-    source = (
-        "import sys, os\ndef f():\n    frame = sys._getframe()\n"
-        "    while 'order' not in frame.f_locals: frame = frame.f_back\n"
-        "    nonce, fd = frame.f_locals['nonce'], frame.f_locals['report']\n"
-        "    text = TEXT\n    os.write(fd, f'{nonce} 0 value {len(text)}\\n{text}'.encode())\n    os._exit(0)"
-    )
-    texts = [
-        '{"tuple": 5}',
-        '{"set": [1, {"a": 2, "b": 3}]}',
-        '{"any": 1}',
-        "[" * 3000,
-        "1e999",
-        "9" * 9000,
-        '{"int":""}',
-    ]
-    for text in texts:
-        result = call(source.replace("TEXT", repr(text)))
-        assert not any(same(e, result.value) for e in (5, {"tuple": [5]}, {"set": [1, 2]})), text
+    with open_jails("unsafe", 1, Limits(call_seconds=5.0, memory_bytes=256 << 20)) as box:
+        (execution,) = box.run([Program(source, ("1",))])
+        running = box._workers[0].jail
+        assert running is not None
+        assert running.root is not None
+        assert descendants(running.root) == []
+    assert execution.results[0].told == "crash: more than 256 MiB of memory"
+    assert execution.seconds < 4
 
 
 def test_nothing_of_another_answer_is_in_memory(box: Sandbox) -> None:
@@ -270,18 +112,57 @@ def test_a_zygote_that_was_killed_is_replaced_and_the_answer_counted_once(box: S
     assert box.run([HONEST])[0].results[0].value == 2
     (worker,) = box._workers
     assert worker.jail is not None
-    os.kill(worker.jail._inner_pid or worker.jail._process.pid, signal.SIGKILL)
+    assert worker.jail.root is not None
+    os.kill(worker.jail.root, signal.SIGKILL)
     counted: list[int] = []
     executions = box.run([HONEST] * 3, on_done=lambda index, _: counted.append(index))
     assert [e.results[0].value for e in executions] == [2, 2, 2]
     assert sorted(counted) == [0, 1, 2]
 
 
+def test_a_zygote_that_is_killed_takes_its_child_along(box: Sandbox) -> None:
+    box.run([HONEST])
+    (worker,) = box._workers
+    assert worker.jail is not None
+    assert worker.jail.root is not None
+    zygote = worker.jail.root
+    children: list[int] = []
+
+    def kill() -> None:
+        while not children:
+            children.extend(descendants(zygote))
+        os.kill(zygote, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    (execution,) = box.run([Program("while True: pass", ("1",))])
+    killer.join()
+    assert execution.results[0].status in ("crash", "timeout")
+    assert _all_end(children)
+
+
+def _all_end(pids: list[int]) -> bool:
+    """Whether they are gone soon; the kernel needs a moment to take a process down."""
+    for _ in range(100):
+        if not any(_runs(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 def test_a_zygote_that_falls_silent_is_replaced(box: Sandbox) -> None:
     assert box.run([HONEST])[0].results[0].value == 2
     (worker,) = box._workers
     assert worker.jail is not None
-    os.kill(worker.jail._inner_pid or worker.jail._process.pid, signal.SIGSTOP)
+    assert worker.jail.root is not None
+    os.kill(worker.jail.root, signal.SIGSTOP)
     assert box.run([HONEST])[0].results[0].value == 2
 
 
@@ -290,7 +171,7 @@ def test_nothing_is_left_when_the_parent_is_killed(box: Sandbox) -> None:
         "import sys, time\nfrom sweet.sandbox.tiers import open_sandbox\nfrom sweet.sandbox.program import Program\n"
         f"with open_sandbox({box.tier!r}, workers=1) as box:\n"
         "    box.run([Program('', ('1',))])\n    jail = box._workers[0].jail\n"
-        "    print(jail._inner_pid or jail._process.pid, flush=True)\n"
+        "    print(jail.root, flush=True)\n"
         "    box.run([Program('while True: pass', ('1',))])\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
@@ -298,11 +179,7 @@ def test_nothing_is_left_when_the_parent_is_killed(box: Sandbox) -> None:
         zygote = int(process.stdout.readline())
         time.sleep(0.3)
         process.kill()
-    for _ in range(100):
-        if not Path(f"/proc/{zygote}").exists() or "Z" in Path(f"/proc/{zygote}/stat").read_text().split()[2]:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the zygote outlived its parent")
+    assert _all_end([zygote]), "the zygote outlived its parent"
 
 
 def test_no_file_of_the_user_can_be_read_and_no_port_reached(call: Runner) -> None:

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.sandbox import tiers
+from sweet.sandbox import jail, tiers
 from sweet.sandbox.program import Limits, Program
+from sweet.sandbox.syscalls import FilterError
 from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tiers
 
 
 def test_every_tier_is_probed_and_the_strongest_that_works_is_chosen() -> None:
     statuses = probe_tiers()
-    assert [status.name for status in statuses] == ["bwrap", "landlock", "unsafe"]
+    assert [status.name for status in statuses] == ["bwrap", "landlock", "docker", "unsafe"]
     assert all(status.works or status.fix for status in statuses)
     strongest = next((status.name for status in statuses if status.works), None)
     if strongest == "unsafe":
@@ -41,7 +42,7 @@ def test_nothing_is_run_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(SweetError) as caught, open_sandbox("auto"):
         pass
     assert caught.value.exit_code == 1
-    assert caught.value.fix == "mend bwrap or mend landlock"
+    assert caught.value.fix == "mend bwrap or mend landlock or mend docker"
     with pytest.raises(UsageError, match="refused here"), open_sandbox("bwrap"):
         pass
 
@@ -55,6 +56,27 @@ def test_a_missing_bubblewrap_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
         assert status.fix == "apt-get install bubblewrap"
     finally:
         probe_tier.cache_clear()
+
+
+def test_without_a_filter_bubblewrap_is_used_only_where_the_kernel_bounds_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_filter() -> bytes:
+        raise FilterError("no libseccomp")
+
+    if not probe_tier("bwrap").works:
+        pytest.skip("no bubblewrap")
+    for module in (jail, tiers):
+        monkeypatch.setattr(module, "seccomp_filter", no_filter)
+        monkeypatch.setattr(module, "bounds_processes", lambda: False)
+    probe_tier.cache_clear()
+    try:
+        status = probe_tier("bwrap")
+    finally:
+        probe_tier.cache_clear()
+    assert not status.works
+    assert "no libseccomp" in status.detail
+    assert "libseccomp2" in (status.fix or "")
 
 
 def test_unsafe_runs_when_asked_for() -> None:

@@ -1,0 +1,198 @@
+"""Runs every hostile answer under one tier and tells, as one JSON object, what became of each and what was left behind.
+
+A process of its own, so that it can be run as another user, and so that whatever escapes a jail becomes its child and
+is seen. Each hostile answer is scored as `sweet eval` scores, and an honest one after it in the same zygote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import secrets
+import socket
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.sandbox import jail
+from sweet.sandbox.box import Sandbox, open_jails
+from sweet.sandbox.jail import Tier
+from sweet.sandbox.program import Limits
+from sweet.sandbox.syscalls import FilterError
+from sweet.sandbox.watch import descendants
+from sweet.tasks.base import Task
+from sweet.tasks.code.scoring import CodeScorer, Verdict
+from tests.sandbox.redteam.answers import Hostile
+from tests.sandbox.redteam.cheats import CHEATS
+from tests.sandbox.redteam.harm import HARM
+from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
+
+ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
+LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
+BOXES = 8
+"""Jails at once: most of the time is spent waiting for time limits."""
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Surroundings:
+    """What must not be reached, and whether it has been."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mark = f"left-behind-{secrets.token_hex(6)}"
+        self.secret = folder / "secret"
+        self.secret.write_text("secret")
+        self.before = self.secret.stat()
+        self.tcp = socket.create_server(("127.0.0.1", 0))
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.abstract = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.abstract.bind("\0" + self.mark)
+        self.abstract.listen()
+        self.named = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.named.bind(str(folder / "socket"))
+        self.named.listen()
+        self.listening = [self.tcp, self.udp, self.abstract, self.named]
+        for each in self.listening:
+            each.setblocking(False)
+        self.limits = resource.getrlimit(resource.RLIMIT_NOFILE), os.getpriority(os.PRIO_PROCESS, 0)
+        self.affinity = os.sched_getaffinity(0)
+        self.home = Path.home()
+        library = Path(os.__file__).parent
+        self.places = {Path(place) for place in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/", ".")}
+        self.places |= {self.home, folder, library, library / "__pycache__"}
+
+    def __enter__(self) -> Surroundings:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.listening:
+            each.close()
+
+    def fill(self, source: str) -> str:
+        """A hostile source with what it reaches for."""
+        known = {
+            "MARK": self.mark,
+            "UNIX": self.mark,
+            "FOLDER": self.secret.parent,
+            "HOME": self.home,
+            "PARENT": os.getpid(),
+            "TCP": self.tcp.getsockname()[1],
+            "UDP": self.udp.getsockname()[1],
+        }
+        for name, value in known.items():
+            source = source.replace(f"@{name}@", str(value))
+        return source
+
+    def changed(self) -> list[str]:
+        """What is not as it was."""
+        found = [str(place) for place in self.places if self._holds_mark(place)]
+        after = self.secret.stat()
+        if self.secret.read_text() != "secret" or (after.st_mode, after.st_nlink, after.st_mtime) != (
+            self.before.st_mode,
+            self.before.st_nlink,
+            self.before.st_mtime,
+        ):
+            found.append("the secret")
+        for each in self.listening:
+            with contextlib.suppress(BlockingIOError):
+                each.recv(1) if each is self.udp else each.accept()[0].close()
+                found.append(f"a message at {each}")
+        now = resource.getrlimit(resource.RLIMIT_NOFILE), os.getpriority(os.PRIO_PROCESS, 0)
+        if now != self.limits or os.sched_getaffinity(0) != self.affinity:
+            found.append("limits of this process")
+        with contextlib.suppress(FileNotFoundError):
+            if any(line.split()[0] == str(0x5EED) for line in Path("/proc/sysvipc/shm").read_text().splitlines()):
+                found.append("shared memory")
+        return found
+
+    def _holds_mark(self, place: Path) -> bool:
+        try:
+            return any(self.mark in entry.name for entry in place.iterdir())
+        except OSError:
+            return False
+
+
+class Team:
+    """Scores hostile answers in one jail, an honest one after each."""
+
+    def __init__(self, box: Sandbox, around: Surroundings, expected: str) -> None:
+        self.box, self.around, self.expected = box, around, expected
+        self.scorer = CodeScorer(box, "strict")
+        self.task = Task(
+            id="secret",
+            problem_description="Return the secret.",
+            ground_truth=f"def f(x=1):\n    return {expected!r}",
+            test_cases={"test1": "f()"},
+        )
+
+    def attack(self, answer: Hostile) -> dict[str, Any]:
+        verdict = self._score(self.around.fill(answer.source))
+        left = [f"process {pid}" for pid in self._processes()] + self.around.changed()
+        honest = self._score(f"def f():\n    print('hello')\n    return str({self.expected!r})")
+        return {
+            "outcome": verdict.outcome,
+            "reward": verdict.reward,
+            "told": str(verdict.detail),
+            "left": left,
+            "honest": honest.reward,
+            "honest_told": str(honest.detail),
+        }
+
+    def _score(self, source: str) -> Verdict:
+        (verdict,) = self.scorer.score([(self.task, f"```python\n{source}\n```")])
+        return verdict
+
+    def _processes(self) -> list[int]:
+        running = self.box._workers[0].jail
+        return descendants(running.root) if running is not None and running.root is not None else []
+
+
+def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Every answer's fate by name, and under "" what was left when all jails had closed."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    expected = f"expected-{secrets.token_hex(8)}"
+
+    with tempfile.TemporaryDirectory() as folder, Surroundings(Path(folder)) as around:
+
+        def several(answers: list[Hostile]) -> dict[str, Any]:
+            with open_jails(tier, 1, limits) as box:
+                team = Team(box, around, expected)
+                return {answer.name: team.attack(answer) for answer in answers}
+
+        with ThreadPoolExecutor(BOXES) as pool:
+            fates: dict[str, Any] = {}
+            for some in pool.map(several, [ANSWERS[start::BOXES] for start in range(BOXES)]):
+                fates |= some
+        for name, fate in several([answer for answer in ANSWERS if _late(answer, fates[answer.name])]).items():
+            fates[name] = fate
+        fates[""] = {"left": around.changed() + [f"process {pid}" for pid in descendants(os.getpid())]}
+    return fates
+
+
+def _late(answer: Hostile, fate: dict[str, Any]) -> bool:
+    """Whether it ran out of time though it need not, as happens on a busy machine; such a one is run again alone."""
+    faultless = fate["reward"] == 0.0 and fate["honest"] == 1.0 and not fate["left"]
+    return faultless and fate["outcome"] == "timeout" and "timeout" not in answer.outcome
+
+
+def main() -> None:
+    tier, _, variant = sys.argv[1].partition("-without-")
+    with pytest.MonkeyPatch.context() as patch:
+        if variant:
+            patch.setattr(jail, "seccomp_filter", _no_filter)
+        json.dump(attack_all(tier), sys.stdout)  # type: ignore[arg-type]
+
+
+def _no_filter() -> bytes:
+    raise FilterError("left out for the test")
+
+
+if __name__ == "__main__":
+    main()

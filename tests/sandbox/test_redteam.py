@@ -1,0 +1,126 @@
+"""Hostile answers, all of them under every tier of this machine, as root and as an ordinary user.
+
+None is paid, each ends as it should, nothing is left of any, and the honest answer after it is paid in full. Without
+libseccomp the `bwrap` tier runs without its filter: there more can be done inside of the jail, and no more outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.sandbox.box import open_jails
+from sweet.sandbox.program import Limits
+from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
+from tests.sandbox.redteam.answers import Hostile, deed, hostile
+from tests.sandbox.redteam.run import ANSWERS, Surroundings, Team
+
+ROOT = Path(__file__).parents[2]
+NOBODY = "65534"
+CASES = [
+    *((tier, user) for tier in SAFE_TIERS for user in ("root", "ordinary")),
+    ("bwrap-without-seccomp", "ordinary"),
+]
+
+OPEN_AND_DROP = """
+set -e
+if [ "$closed" ]; then
+    mount --bind "$prefix" "$hold"
+    mount -t tmpfs -o mode=755 none "$closed"
+    mkdir -p "$prefix"
+    mount --bind "$hold" "$prefix"
+fi
+exec setpriv --reuid $nobody --regid $nobody --clear-groups "$@"
+"""
+"""As root, in a mount namespace of its own: open the way to an interpreter that others cannot reach, become nobody."""
+
+
+def ordinary(command: list[str], home: Path) -> tuple[list[str], dict[str, str]]:
+    """The command run as an ordinary user, and its environment."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(home)}
+    if os.geteuid() != 0:
+        return command, environment
+    if shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        pytest.skip("util-linux is needed to become an ordinary user")
+    prefix = Path(sys.base_prefix)
+    closed = next((str(folder) for folder in reversed(prefix.parents) if not folder.stat().st_mode & 0o001), "")
+    os.chown(home, int(NOBODY), int(NOBODY))
+    hold = home / "hold"
+    hold.mkdir()
+    environment |= {"prefix": str(prefix), "closed": closed, "hold": str(hold), "nobody": NOBODY}
+    return ["unshare", "--mount", "sh", "-c", OPEN_AND_DROP, "sh", *command], environment
+
+
+def wrong(answer: Hostile, fate: dict[str, Any], filtered: bool) -> list[str]:
+    """What of an answer's fate is not as it should be."""
+    found = []
+    if filtered or not answer.needs_filter:
+        if fate["outcome"] not in answer.outcome.split("|"):
+            found.append(f"outcome {fate['outcome']}, not {answer.outcome}")
+        if "gives done" in fate["told"]:
+            found.append("it could do it")
+    if fate["reward"] != 0.0:
+        found.append(f"reward {fate['reward']}")
+    if fate["honest"] != 1.0:
+        found.append(f"the honest answer after it: {fate['honest_told']}")
+    return found + [f"left behind: {left}" for left in fate["left"]] + ([fate["told"]] if found else [])
+
+
+@pytest.mark.parametrize(("tier", "user"), CASES)
+def test_red_team(tier: str, user: str) -> None:
+    jail, _, left_out = tier.partition("-without-")
+    status = probe_tier(jail)
+    if not status.works:
+        pytest.skip(f"{jail}: {status.detail}")
+    if user == "root" and os.geteuid() != 0:
+        pytest.skip("the tests do not run as root")
+    command = [sys.executable, "-m", "tests.sandbox.redteam.run", tier]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        if user == "ordinary":
+            command, environment = ordinary(command, Path(home))
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    if user == "ordinary" and done.returncode != 0 and "Permission denied" in done.stderr:
+        pytest.skip(f"an ordinary user cannot run the tests here: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    fates = json.loads(done.stdout)
+    assert fates.pop("")["left"] == []
+    assert len(fates) == len(ANSWERS), "every answer has a name of its own"
+    faults = {answer.name: wrong(answer, fates[answer.name], not left_out) for answer in ANSWERS}
+    assert {name: found for name, found in faults.items() if found} == {}
+
+
+def test_the_red_team_sees_what_is_done() -> None:
+    """Where there is no jail, a deed is reported and what it leaves is found; a daemon is ended even there."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Surroundings(Path(folder)) as around,
+        open_jails("unsafe", 1, Limits()) as box,
+    ):
+        team = Team(box, around, "expected-0123456789abcdef")
+        fate = team.attack(deed("file", "os", "open('@FOLDER@/@MARK@', 'w')"))
+        assert "gives done" in fate["told"]
+        assert fate["left"] == [folder]
+        Path(folder, around.mark).unlink()
+        assert team.attack(deed("network", "socket", "socket.create_connection(('127.0.0.1', @TCP@))"))["left"]
+        assert team.attack(hostile("knows", "def f(): return 'expected-0123456789abcdef'"))["reward"] == 1.0
+        daemon = """
+            import os, time
+            def f():
+                if os.fork() == 0:
+                    os.setsid()
+                    if os.fork() == 0: time.sleep(99)
+                    os._exit(0)
+                return "done"
+            """
+        fate = team.attack(hostile("daemon", daemon))
+        assert "gives done" in fate["told"]
+        assert fate["left"] == []
