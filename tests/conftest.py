@@ -14,9 +14,10 @@ os.environ["OMP_NUM_THREADS"] = "1"  # two processes run tests side by side: mor
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in [name for name in os.environ if name.startswith(("SWEET_", "_SWEET_", "OPENAI_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
 

@@ -2,8 +2,8 @@
 
 For every answer the parent makes a pipe, hands its end and the program to a zygote, which forks a child, and reads the
 results itself. It keeps the clock: a call that gives nothing for its time ends the child, and the calls after it run in
-a fresh one, until `Limits.bad_endings` children have ended badly. What comes back is data to be parsed, never a
-verdict: whatever does not parse ends the child as a crash. A zygote that dies or falls silent is replaced.
+a fresh one (`_Run` says for how long). What comes back is data to be parsed, never a verdict: whatever does not parse
+ends the child as a crash. A zygote that dies or falls silent is replaced.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -32,6 +33,7 @@ _START_SECONDS = 5.0
 _HEADER_BYTES = 200
 _LOOK_SECONDS = 0.1
 """How often the parent looks at what a call holds that takes long."""
+_UNDISTURBED_MS = 5
 
 
 class Sandbox:
@@ -95,43 +97,41 @@ def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
 
 
 class _Worker:
-    """One jail, started when it is first needed and started anew when it has been lost."""
+    """One jail, started when it is first needed and started anew when it has been lost; one more for numpy."""
 
     def __init__(self, tier: Tier, limits: Limits) -> None:
         self.tier, self.limits = tier, limits
         self.jail: Jail | None = None
+        self.numpy_jail: Jail | None = None
 
     def close(self) -> None:
-        if self.jail is not None:
-            self.jail.kill()
-            self.jail = None
+        for jail in (self.jail, self.numpy_jail):
+            if jail is not None:
+                jail.kill()
+        self.jail = self.numpy_jail = None
 
     def run(self, program: Program) -> Execution:
         began = time.monotonic()
-        limits = program.within(self.limits)
-        budget = limits.total_seconds
-        results: list[Result] = []
-        bad_endings = 0
-        while len(results) < len(program.calls):
-            if bad_endings >= limits.bad_endings or budget <= 0:
-                results += _not_tried(results, len(program.calls))
-                break
-            child = self._child(program, len(results), limits, budget)
-            results += child.results
-            budget -= child.seconds
-            bad_endings += child.results[-1].status in ("timeout", "crash")
-        return Execution(tuple(results), time.monotonic() - began)
+        run = _Run(program, program.within(self.limits), self._child)
+        run.through()
+        return Execution(run.ordered(), time.monotonic() - began)
 
-    def _child(self, program: Program, first: int, limits: Limits, budget: float) -> _Child:
-        """A child's results of the calls from `first` on, up to the one that ended it; at least one.
+    def _jail(self, numpy: bool) -> Jail:
+        if numpy:
+            self.numpy_jail = self.numpy_jail or Jail(self.tier, self.limits, numpy=True)
+            return self.numpy_jail
+        self.jail = self.jail or Jail(self.tier, self.limits)
+        return self.jail
+
+    def _child(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> _Child:
+        """A child's results of the calls, up to the one that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
         """
         for _ in range(3):
-            child = _Child(program, first, limits, budget)
+            child = _Child(program, calls, limits, budget)
             try:
-                self.jail = self.jail or Jail(self.tier, self.limits)
-                child.follow(self.jail)
+                child.follow(self._jail(program.needs_numpy))
             except JailError as broken:
                 self.close()
                 if not child.begun:
@@ -145,11 +145,57 @@ class _Worker:
         raise JailError(f"Jails do not stay alive on this machine: {lost.what}", fix="sweet doctor")
 
 
+class _Run:
+    """The calls of one program, over as many children as they need.
+
+    One child takes them all, and a fresh one goes on behind a call that ended its child. Once a call has run out of
+    time, those behind it are sifted: each has a fraction of the time, and what needs longer is put off. An answer that
+    hangs on every call is so found out for little more than one time-out, whereas one that hangs on some loses only
+    these: what was put off has its full time as soon as any call has ended.
+    """
+
+    def __init__(self, program: Program, limits: Limits, child: Callable[..., _Child]) -> None:
+        self.program, self.limits, self.child = program, limits, child
+        self.budget = limits.total_seconds
+        self.results: dict[int, Result] = {}
+
+    def through(self) -> None:
+        late = 0
+        put_off: list[int] = []
+        open_calls = list(range(len(self.program.calls)))
+        while open_calls and self.budget > 0:
+            done = self._try(open_calls, self.limits.sift_seconds if late else self.limits.call_seconds)
+            if self.results[done[-1]].status == "timeout":
+                put_off += done[-1:] if late else []
+                late = 1
+            open_calls = open_calls[len(done) :]
+        if not any(result.status in ("value", "raised") for result in self.results.values()):
+            return
+        for index in put_off:
+            if late >= self.limits.late_calls or self.budget <= 0:
+                break
+            self._try([index], self.limits.call_seconds)
+            late += self.results[index].status == "timeout"
+
+    def _try(self, indices: list[int], seconds: float) -> list[int]:
+        """Run these calls in one child and give those it got to."""
+        calls = [self.program.calls[index] for index in indices]
+        child = self.child(self.program, calls, replace(self.limits, call_seconds=seconds), self.budget)
+        self.budget -= child.seconds
+        self.results.update(zip(indices, child.results, strict=False))
+        return indices[: len(child.results)]
+
+    def ordered(self) -> tuple[Result, ...]:
+        """One result a call; one that was never tried is out of time."""
+        spent = Result("timeout", error="timeout", message="out of time for all calls together")
+        return tuple(self.results.get(index, spent) for index in range(len(self.program.calls)))
+
+
 class _Child:
     """One child and what it reports. `budget` is the wall clock it has for all its calls, `seconds` what they took."""
 
-    def __init__(self, program: Program, first: int, limits: Limits, budget: float) -> None:
-        self.calls = program.calls[first:]
+    def __init__(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> None:
+        self.calls = calls
         self.limits, self.budget = limits, budget
         self.nonce = secrets.token_hex(16)
         self.begun: float | None = None
@@ -186,11 +232,13 @@ class _Child:
                 self.seconds = time.monotonic() - self.begun if self.begun else 0.0
             finally:
                 os.close(reading)
+        if len(self.results) == len(self.calls):
+            jail.release()
+            return
         status = jail.bury()
         if not self.begun and ending is None:
             raise JailError("The sandbox's zygote could not fork.")
-        if len(self.results) < len(self.calls):
-            self.results.append(ending or _ending(status))
+        self.results.append(ending or _ending(status))
 
     def _read(self, reading: int, root: int | None) -> Result | None:
         """Read results until all are there, the pipe closes (None), the format breaks, time is up or it holds too much.
@@ -198,7 +246,9 @@ class _Child:
         `root` is the process whose descendants are this child and what it started, where the parent can see them.
         """
         poll = select.poll()
-        poll.register(reading, select.POLLIN)
+        poll.register(reading, 0)
+        poll.poll(_UNDISTURBED_MS)  # most children end within it, and are read at once instead of call by call
+        poll.modify(reading, select.POLLIN)
         look = time.monotonic() + _LOOK_SECONDS
         limit = time.monotonic() + _START_SECONDS
         while len(self.results) < len(self.calls):
@@ -258,13 +308,6 @@ class _Child:
             raise ValueError("unknown kind")
         if len(self.results) > len(self.calls):
             raise ValueError("too many results")
-
-
-def _not_tried(results: list[Result], calls: int) -> list[Result]:
-    """Results of the calls that are given up: they share the fate of the last one that ended badly."""
-    fates = (result for result in reversed(results) if result.status in ("timeout", "crash"))
-    fate = next(fates, Result("timeout", error="timeout", message="out of time for all calls together"))
-    return [Result(fate.status, error="not tried", message=f"after {fate.told}")] * (calls - len(results))
 
 
 def _raised(told: dict[str, Any]) -> Result:

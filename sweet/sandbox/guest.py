@@ -4,26 +4,34 @@ Values are reported in canonical typed JSON, which `sweet.sandbox.values` compar
 anybody: the program shares this interpreter and may patch all of it, so it can misreport its own values and no more.
 
 JSON as it stands: None, bools, ints below 2**63, finite floats, strings, lists. All else is an object with one key:
-int (hex), float (nan, inf, -inf), complex, decimal, fraction, bytes, tuple, set, dict, deque, range, iterator,
-datetime, date, time, timedelta, enum, dataclass, exception, callable, object; `toolarge` and `opaque` equal nothing.
+int (hex), float (nan, inf, -inf), complex, decimal, fraction, bytes, tuple, set, dict, deque, range, iterator, array,
+datetime, date, time, timedelta, moment64, enum, dataclass, exception, callable (builtin or class), object; `toolarge`
+and `opaque` (functions that the program made, coroutines) equal nothing.
+
+Every call starts from the same seed and at the same moment: `stop_clock` replaces what tells the date by a clock that
+`sleep` moves, and reading it over and over; monotonic clocks are left as they are.
 """
 
 from __future__ import annotations
 
 import builtins
 import collections
+import ctypes
 import dataclasses
 import datetime
 import decimal
 import enum
 import fractions
+import gc
 import json
 import math
 import os
 import random
 import re
 import sys
+import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 MAX_DEPTH = 60
@@ -32,11 +40,16 @@ MODULE = "answer"
 FILENAME = "<answer>"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_ITERATORS = (types.GeneratorType, map, filter, zip, enumerate, reversed)
+_BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+_UNKNOWABLE = (types.FunctionType, types.MethodType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class TooLargeError(Exception):
     """The value does not fit the bounds."""
+
+
+class OpaqueError(Exception):
+    """The value cannot be told from others."""
 
 
 class _Encoder:
@@ -57,6 +70,9 @@ class _Encoder:
         scalar = self._scalar(value)
         if scalar is not None:
             return scalar
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+            return self._numpy(numpy, value, depth + 1)
         return self._container(value, depth + 1)
 
     def _take(self, size: int) -> None:
@@ -104,6 +120,18 @@ class _Encoder:
             return {"timedelta": [value.days, value.seconds, value.microseconds]}
         return None
 
+    def _numpy(self, numpy: Any, value: Any, depth: int) -> Any:
+        if isinstance(value, numpy.ndarray) and value.ndim:
+            if value.size > self.nodes:
+                raise TooLargeError
+            return {"array": [list(value.shape), self.encode(value.tolist(), depth)]}
+        if value.dtype.kind in "mM":
+            return {"moment64": str(value)}
+        plain = float(value) if value.dtype.kind == "f" else complex(value) if value.dtype.kind == "c" else value.item()
+        if isinstance(plain, (numpy.ndarray, numpy.generic)):
+            raise OpaqueError
+        return self.encode(plain, depth)
+
     def _container(self, value: Any, depth: int) -> Any:
         if isinstance(value, list):
             return self._items(list.__iter__(value), depth)
@@ -121,7 +149,7 @@ class _Encoder:
             return {"deque": self._items(collections.deque.__iter__(value), depth)}
         if isinstance(value, range):
             return {"range": [value.start if value else 0, value.step if len(value) > 1 else 1, len(value)]}
-        if isinstance(value, (type({}.values()), *_ITERATORS)):
+        if isinstance(value, type({}.values())) or _is_iterator(value):
             return {"iterator": self._items(iter(value), depth)}
         return self._object(value, depth)
 
@@ -133,7 +161,9 @@ class _Encoder:
 
     def _object(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        if isinstance(value, _UNKNOWABLE):
+            raise OpaqueError
+        if isinstance(value, (type, *_BUILTINS)):
             return {"callable": value.__qualname__}
         if isinstance(value, BaseException):
             return {"exception": [kind.__name__, self._items(iter(value.args), depth)]}
@@ -142,9 +172,28 @@ class _Encoder:
             return {"dataclass": [kind.__name__, self._pairs([(n, getattr(value, n)) for n in names], depth)]}
         text = _ADDRESS.sub("", repr(value))
         self._take(len(text))
-        fields = getattr(value, "__dict__", None)
-        shown = self._pairs(dict.items(fields), depth) if isinstance(fields, dict) else None
+        fields = _fields(value)
+        shown = None if fields is None else self._pairs(fields.items(), depth)
         return {"object": [kind.__name__, text, shown]}
+
+
+def _is_iterator(value: Any) -> bool:
+    """Whether it is an iterator of the interpreter's or the standard library's, not of a class of the program's."""
+    kind = type(value)
+    return hasattr(kind, "__next__") and hasattr(kind, "__iter__") and kind.__module__ != MODULE
+
+
+def _fields(value: Any) -> dict[Any, Any] | None:
+    """What an object holds, in its dictionary and its slots; None where it has neither."""
+    held = getattr(value, "__dict__", None)
+    fields = dict(held) if isinstance(held, dict) else None
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else tuple(slots):
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                fields = fields or {}
+                fields[name] = getattr(value, name)
+    return fields
 
 
 def encode(value: Any, max_bytes: int) -> str:
@@ -153,9 +202,83 @@ def encode(value: Any, max_bytes: int) -> str:
         text = json.dumps(_Encoder(max_bytes).encode(value), separators=(",", ":"), allow_nan=False)
     except (TooLargeError, RecursionError, MemoryError):
         return '{"toolarge":null}'
-    except Exception:
+    except Exception:  # OpaqueError, or whatever the value's own methods raise
         return '{"opaque":null}'
     return text if len(text) <= max_bytes else '{"toolarge":null}'
+
+
+MOMENT = 1_704_110_400.0
+"""Noon of 1 January 2024, UTC: when every call is made."""
+_PATIENT_READS = 1000
+_TICK = 0.001
+
+
+class _Clock:
+    """A clock that stands at MOMENT. `sleep` moves it, and reading it more often than anybody who only wants to know
+    the time would, so that loops that wait for it end."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+        self.reads = 0
+
+    def seconds(self) -> float:
+        self.reads += 1
+        return MOMENT + self.slept + _TICK * max(0, self.reads - _PATIENT_READS)
+
+
+_clock = _Clock()
+
+
+def stop_clock() -> None:
+    """Replace what tells the date in this process and its children."""
+    real_sleep, real_clock, real_format = time.sleep, time.clock_gettime, time.strftime
+    real_local, real_utc, real_asctime, real_ctime = time.localtime, time.gmtime, time.asctime, time.ctime
+
+    def sleep(seconds: float, /) -> None:
+        real_sleep(seconds)
+        _clock.slept += seconds
+
+    def clock_gettime(clock: int, /) -> float:
+        return _clock.seconds() if clock == time.CLOCK_REALTIME else real_clock(clock)
+
+    def now(kind: Any, tz: Any = None) -> Any:
+        return kind.fromtimestamp(_clock.seconds(), tz)
+
+    def utcnow(kind: Any) -> Any:
+        return kind.fromtimestamp(_clock.seconds(), datetime.UTC).replace(tzinfo=None)
+
+    def read(seconds: float | None) -> float:
+        return _clock.seconds() if seconds is None else seconds
+
+    told: dict[str, Any] = {
+        "sleep": sleep,
+        "clock_gettime": clock_gettime,
+        "time": lambda: _clock.seconds(),
+        "time_ns": lambda: round(_clock.seconds() * 1000) * 1_000_000,
+        "localtime": lambda seconds=None, /: real_local(read(seconds)),
+        "gmtime": lambda seconds=None, /: real_utc(read(seconds)),
+        "ctime": lambda seconds=None, /: real_ctime(read(seconds)),
+        "asctime": lambda moment=None, /: real_asctime(moment or time.localtime()),
+        "strftime": lambda form, moment=None, /: real_format(form, moment or time.localtime()),
+    }
+    vars(time).update(told)
+    methods = gc.get_referents(vars(datetime.datetime))[0]  # the class is C's: replacing it would change types
+    methods |= {"now": classmethod(now), "utcnow": classmethod(utcnow)}
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
+
+
+def _entropy(seed: int) -> Callable[[int], bytes]:
+    return random.Random(seed).randbytes
+
+
+def _start_over() -> None:
+    """One seed and one moment for every call."""
+    _clock.__init__()  # type: ignore[misc]
+    random.seed(0)
+    vars(os)["urandom"] = vars(random)["_urandom"] = _entropy(1)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(0)
 
 
 class _Program:
@@ -166,7 +289,7 @@ class _Program:
         self.code = compile(source, FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str) -> Any:
-        random.seed(0)
+        _start_over()
         if self.scoped:
             seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
             names: dict[str, Any] = {}

@@ -75,13 +75,15 @@ def _shared_endings() -> tuple[str, ...]:
 class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
-    def __init__(self, tier: Tier, limits: Limits) -> None:
-        """Start it, for answers within `limits`.
+    def __init__(self, tier: Tier, limits: Limits, *, numpy: bool = False) -> None:
+        """Start it, for answers within `limits`; with `numpy` its children find numpy imported, where it is installed.
 
         Raises:
             JailError: it cannot be started here; says why.
         """
         self.tier, self.limits = tier, limits
+        self._numpy = numpy
+        self._owed = False
         self._inner_pid: int | None = None
         self._container: Container | None = None
         ours, theirs = socket.socketpair()
@@ -106,6 +108,8 @@ class Jail:
         Raises:
             JailError: the zygote is gone.
         """
+        if self._owed:
+            self._status()
         try:
             socket.send_fds(self._orders, [b"R"], [program, report])
         except OSError as error:
@@ -117,9 +121,26 @@ class Jail:
         Raises:
             JailError: the zygote is gone, or does not answer within `patience` seconds.
         """
-        self._orders.settimeout(patience)
+        self.release()
+        return self._status(patience)
+
+    def release(self) -> None:
+        """Have what the last child left killed, without waiting for it: its status is read before the next fork.
+
+        Raises:
+            JailError: the zygote is gone.
+        """
         try:
             self._orders.sendall(b"K")
+        except OSError as error:
+            raise JailError("The sandbox's zygote is gone.") from error
+        self._owed = True
+
+    def _status(self, patience: float = 5.0) -> int:
+        """The wait status of the child that was released."""
+        self._orders.settimeout(patience)
+        self._owed = False
+        try:
             data = self._orders.recv(_STATUS.size, socket.MSG_WAITALL)
         except OSError as error:
             raise JailError("The sandbox's zygote does not answer.") from error
@@ -165,7 +186,13 @@ class Jail:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as status:
             try:
-                command = [bwrap, *_bwrap_arguments(python), "--info-fd", str(writing), "--"]
+                command = [
+                    bwrap,
+                    *_bwrap_arguments(python, _numpy() if self._numpy else []),
+                    "--info-fd",
+                    str(writing),
+                    "--",
+                ]
                 command += [*_zygote_command(python, Path(_INSIDE)), str(orders)]
                 process = self._popen(command, [orders, writing])
             finally:
@@ -195,8 +222,12 @@ class Jail:
 
     def _setup(self) -> dict[str, Any]:
         setup: dict[str, Any] = {"jailed": self.tier != "unsafe", "landlock": "", "filter": "", "limits": {}}
+        packages = _numpy() if self._numpy and self.tier != "docker" else []  # an image brings its own or none
+        setup["numpy"] = str(packages[0]) if packages else ""
         if self.tier == "unsafe":
             return setup
+        if self.tier == "bwrap" and packages:
+            setup["numpy"] = f"{_INSIDE}/numpy"
         setup["machine"] = os.uname().machine
         try:
             setup["filter"] = seccomp_filter().hex()
@@ -211,7 +242,7 @@ class Jail:
                 raise FilterError("the package landlock is not installed")
             python = _Interpreter.current()
             setup["landlock"] = str(Path(spec.origin).parent.parent)
-            setup |= {"folder": str(python.stdlib), "readable": _readable(python)}
+            setup |= {"folder": str(python.stdlib), "readable": _readable(python) + [str(path) for path in packages]}
         return setup
 
     def _last_words(self) -> str:
@@ -228,7 +259,16 @@ def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
     return [str(python.program), "-S", "-s", "-B", str(folder / _SCRIPTS[0])]
 
 
-def _bwrap_arguments(python: _Interpreter) -> list[str]:
+def _numpy() -> list[Path]:
+    """The folders of the installed numpy: the package, and the libraries that its wheel brings beside it."""
+    spec = importlib.util.find_spec("numpy")
+    if spec is None or spec.origin is None:
+        return []
+    package = Path(spec.origin).parent
+    return [path for path in (package, package.with_name("numpy.libs")) if path.is_dir()]
+
+
+def _bwrap_arguments(python: _Interpreter, packages: list[Path]) -> list[str]:
     arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
     for name, value in ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
@@ -242,6 +282,8 @@ def _bwrap_arguments(python: _Interpreter) -> list[str]:
         arguments += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
     for script in _SCRIPTS:
         arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
+    for package in packages:
+        arguments += ["--ro-bind", str(package), f"{_INSIDE}/{package.name}"]
     return [*arguments, "--remount-ro", "/", "--chdir", "/"]
 
 

@@ -18,7 +18,10 @@ class Limits:
         memory_bytes: address space of the child, and memory that it and all it started hold together.
         tasks: threads and processes of the child and all it started.
         value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
-        bad_endings: after so many children that crashed or ran out of time the remaining calls are not tried.
+        sift_seconds: wall clock of one call after another has run out of time. Calls that need longer are tried again
+            with `call_seconds`, unless not one call of the program ends: then it hangs on all of them.
+        late_calls: after so many calls that ran out of `call_seconds` those that need longer than `sift_seconds` are
+            not tried again.
     """
 
     call_seconds: float = 1.0
@@ -26,7 +29,8 @@ class Limits:
     memory_bytes: int = 512 * 2**20
     tasks: int = 256
     value_bytes: int = 256 * 2**10
-    bad_endings: int = 2
+    sift_seconds: float = 0.02
+    late_calls: int = 3
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,18 @@ class Program:
     scoped: bool = False
     slack: float = 1.0
 
+    @property
+    def needs_numpy(self) -> bool:
+        """Whether the source may import numpy: it then runs in a jail where numpy is warm."""
+        return "numpy" in self.source
+
     def within(self, limits: Limits) -> Limits:
         """The limits of this program."""
         return replace(
             limits,
             call_seconds=limits.call_seconds * self.slack,
             total_seconds=limits.total_seconds * self.slack,
+            sift_seconds=limits.sift_seconds * self.slack,
         )
 
 

@@ -90,14 +90,14 @@ def open_sandbox(
 
     Args:
         tier: `auto` takes the strongest that works; `unsafe` is never chosen by itself.
-        workers: jails at once; without it one a core that this process may use.
+        workers: jails at once; without it two a core that this process may use, so that none waits for this process.
         limits: bounds on every answer.
 
     Raises:
         UsageError: the tier asked for does not work here.
         SweetError: no safe tier works here.
     """
-    with open_jails(_choose(tier), workers or _cores(), limits or Limits()) as box:
+    with open_jails(_choose(tier), workers or 2 * _cores(), limits or Limits()) as box:
         yield box
 
 

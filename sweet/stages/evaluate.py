@@ -20,19 +20,24 @@ from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice, open_sandbox
+from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult
 from sweet.stages.statistics import clustered_mean, compare
 from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.code.expected import Scorer, cache_folder
 from sweet.tasks.code.scoring import CodeScorer, Verdict
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
-_CHUNK = 256
+_CHUNK = 1024
 
 
 class EvalConfig(StageConfig):
-    scorer: Literal["strict", "upstream"] = "strict"
-    """strict takes the answer as people write it; upstream follows the published evaluator, its defects included."""
+    scorer: Literal["strict", "upstream", "both"] = "strict"
+    """strict takes the answer as people write it; upstream follows the published evaluator, its defects included; both
+    tells the two side by side, and strict's are the rewards."""
+    tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1)
+    """Relative difference within which strict takes floats for equal; 0 wants them equal bit for bit."""
     from_: str | None = None
     """The rollouts to score; without it the newest."""
     compare: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
@@ -40,7 +45,7 @@ class EvalConfig(StageConfig):
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Answers run at once; without it one a core."""
+    """Answers run at once; without it two a core."""
 
 
 def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
@@ -50,20 +55,24 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
             f"eval scores code tasks, and this run is of the kind {run.manifest().task!r}.", where=run.path
         )
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
-    theirs = None if config.compare is None else _scores_to_compare(config.compare, config.scorer)
+    rewarded_by: Scorer = "upstream" if config.scorer == "upstream" else "strict"
+    theirs = None if config.compare is None else _scores_to_compare(config.compare, rewarded_by)
     began = time.monotonic()
     with (
-        run.attempt("eval", config, inputs=[rollouts], environment={"scorer": config.scorer}) as attempt,
+        run.attempt(
+            "eval", config, inputs=[rollouts], environment={"scorer": config.scorer, "tolerance": config.tolerance}
+        ) as attempt,
         open_sandbox(config.sandbox, config.workers) as box,
     ):
         attempt.environment["sandbox"] = box.tier
-        meta = {"scorer": config.scorer, "sandbox": box.tier, "rollouts": rollouts.id}
+        meta = {"scorer": rewarded_by, "tolerance": config.tolerance, "sandbox": box.tier, "rollouts": rollouts.id}
         draft = attempt.start_artifact("scores", meta=meta)
         tally = _Tally()
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
-            scorer = CodeScorer(box, config.scorer)
+            scorer = CodeScorer(box, rewarded_by, config.tolerance, cache_folder())
+            other = CodeScorer(box, "upstream", folder=cache_folder()) if config.scorer == "both" else None
             for chunk in _chunks(read_jsonl(run.file(rollouts), Trajectory)):
-                for trajectory, score in _scored(scorer, chunk, bar):
+                for trajectory, score in _scored(scorer, other, chunk, bar):
                     writer.write(score)
                     tally.add(trajectory, score)
         _warn(tally, reporter)
@@ -86,14 +95,17 @@ def _chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
         yield chunk
 
 
-def _scored(scorer: CodeScorer, chunk: list[Trajectory], bar: Progress) -> Iterator[tuple[Trajectory, Score]]:
+def _scored(
+    scorer: CodeScorer, other: CodeScorer | None, chunk: list[Trajectory], bar: Progress
+) -> Iterator[tuple[Trajectory, Score]]:
     answers = [(t.task, NO_ANSWER if t.outcome in FAULTS else t.answer) for t in chunk]
+    published = [None] * len(chunk) if other is None else [verdict.reward for verdict in other.score(answers)]
     verdicts = scorer.score(answers, on_done=bar.advance)
-    for trajectory, verdict in zip(chunk, verdicts, strict=True):
-        yield trajectory, _score(trajectory, verdict)
+    for trajectory, verdict, reward in zip(chunk, verdicts, published, strict=True):
+        yield trajectory, _score(trajectory, verdict, reward)
 
 
-def _score(trajectory: Trajectory, verdict: Verdict) -> Score:
+def _score(trajectory: Trajectory, verdict: Verdict, published: float | None) -> Score:
     detail = verdict.detail
     if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
         detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
@@ -104,6 +116,7 @@ def _score(trajectory: Trajectory, verdict: Verdict) -> Score:
         passed=verdict.passed,
         total=verdict.total,
         outcome=verdict.outcome,
+        upstream_reward=published,
         detail=detail,
     )
 
@@ -124,27 +137,36 @@ class _Tally:
             self.invalid[score.task_id] = str(score.detail.get("why", ""))
 
     def metrics(self) -> dict[str, Any]:
-        counted = [(score, score.reward) for score in self.scores if score.reward is not None]
-        tasks = [score.task_id for score, _ in counted]
         found: dict[str, Any] = {
             "trajectories": len(self.scores),
             "tasks": len({score.task_id for score in self.scores}),
         }
-        rates = {
-            "success_rate": [float(reward >= 1) for _, reward in counted],
-            "tests_passed": [reward for _, reward in counted],
-        }
-        for name, values in rates.items():
-            rate = clustered_mean(values, tasks)
-            found |= {
-                name: round(rate.mean, 6) if counted else None,
-                f"{name}_ci_low": round(rate.low, 6) if counted else None,
-                f"{name}_ci_high": round(rate.high, 6) if counted else None,
-            }
+        found |= _rates("", [(score.task_id, score.reward) for score in self.scores])
+        if any(score.upstream_reward is not None for score in self.scores):
+            found |= _rates("upstream_", [(score.task_id, score.upstream_reward) for score in self.scores])
         outcomes = Counter(score.outcome for score in self.scores)
         found |= {"outcomes": dict(sorted(outcomes.items())), "faults": self.faults.total()}
         found |= {"invalid_tasks": len(self.invalid)}
         return found
+
+
+def _rates(prefix: str, rewards: list[tuple[str, float | None]]) -> dict[str, Any]:
+    """Both rates with their intervals, over the rewards that there are."""
+    counted = [(task, reward) for task, reward in rewards if reward is not None]
+    tasks = [task for task, _ in counted]
+    rates = {
+        "success_rate": [float(reward >= 1) for _, reward in counted],
+        "tests_passed": [reward for _, reward in counted],
+    }
+    found: dict[str, Any] = {}
+    for name, values in rates.items():
+        rate = clustered_mean(values, tasks)
+        found |= {
+            f"{prefix}{name}": round(rate.mean, 6) if counted else None,
+            f"{prefix}{name}_ci_low": round(rate.low, 6) if counted else None,
+            f"{prefix}{name}_ci_high": round(rate.high, 6) if counted else None,
+        }
+    return found
 
 
 def _warn(tally: _Tally, reporter: Reporter) -> None:

@@ -17,6 +17,7 @@ class Score(BaseModel):
         id: the trajectory's.
         reward: 0 to 1; None where the task is invalid.
         passed: tests passed, of `total`.
+        upstream_reward: what the published evaluator gives, where both scorers were asked.
         detail: for people: `why`, and under `tests` what became of each test.
     """
 
@@ -28,4 +29,5 @@ class Score(BaseModel):
     passed: int = Field(ge=0)
     total: int = Field(ge=0)
     outcome: ScoreOutcome
+    upstream_reward: float | None = None
     detail: dict[str, Any] = Field(default_factory=dict)

@@ -12,8 +12,9 @@ from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Execution, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
+from sweet.tasks.code.expected import Scorer
 from sweet.tasks.code.extract import extract_code, published_code
-from sweet.tasks.code.scoring import CodeScorer, Scorer, Verdict, asked_names
+from sweet.tasks.code.scoring import CodeScorer, Verdict, asked_names
 
 CODE = "def price(hours):\n    return 3 * hours"
 FENCE = "```"
@@ -99,7 +100,8 @@ INVALID = {
     "raises by mistake": "def price(h): return undefined",
     "hangs": "def price(h):\n    while True: pass",
     "takes its process down": "import os\ndef price(h): os._exit(1)",
-    "depends on the time": "import time\ndef price(h): return time.time_ns()",
+    "depends on the clock": "import time\ndef price(h): return time.perf_counter_ns()",
+    "returns a function": "def price(h): return lambda: h",
     "returns nothing": "def price(h): pass",
     "too large": "def price(h): return 'x' * 10 ** 7",
 }
@@ -141,7 +143,7 @@ def test_expected_values_are_computed_once_for_each_task(box: Sandbox, monkeypat
     scorer.score([(task(), CODE)])
     assert [v.outcome for v in verdicts] == ["passed", "no_answer", "passed"]
     assert len(told) == 3
-    assert [n for n in ran if n] == [1, 1, 2, 1]
+    assert [n for n in ran if n] == [1, 2, 1]
 
 
 UPSTREAM = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 import textwrap
 import warnings
@@ -87,6 +88,7 @@ def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
     return [code for code in blocks if _parsed(code) is not None]
 
 
+@functools.lru_cache(maxsize=16)
 def _parsed(source: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in an answer concern nobody
@@ -111,6 +113,8 @@ def _bound(node: ast.stmt) -> set[str]:
 
 def _with_helpers(blocks: list[str], chosen: int) -> str:
     """The chosen block, behind those definitions of the other blocks that it or they use and it does not make."""
+    if len(blocks) == 1:
+        return blocks[chosen]
     wanted = _missing(blocks[chosen])
     have = defined_names(blocks[chosen])
     helpers: list[str] = []

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Execution, Program, Result
-from sweet.sandbox.values import same, same_as_published
+from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.code.expected import Expected, References, Scorer
 from sweet.tasks.code.extract import defined_names, extract_code, published_code
 from sweet.tasks.scores import ScoreOutcome
 
-Scorer = Literal["strict", "upstream"]
-
 _SHOWN = 200
-_REFERENCE_SLACK = 3.0
-_NONE = Result("value")
 
 
 @dataclass(frozen=True)
@@ -39,20 +37,21 @@ class Verdict:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the reference gives: one result a test, and why the task is invalid, if it is."""
-
-    results: tuple[Result, ...]
-    invalid: str | None = None
-
-
 class CodeScorer:
-    """Scores answers in one sandbox. Expected values are kept for its lifetime, by content of the task."""
+    """Scores answers in one sandbox.
 
-    def __init__(self, box: Sandbox, scorer: Scorer) -> None:
-        self.box, self.scorer = box, scorer
-        self._expected: dict[tuple[str, tuple[str, ...]], Expected] = {}
+    Args:
+        box: where answers and references run.
+        scorer: whose rules.
+        tolerance: relative, within which floats agree; 0 wants them equal bit for bit. `upstream` knows none.
+        folder: where expected values are kept on disk (sweet.tasks.code.expected); without it they are not.
+    """
+
+    def __init__(
+        self, box: Sandbox, scorer: Scorer, tolerance: float = RELATIVE_TOLERANCE, folder: Path | None = None
+    ) -> None:
+        self.box, self.scorer, self.tolerance = box, scorer, tolerance
+        self.references = References(box, scorer, folder)
 
     def score(self, answers: Sequence[tuple[Task, str]], on_done: Callable[[], None] | None = None) -> list[Verdict]:
         """The verdicts of answers, in their order. `on_done` is called once for each as it is known.
@@ -60,43 +59,29 @@ class CodeScorer:
         Raises:
             sweet.sandbox.jail.JailError: jails cannot be kept running.
         """
-        self._learn(task for task, _ in answers)
+        known = self.references.of(task for task, _ in answers)
+        expected = [known[self.references.key(task)] for task, _ in answers]
         verdicts: dict[int, Verdict] = {}
         running: list[tuple[int, Program]] = []
         for index, (task, answer) in enumerate(answers):
-            early, source = self._read(task, answer)
+            early, source = self._read(task, answer, expected[index])
             if early is None:
-                running.append((index, Program(source, _calls(task), scoped=self.scorer == "upstream")))
+                running.append(
+                    (index, Program(source, tuple(task.test_cases.values()), scoped=self.scorer == "upstream"))
+                )
             else:
                 verdicts[index] = early
                 if on_done is not None:
                     on_done()
         executions = self.box.run([program for _, program in running], lambda *_: on_done() if on_done else None)
         for (index, _), execution in zip(running, executions, strict=True):
-            verdicts[index] = self._judge(answers[index][0], execution)
+            verdicts[index] = self._judge(answers[index][0], execution, expected[index].results)
         return [verdicts[index] for index in range(len(answers))]
 
-    def expected(self, task: Task) -> Expected:
-        """What the task's reference gives."""
-        self._learn([task])
-        return self._expected[_key(task)]
-
-    def _learn(self, tasks: Iterable[Task]) -> None:
-        new = {_key(task): task for task in tasks if _key(task) not in self._expected}
-        scoped = self.scorer == "upstream"
-        programs = [Program(t.ground_truth, _calls(t), scoped, _REFERENCE_SLACK) for t in new.values()]
-        first = self.box.run(programs)
-        if self.scorer == "upstream":
-            self._expected.update({key: Expected(run.results) for key, run in zip(new, first, strict=True)})
-            return
-        second = self.box.run(programs)
-        for (key, task), one, other in zip(new.items(), first, second, strict=True):
-            self._expected[key] = Expected(one.results, _fault(task, one, other))
-
-    def _read(self, task: Task, answer: str) -> tuple[Verdict | None, str]:
+    def _read(self, task: Task, answer: str, expected: Expected) -> tuple[Verdict | None, str]:
         """The verdict on an answer that need not be run, or the source to run."""
         total = len(task.test_cases)
-        invalid = self._expected[_key(task)].invalid
+        invalid = expected.invalid
         if invalid is not None:
             return Verdict(None, 0, total, "invalid", {"why": invalid}), ""
         if answer.strip() in ("", NO_ANSWER):
@@ -111,8 +96,7 @@ class CodeScorer:
             return Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"}), ""
         return None, source
 
-    def _judge(self, task: Task, execution: Execution) -> Verdict:
-        expected = self._expected[_key(task)].results
+    def _judge(self, task: Task, execution: Execution, expected: tuple[Result, ...]) -> Verdict:
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
         told = {
@@ -131,7 +115,7 @@ class CodeScorer:
             return both and same_as_published(want.value, got.value)
         if want.status == "raised":
             return got.status == "raised" and got.error == want.error
-        return got.status == "value" and same(want.value, got.value)
+        return got.status == "value" and same(want.value, got.value, self.tolerance)
 
 
 def asked_names(task: Task) -> set[str]:
@@ -143,43 +127,6 @@ def asked_names(task: Task) -> set[str]:
         except (SyntaxError, ValueError, RecursionError):
             continue
     return used & defined_names(task.ground_truth)
-
-
-def _calls(task: Task) -> tuple[str, ...]:
-    return tuple(task.test_cases.values())
-
-
-def _key(task: Task) -> tuple[str, tuple[str, ...]]:
-    return task.ground_truth, _calls(task)
-
-
-def _fault(task: Task, one: Execution, other: Execution) -> str | None:
-    """Why the task's reference cannot decide anything, if so."""
-    raises = _raising_lines(task.ground_truth)
-    for name, a, b in zip(task.test_cases, one.results, other.results, strict=True):
-        if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in raises):
-            return f"the reference fails on {name}: {a.told}"
-        if a.status == "value" and not same(a.value, a.value):
-            return f"the reference gives a value on {name} that cannot be compared"
-        if a.status != b.status or a.error != b.error or not same(a.value, b.value):
-            return f"the reference does not give the same twice on {name}"
-    if all(result == _NONE for result in one.results):
-        return "the reference returns None on every test"
-    return None
-
-
-def _raising_lines(source: str) -> set[int]:
-    """Lines of `raise` statements: an exception that comes from one was meant."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    return {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Raise)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
 
 
 def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:

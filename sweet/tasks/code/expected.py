@@ -1,0 +1,185 @@
+"""What the references of code tasks give: computed once for each task, kept by content, in memory and on disk.
+
+A reference runs in a child of its own, every call twice, so that one that does not reproduce itself is found out. The
+results are kept under a hash of all that decides them (source, calls, limits, interpreter, numpy, the encoding), never
+of the tier. On disk they lie one file each, written atomically; a file that is damaged is computed anew, and the
+oldest go when there are too many. What ran out of time or crashed is not kept on disk: another day it may not.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet.sandbox import guest
+from sweet.sandbox.box import Sandbox
+from sweet.sandbox.program import Limits, Program, Result
+from sweet.sandbox.values import RELATIVE_TOLERANCE, same
+from sweet.tasks.base import Task
+
+Scorer = Literal["strict", "upstream"]
+
+_REFERENCE_SLACK = 3.0
+_MOST_FILES = 20_000
+_MOST_IN_MEMORY = 4096
+_NONE = Result("value")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the reference gives: one result a test, and why the task is invalid, if it is."""
+
+    results: tuple[Result, ...]
+    invalid: str | None = None
+
+
+class References:
+    """Expected values of tasks under one scorer's rules.
+
+    Args:
+        box: where references run.
+        scorer: `upstream` runs them in the published scoping, and finds no task invalid.
+        folder: where values are kept on disk; without it they are not.
+    """
+
+    def __init__(self, box: Sandbox, scorer: Scorer, folder: Path | None = None) -> None:
+        self.box, self.scorer, self.folder = box, scorer, folder
+        self._known: OrderedDict[str, Expected] = OrderedDict()
+
+    def of(self, tasks: Iterable[Task]) -> dict[str, Expected]:
+        """What the references give, by `key` of their task."""
+        programs = {self.key(task): self._program(task) for task in tasks}
+        found = {key: known for key in programs if (known := self._known.get(key) or self._from_disk(key))}
+        missing = {key: program for key, program in programs.items() if key not in found}
+        for key, run in zip(missing, self.box.run(list(missing.values())), strict=True):
+            found[key] = self._expected(missing[key], run.results)
+            self._to_disk(key, found[key])
+        if missing:
+            self._prune()
+        self._known.update(found)
+        while len(self._known) > _MOST_IN_MEMORY:
+            self._known.popitem(last=False)
+        return found
+
+    def key(self, task: Task) -> str:
+        """A hash of all that decides what the reference gives."""
+        return _key(task.ground_truth, tuple(task.test_cases.values()), self.scorer, self.box.limits)
+
+    def _program(self, task: Task) -> Program:
+        calls = tuple(task.test_cases.values())
+        if self.scorer == "upstream":
+            return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK)
+        return Program(task.ground_truth, calls * 2, slack=2 * _REFERENCE_SLACK)
+
+    def _expected(self, program: Program, results: tuple[Result, ...]) -> Expected:
+        if self.scorer == "upstream":
+            return Expected(results)
+        half = len(results) // 2
+        once, again = results[:half], results[half:]
+        return Expected(once, _fault(program.source, program.calls, once, again))
+
+    def _from_disk(self, key: str) -> Expected | None:
+        if self.folder is None:
+            return None
+        try:
+            kept = json.loads((self.folder / f"{key}.json").read_bytes())
+            if kept["sha256"] != _hash(kept["expected"]):
+                return None
+            told = kept["expected"]
+            return Expected(tuple(Result(**result) for result in told["results"]), told["invalid"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def _to_disk(self, key: str, expected: Expected) -> None:
+        if self.folder is None or any(result.status in ("timeout", "crash") for result in expected.results):
+            return
+        told = asdict(expected)
+        with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".new")
+            try:
+                with os.fdopen(handle, "w") as file:
+                    json.dump({"sha256": _hash(told), "expected": told}, file)
+                Path(name).replace(self.folder / f"{key}.json")
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+
+    def _prune(self) -> None:
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            files = [entry for entry in os.scandir(self.folder) if entry.is_file()]
+            if len(files) > _MOST_FILES:
+                files.sort(key=lambda entry: entry.stat().st_mtime)
+                for entry in files[: len(files) - _MOST_FILES * 9 // 10]:
+                    Path(entry.path).unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Where expected values lie on disk: under `$SWEET_CACHE`, else the user's cache folder."""
+    given = os.environ.get("SWEET_CACHE")
+    if given:
+        return Path(given).expanduser() / "expected"
+    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / "expected"
+
+
+@cache
+def _environment() -> tuple[str, str | None, str]:
+    """Interpreter, numpy and what encodes the values."""
+    try:
+        numpy = importlib.metadata.version("numpy")
+    except importlib.metadata.PackageNotFoundError:
+        numpy = None
+    return sys.version, numpy, hashlib.sha256(Path(guest.__file__).read_bytes()).hexdigest()
+
+
+def _key(source: str, calls: tuple[str, ...], scorer: Scorer, limits: Limits) -> str:
+    return _hash([_environment(), source, calls, scorer, asdict(limits)])
+
+
+def _hash(told: Any) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _fault(source: str, calls: tuple[str, ...], once: tuple[Result, ...], again: tuple[Result, ...]) -> str | None:
+    """Why the reference cannot decide anything, if so."""
+    raises = _raising_lines(source)
+    for call, a, b in zip(calls, once, again, strict=False):
+        call = call.strip()[:100]
+        if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in raises):
+            return f"the reference fails on {call}: {a.told}"
+        if a.status == "value" and not same(a.value, a.value):
+            return f"the reference gives a value on {call} that cannot be compared"
+        if a.status != b.status or a.error != b.error or not same(a.value, b.value, RELATIVE_TOLERANCE):
+            return f"the reference does not give the same twice on {call}"
+    if all(result == _NONE for result in once):
+        return "the reference returns None on every test"
+    return None
+
+
+def _raising_lines(source: str) -> set[int]:
+    """Lines of `raise` statements: an exception that comes from one was meant."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
