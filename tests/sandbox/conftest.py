@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.tiers import SAFE_TIERS, open_sandbox, probe_tier
+
+settings.register_profile("beside-hostile-answers", deadline=None)  # they keep every core busy
+settings.load_profile("beside-hostile-answers")
 
 TIERS = [tier for tier in SAFE_TIERS if probe_tier(tier).works]
 
