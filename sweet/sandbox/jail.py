@@ -108,8 +108,7 @@ class Jail:
         Raises:
             JailError: the zygote is gone.
         """
-        if self._owed:
-            self._status()
+        self.settle()
         try:
             socket.send_fds(self._orders, [b"R"], [program, report])
         except OSError as error:
@@ -135,6 +134,15 @@ class Jail:
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
         self._owed = True
+
+    def settle(self) -> None:
+        """Wait until what was released is gone.
+
+        Raises:
+            JailError: the zygote is gone, or does not answer.
+        """
+        if self._owed:
+            self._status()
 
     def _status(self, patience: float = 5.0) -> int:
         """The wait status of the child that was released."""

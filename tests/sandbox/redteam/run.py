@@ -150,8 +150,13 @@ class Team:
         return verdict
 
     def _processes(self) -> list[int]:
-        running = self.box._workers[0].jail
-        return descendants(running.root) if running is not None and running.root is not None else []
+        worker = self.box._workers[0]
+        found: list[int] = []
+        for running in (worker.jail, worker.numpy_jail):
+            if running is not None and running.root is not None:
+                running.settle()
+                found += descendants(running.root)
+        return found
 
 
 def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
