@@ -34,6 +34,8 @@ _HEADER_BYTES = 200
 _LOOK_SECONDS = 0.1
 """How often the parent looks at what a call holds that takes long."""
 _UNDISTURBED_MS = 5
+_HANGING = 2
+"""A program of which so many calls ran out of time and none ended is taken to hang on all."""
 
 
 class Sandbox:
@@ -149,9 +151,10 @@ class _Run:
     """The calls of one program, over as many children as they need.
 
     One child takes them all, and a fresh one goes on behind a call that ended its child. Once a call has run out of
-    time, those behind it are sifted: each has a fraction of the time, and what needs longer is put off. An answer that
-    hangs on every call is so found out for little more than one time-out, whereas one that hangs on some loses only
-    these: what was put off has its full time as soon as any call has ended.
+    time, those behind it are sifted: each has a fraction of the time, and what needs longer is put off. What was put
+    off then has its full time, one call after the other, until `Limits.late_calls` have run out of it; where no call at
+    all has ended, only one more. An answer that hangs on every call so costs two time-outs, and one that hangs on some
+    keeps its others.
     """
 
     def __init__(self, program: Program, limits: Limits, child: Callable[..., _Child]) -> None:
@@ -169,10 +172,9 @@ class _Run:
                 put_off += done[-1:] if late else []
                 late = 1
             open_calls = open_calls[len(done) :]
-        if not any(result.status in ("value", "raised") for result in self.results.values()):
-            return
-        for index in put_off:
-            if late >= self.limits.late_calls or self.budget <= 0:
+        for index in reversed(put_off):
+            ended = any(result.status in ("value", "raised") for result in self.results.values())
+            if late >= (self.limits.late_calls if ended else _HANGING) or self.budget <= 0:
                 break
             self._try([index], self.limits.call_seconds)
             late += self.results[index].status == "timeout"

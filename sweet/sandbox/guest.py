@@ -31,7 +31,6 @@ import re
 import sys
 import time
 import types
-from collections.abc import Callable
 from typing import Any
 
 MAX_DEPTH = 60
@@ -218,6 +217,9 @@ class _Clock:
     the time would, so that loops that wait for it end."""
 
     def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
         self.slept = 0.0
         self.reads = 0
 
@@ -267,15 +269,14 @@ def stop_clock() -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 
 
-def _entropy(seed: int) -> Callable[[int], bytes]:
-    return random.Random(seed).randbytes
+_CHANCE = re.compile(r"random|secrets|uuid|shuffle|sample|tempfile|import_|getattr")
+"""What a program that draws from a source of chance has in its text; to seed costs more than most calls do."""
 
 
-def _start_over() -> None:
-    """One seed and one moment for every call."""
-    _clock.__init__()  # type: ignore[misc]
+def seed_chance() -> None:
+    """One seed for every source of chance in this process."""
     random.seed(0)
-    vars(os)["urandom"] = vars(random)["_urandom"] = _entropy(1)
+    vars(os)["urandom"] = vars(random)["_urandom"] = random.Random(1).randbytes
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed(0)
@@ -286,10 +287,13 @@ class _Program:
 
     def __init__(self, source: str, scoped: bool) -> None:
         self.scoped = scoped
+        self.by_chance = _CHANCE.search(source) is not None
         self.code = compile(source, FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str) -> Any:
-        _start_over()
+        _clock.start()
+        if self.by_chance or "random" in call:
+            seed_chance()
         if self.scoped:
             seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
             names: dict[str, Any] = {}

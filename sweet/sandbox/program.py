@@ -18,10 +18,8 @@ class Limits:
         memory_bytes: address space of the child, and memory that it and all it started hold together.
         tasks: threads and processes of the child and all it started.
         value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
-        sift_seconds: wall clock of one call after another has run out of time. Calls that need longer are tried again
-            with `call_seconds`, unless not one call of the program ends: then it hangs on all of them.
-        late_calls: after so many calls that ran out of `call_seconds` those that need longer than `sift_seconds` are
-            not tried again.
+        sift_seconds: wall clock of one call after another has run out of time; what needs longer is put off to the end.
+        late_calls: after so many calls that ran out of `call_seconds` what was put off is not tried again.
     """
 
     call_seconds: float = 1.0

@@ -14,7 +14,6 @@ import ctypes
 import gc
 import json
 import os
-import random
 import resource
 import signal
 import socket
@@ -104,7 +103,7 @@ def _child(program: int, report: int, setup: dict[str, Any], zygote: int) -> Non
             os._exit(1)
         with open(program, "rb") as file:
             order = json.loads(file.read())
-        spot = random.SystemRandom().randrange(16, 60)
+        spot = 16 + os.urandom(1)[0] % 44
         os.dup2(report, spot)
         os.close(report)
         _limit({**order["limits"], **setup["limits"]})

@@ -7,9 +7,11 @@ import datetime
 import decimal
 import enum
 import fractions
+import itertools
 import json
 import math
 from collections import Counter, OrderedDict, deque, namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -180,3 +182,60 @@ def test_malformed_values_never_raise_and_equal_nothing_plain(junk: Any) -> None
 def test_the_search_for_partners_is_bounded_by_the_reference() -> None:
     many = {"set": list(range(50_000))}
     assert not same(canonical({1, 2}), many)
+
+
+def test_functions_and_coroutines_that_a_program_made_equal_nothing() -> None:
+    assert canonical(lambda: 1) == {"opaque": None}
+    assert same(canonical(len), canonical(len))
+    assert not same(canonical([lambda: 1]), canonical([lambda: 1]))
+
+
+def test_iterators_are_bounded() -> None:
+    assert canonical(itertools.count()) == {"toolarge": None}
+    assert same(canonical(itertools.chain([1], [2])), canonical(iter([1, 2])))
+
+
+def test_slots_are_part_of_an_object() -> None:
+    class Slotted:
+        __slots__ = ("x",)
+
+        def __init__(self, x: int) -> None:
+            self.x = x
+
+    assert same(canonical(Slotted(1)), canonical(Slotted(1)))
+    assert not same(canonical(Slotted(1)), canonical(Slotted(2)))
+
+
+ARRAYS: list[tuple[Callable[[Any], Any], Callable[[Any], Any], bool]] = [
+    (lambda np: np.array([1, 2]), lambda np: np.array([1.0, 2.0]), True),
+    (lambda np: np.array([1, 2]), lambda np: np.array([[1, 2]]), False),
+    (lambda np: np.zeros((0, 3)), lambda np: np.zeros((3, 0)), False),
+    (lambda np: np.array([1, 2]), lambda np: [1, 2], False),
+    (lambda np: np.array([0.1 + 0.2, np.nan]), lambda np: np.array([0.3, np.nan]), True),
+    (lambda np: np.array(["a", None], dtype=object), lambda np: np.array(["a", None], dtype=object), True),
+    (lambda np: np.array(5), lambda np: 5, True),
+    (lambda np: np.int64(5), lambda np: 5, True),
+    (lambda np: np.uint8(255), lambda np: 255.0, True),
+    (lambda np: np.float32(0.5), lambda np: 0.5, True),
+    (lambda np: np.float64("nan"), lambda np: math.nan, True),
+    (lambda np: np.longdouble(0.5), lambda np: 0.5, True),
+    (lambda np: np.complex64(1j), lambda np: 1j, True),
+    (lambda np: np.bool_(True), lambda np: True, True),
+    (lambda np: np.str_("a"), lambda np: "a", True),
+    (lambda np: np.datetime64("2024-01-01"), lambda np: np.datetime64("2024-01-01"), True),
+    (lambda np: np.datetime64("2024-01-01"), lambda np: np.datetime64("2024-01-02"), False),
+    (lambda np: [np.int64(1), (np.float64(2),)], lambda np: [1, (2.0,)], True),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "equal"), ARRAYS)
+def test_numpy(a: Callable[[Any], Any], b: Callable[[Any], Any], equal: bool) -> None:
+    numpy = pytest.importorskip("numpy")
+    assert same(canonical(a(numpy)), canonical(b(numpy))) is equal
+
+
+def test_the_truth_of_equal_arrays_is_unknown_to_the_published_evaluator() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert not same_as_published(canonical(numpy.array([1, 2])), canonical(numpy.array([1, 2])))
+    assert same_as_published(canonical(numpy.array([1])), canonical(numpy.array([1])))
+    assert canonical(numpy.zeros(10**6)) == {"toolarge": None}

@@ -84,6 +84,19 @@ def test_the_upstream_scorer_is_recorded(tmp_path: Path) -> None:
     assert run.find("scores", needed_by="test").meta["scorer"] == "upstream"
 
 
+def test_both_scorers_side_by_side(tmp_path: Path) -> None:
+    helped = "def rate(): return 3\ndef price(h): return rate() * h"
+    run = make_run(tmp_path / "run", trajectory("a", "t1", GOOD), trajectory("b", "t2", helped))
+    metrics, rows = evaluate(run, scorer="both")
+    assert [(row.reward, row.upstream_reward) for row in rows] == [(1.0, 1.0), (1.0, 0.0)]
+    assert (metrics["success_rate"], metrics["upstream_success_rate"]) == (1.0, 0.5)
+    assert metrics["upstream_tests_passed_ci_low"] <= 0.5 <= metrics["upstream_tests_passed_ci_high"]
+    assert metrics["scorer"] == "both"
+    meta = run.find("scores", needed_by="test").meta
+    assert (meta["scorer"], meta["tolerance"]) == ("strict", 1e-9)
+    evaluate(run, compare=run.path)
+
+
 def test_a_run_without_a_valid_task_has_no_rate(tmp_path: Path) -> None:
     metrics, _ = evaluate(make_run(tmp_path / "run", trajectory("a", "t", GOOD, truth="def price(h): return x")))
     assert metrics["success_rate"] is metrics["success_rate_ci_low"] is None

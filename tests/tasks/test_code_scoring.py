@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +14,8 @@ from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Execution, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
-from sweet.tasks.code.expected import Scorer
-from sweet.tasks.code.extract import extract_code, published_code
+from sweet.tasks.code.expected import References, Scorer
+from sweet.tasks.code.extract import FORBIDDEN_IN_PUBLISHED, extract_code, published_code
 from sweet.tasks.code.scoring import CodeScorer, Verdict, asked_names
 
 CODE = "def price(hours):\n    return 3 * hours"
@@ -144,6 +146,92 @@ def test_expected_values_are_computed_once_for_each_task(box: Sandbox, monkeypat
     assert [v.outcome for v in verdicts] == ["passed", "no_answer", "passed"]
     assert len(told) == 3
     assert [n for n in ran if n] == [1, 2, 1]
+
+
+def test_expected_values_outlive_the_process_and_survive_damage(
+    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    run = box.run
+
+    def counted(
+        programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
+    ) -> list[Execution]:
+        ran.extend(1 for _ in programs)
+        return run(programs, on_done)
+
+    monkeypatch.setattr(box, "run", counted)
+
+    def programs_run() -> int:
+        ran.clear()
+        assert CodeScorer(box, "strict", folder=tmp_path).score([(task(), CODE)])[0].reward == 1.0
+        return len(ran)
+
+    assert programs_run() == 2
+    assert programs_run() == 1
+    (kept,) = tmp_path.iterdir()
+    for damage in (b"", b"{}", kept.read_bytes().replace(b"6", b"7"), kept.read_bytes()[:-5]):
+        kept.write_bytes(damage)
+        assert programs_run() == 2
+        assert programs_run() == 1
+
+
+def test_what_another_day_may_bring_is_not_kept(box: Sandbox, tmp_path: Path) -> None:
+    hanging = task("import os\ndef price(h): os._exit(1)")
+    assert CodeScorer(box, "strict", folder=tmp_path).score([(hanging, CODE)])[0].outcome == "invalid"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keys_tell_apart_what_decides(box: Sandbox) -> None:
+    keys = {References(box, "strict").key(t) for t in (task(), task(CODE + " "), task(CODE, "price(1)"))}
+    assert len(keys | {References(box, "upstream").key(task())}) == 4
+
+
+def test_the_tolerance_is_a_choice(box: Sandbox) -> None:
+    nearly = task("def price(h): return 0.1 + 0.2")
+    for tolerance, reward in ((1e-9, 1.0), (0.0, 0.0)):
+        assert CodeScorer(box, "strict", tolerance).score([(nearly, "def price(h): return 0.3")])[0].reward == reward
+
+
+TIMED = """
+import datetime, random, time, uuid
+def price(h):
+    began = time.time()
+    time.sleep(0.01)
+    while time.time() - began < 0.02:
+        pass
+    return [began, time.strftime("%c"), datetime.datetime.now(), datetime.date.today(), random.random(), uuid.uuid4()]
+"""
+
+
+def test_one_clock_and_one_seed_for_reference_and_answer(box: Sandbox) -> None:
+    assert score(box, TIMED, task(TIMED)).outcome == "passed"
+
+
+def test_numpy_is_there_where_it_is_installed(box: Sandbox) -> None:
+    pytest.importorskip("numpy")
+    code = "import numpy as np\ndef price(h): return np.array([h, 2]) * np.random.rand() + np.linalg.norm([3, 4])"
+    assert score(box, code, task(code)).outcome == "passed"
+
+
+def test_one_hanging_call_costs_no_other(box: Sandbox) -> None:
+    code = "import time\ndef price(h):\n    while h == 1: pass\n    time.sleep(0.1)\n    return 3 * h"
+    assert score(box, code).passed == 2
+
+
+def test_hanging_on_every_call_is_found_out_after_two(box: Sandbox) -> None:
+    calls = [f"price({i})" for i in range(10)]
+    hanging = task(CODE, *calls)
+    CodeScorer(box, "strict").score([(hanging, CODE)])
+    began = time.monotonic()
+    assert score(box, "def price(h):\n    while True: pass", hanging).outcome == "timeout"
+    assert time.monotonic() - began < 4.0
+
+
+@pytest.mark.parametrize("text", FORBIDDEN_IN_PUBLISHED)
+def test_each_published_filter(box: Sandbox, text: str) -> None:
+    assert score(box, f"{CODE}\n# {text}", scorer="upstream").reward == 0.0
+    assert score(box, f"{CODE}\n# {text}").reward == 1.0
 
 
 UPSTREAM = {

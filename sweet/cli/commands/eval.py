@@ -16,6 +16,7 @@ COMMANDS = (
             ("sweet eval", "score the newest run"),
             ("sweet eval RUN --compare OTHER", "the difference to another run on the same tasks"),
             ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its numbers"),
+            ("sweet eval RUN --scorer both", "the two side by side"),
         ),
     ),
 )
