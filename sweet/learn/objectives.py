@@ -55,7 +55,7 @@ def side_scores(
         return torch.zeros(sides, dtype=ratios.dtype, device=ratios.device).index_add(0, owner, values)
 
     if normalize == "turn":
-        return total(ratios / counts)
+        return total(turn_advantages(policy, reference, counts))
     if normalize == "trajectory":
         return total(ratios) / total(counts.to(ratios.dtype))
     return total(ratios)

@@ -12,9 +12,6 @@ from typing import Any
 
 from sweet.tasks.base import Message
 
-_PROBE = "Zyxwv"
-"""A text nobody would write: one plain word, so that no template trims or escapes it."""
-
 
 class ChatTemplate:
     """The chat template of one tokenizer, with the generation prompt at the end."""
@@ -52,7 +49,7 @@ class ChatTemplate:
         from jinja2.exceptions import TemplateError
 
         try:
-            self._render([{"role": "system", "content": _PROBE}, {"role": "user", "content": "x"}])
+            self._render([{"role": "system", "content": "x"}, {"role": "user", "content": "x"}])
         except TemplateError:
             return True
         return False

@@ -103,7 +103,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             if missing:
                 asyncio.run(crew.play_all(missing))
         attempt.environment.update(crew.served)
-        artifact = attempt.finish_artifact(draft, rows=len(kept) + crew.done)
+        artifact = attempt.finish_artifact(draft, rows=writer.rows)
         metrics = {
             **_totals(read_jsonl(draft.path, Trajectory)),
             "failed": crew.failed,
@@ -152,7 +152,6 @@ class _Crew:
     ) -> None:
         self.config, self.kind, self.writer, self.log, self.reporter = config, kind, writer, log, reporter
         self.rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
-        self.done = 0
         self.failed = 0
         self.served: dict[str, Any] = {}
 
@@ -200,7 +199,6 @@ class _Crew:
                 self._fail(assignment, str(error), bar)
             else:
                 self.writer.write(dump(trajectory))
-                self.done += 1
                 bar.advance()
 
     def _fail(self, assignment: Assignment, why: str, bar: Progress) -> None:

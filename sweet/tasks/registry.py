@@ -12,11 +12,6 @@ from sweet.tasks.base import TaskKind
 GROUP = "sweet.tasks"
 
 
-def kind_names() -> list[str]:
-    """The kinds that are installed."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
-
-
 def task_kind(name: str) -> TaskKind:
     """The kind called `name`.
 
