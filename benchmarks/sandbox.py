@@ -5,7 +5,8 @@
 Prints one JSON object. `in_process` is the published evaluator's way: for each test execute reference and answer and
 evaluate the call in this very process, one after the other, the answer under an alarm of `--call-seconds`. Each tier
 that works here scores the same answers with the strict scorer, jails warm, the references' values computed anew in
-every round (`…_cached`: known from an earlier run). Every round measures all of them one after the other; what is told
+every round (`…_cached`: known from an earlier run), no two answers of the same text (`…_repeated`: as drawn, in which
+honest answers to one task are equal, and run once). Every round measures all of them one after the other; what is told
 are medians over the rounds, and `ratio` is the median of the rounds' own ratios to `in_process`. Answers are honest,
 wrong (as much work, another value), crashing (an exception after the work) and, for the share `--hanging`, loop for
 ever on every call. `--scale 100,1000,20000` measures the strongest tier at these numbers of answers instead: the cost
@@ -24,6 +25,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,7 +35,7 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox, probe_tiers
 from sweet.tasks.base import Task
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.scoring import CodeScorer, Verdict, asked_names
+from sweet.tasks.code.scoring import CodeScorer, asked_names
 from sweet.tasks.registry import task_kind
 
 Answer = tuple[Task, str]
@@ -58,6 +60,11 @@ def mixed(tasks: list[Task], count: int, hanging: float) -> list[Answer]:
     kinds += dice.choices(list(SHARES), list(SHARES.values()), k=count - len(kinds))
     dice.shuffle(kinds)
     return [(task := tasks[i % len(tasks)], written(task, kind)) for i, kind in enumerate(kinds)]
+
+
+def told_apart(answers: list[Answer], number: int) -> list[Answer]:
+    """The same answers, no two of the same text, nor of the text of another number's."""
+    return [(t, text.replace("```python", f"```python\n# {number}.{i}", 1)) for i, (t, text) in enumerate(answers)]
 
 
 def written(task: Task, kind: str) -> str:
@@ -101,8 +108,7 @@ def in_process(answers: list[Answer], call_seconds: float) -> int:
 
 def in_jails(box: Sandbox, answers: list[Answer], scorer: CodeScorer | None = None) -> int:
     """Tests passed, counted by the sandbox; the references' values are computed too unless the scorer has them."""
-    verdicts: list[Verdict] = (scorer or CodeScorer(box, "strict")).score(answers)
-    return sum(verdict.passed for verdict in verdicts)
+    return sum(verdict.passed for verdict in (scorer or CodeScorer(box, "strict")).score(answers))
 
 
 def timed(work: Callable[[], int]) -> tuple[float, int]:
@@ -130,11 +136,13 @@ def compared(boxes: dict[str, Sandbox], answers: list[Answer], rounds: int, call
     known = {name: CodeScorer(box, "strict") for name, box in boxes.items()}
     for name, box in boxes.items():
         in_jails(box, [(task, task.ground_truth) for task, _ in answers[:200]], known[name])  # warm jails and `cached`
-    for _ in range(rounds):
+    for number in range(rounds):
+        apart = told_apart(answers, number)
         works: dict[str, Callable[[], int]] = {"in_process": lambda: in_process(answers, call_seconds)}
         for name, box in boxes.items():
-            works[name] = lambda box=box: in_jails(box, answers)  # type: ignore[misc]
-            works[f"{name}_cached"] = lambda b=box, s=known[name]: in_jails(b, answers, s)  # type: ignore[misc]
+            works[name] = partial(in_jails, box, apart)
+            works[f"{name}_cached"] = partial(in_jails, box, apart, known[name])
+            works[f"{name}_repeated"] = partial(in_jails, box, answers)
         for name, work in works.items():
             took, passed[name] = timed(work)
             seconds.setdefault(name, []).append(took)
@@ -142,14 +150,13 @@ def compared(boxes: dict[str, Sandbox], answers: list[Answer], rounds: int, call
 
 
 def scaled(box: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -> Iterator[dict[str, Any]]:
-    """Cost of an answer at each count, as `sweet eval` works: in chunks, one scorer."""
+    """Cost of an answer at each count, as `sweet eval` works: one stream, one scorer."""
     scorer = CodeScorer(box, "strict")
-    scorer.score([(task, task.ground_truth) for task in tasks])
+    in_jails(box, [(task, task.ground_truth) for task in tasks], scorer)
     for count in counts:
         answers = mixed(tasks, count, hanging)
         began = time.perf_counter()
-        for start in range(0, count, 256):
-            scorer.score(answers[start : start + 256])
+        in_jails(box, answers, scorer)
         seconds = time.perf_counter() - began
         yield {
             "answers": count,

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import os
 import secrets
 import select
 import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
-from sweet.sandbox.program import Execution, Limits, Program, Result
+from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth
+from sweet.sandbox.stream import Stream, Worker
 from sweet.sandbox.watch import excess
 
 _START_SECONDS = 5.0
@@ -34,53 +34,35 @@ _HEADER_BYTES = 200
 _LOOK_SECONDS = 0.1
 """How often the parent looks at what a call holds that takes long."""
 _UNDISTURBED_MS = 5
+_ABANDONED = "The answers were abandoned."
 _HANGING = 2
 """A program of which so many calls ran out of time and none ended is taken to hang on all."""
 
 
 class Sandbox:
-    """Runs programs under one tier. Made by `open_sandbox`."""
+    """Runs programs under one tier. Made by `open_sandbox`. Several streams may be under way at once."""
 
     def __init__(self, tier: Tier, workers: int, limits: Limits) -> None:
         self.tier = tier
         self.limits = limits
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._workers = [_Worker(tier, limits) for _ in range(workers)]
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
 
-    def run(
-        self, programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
-    ) -> list[Execution]:
-        """Run all programs, several at once, and give their executions in the same order.
+    def run(self, programs: Iterable[Program]) -> list[Execution]:
+        """Run all programs, several at once, and give their executions in the same order; errors as of `stream`."""
+        return list(self.stream(programs))
 
-        Args:
-            programs: what to run.
-            on_done: called with a program's index and its execution as each ends, from one thread at a time.
+    def stream(self, programs: Iterable[Program]) -> Iterator[Execution]:
+        """The executions of programs in their order, each as soon as those before it are there too.
+
+        Programs are taken as they are needed (sweet.sandbox.stream.AHEAD), by other threads than the caller's.
 
         Raises:
             JailError: jails cannot be kept running on this machine.
         """
-        telling = threading.Lock()
-
-        def one(index: int) -> Execution:
-            worker = self._idle.get()
-            try:
-                execution = worker.run(programs[index])
-            finally:
-                self._idle.put(worker)
-            if on_done is not None:
-                with telling:
-                    on_done(index, execution)
-            return execution
-
-        with ThreadPoolExecutor(len(self._workers), thread_name_prefix="sandbox") as pool:
-            futures = [pool.submit(one, index) for index in range(len(programs))]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        return Stream(programs, self._idle).through(len(self._workers))
 
     def close(self) -> None:
         """End every jail."""
@@ -99,41 +81,46 @@ def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
 
 
 class _Worker:
-    """One jail, started when it is first needed and started anew when it has been lost; one more for numpy."""
+    """A jail of each warmth, started when it is first needed, and all anew when one has been lost."""
 
     def __init__(self, tier: Tier, limits: Limits) -> None:
         self.tier, self.limits = tier, limits
-        self.jail: Jail | None = None
-        self.numpy_jail: Jail | None = None
+        self.jails: dict[Warmth, Jail] = {}
+        self.abandoned = False
 
     def close(self) -> None:
-        for jail in (self.jail, self.numpy_jail):
-            if jail is not None:
-                jail.kill()
-        self.jail = self.numpy_jail = None
+        while self.jails:
+            self.jails.popitem()[1].kill()
+
+    def abandon(self) -> None:
+        """Have the program that is under way in another thread end at once, by a JailError."""
+        self.abandoned = True
+        self.close()
 
     def run(self, program: Program) -> Execution:
+        """Raises JailError where jails cannot be kept running, or the worker was abandoned."""
         began = time.monotonic()
         run = _Run(program, program.within(self.limits), self._child)
         run.through()
         return Execution(run.ordered(), time.monotonic() - began)
 
-    def _jail(self, numpy: bool) -> Jail:
-        if numpy:
-            self.numpy_jail = self.numpy_jail or Jail(self.tier, self.limits, numpy=True)
-            return self.numpy_jail
-        self.jail = self.jail or Jail(self.tier, self.limits)
-        return self.jail
+    def _jail(self, warmth: Warmth) -> Jail:
+        if warmth not in self.jails:
+            self.jails[warmth] = Jail(self.tier, self.limits, warmth=warmth)
+        if self.abandoned:
+            raise JailError(_ABANDONED)
+        return self.jails[warmth]
 
     def _child(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> _Child:
         """A child's results of the calls, up to the one that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
         """
-        for _ in range(3):
+        lost: JailError | None = None
+        for _ in range(0 if self.abandoned else 3):
             child = _Child(program, calls, limits, budget)
             try:
-                child.follow(self._jail(program.needs_numpy))
+                child.follow(self._jail(program.warmth))
             except JailError as broken:
                 self.close()
                 if not child.begun:
@@ -144,6 +131,8 @@ class _Worker:
                 self.close()
                 raise
             return child
+        if lost is None:
+            raise JailError(_ABANDONED)
         raise JailError(f"Jails do not stay alive on this machine: {lost.what}", fix="sweet doctor")
 
 
@@ -206,34 +195,26 @@ class _Child:
         self.buffer = bytearray()
         self.order = {
             "source": program.source,
-            "calls": self.calls,
+            "calls": tuple(self.calls),
             "scoped": program.scoped,
             "nonce": self.nonce,
             "value_bytes": limits.value_bytes,
-            "limits": {
-                "CPU": int(limits.total_seconds) + 2,
-                "AS": limits.memory_bytes,
-                "FSIZE": 0,
-                "NOFILE": 64,
-                "CORE": 0,
-            },
+            "cpu_seconds": int(limits.total_seconds) + 2,
         }
 
     def follow(self, jail: Jail) -> None:
         """Let the child run and read what it reports, to its end."""
-        with tempfile.TemporaryFile() as order:
-            order.write(json.dumps(self.order).encode())
-            order.seek(0)
-            reading, writing = os.pipe()
+        reading, writing = os.pipe()
+        try:
             try:
-                try:
-                    jail.fork(order.fileno(), writing)
-                finally:
-                    os.close(writing)
-                ending = self._read(reading, jail.root)
-                self.seconds = time.monotonic() - self.begun if self.begun else 0.0
+                with _holding(marshal.dumps(self.order, MARSHAL)) as order:
+                    jail.fork(order, writing)
             finally:
-                os.close(reading)
+                os.close(writing)
+            ending = self._read(reading, jail.root)
+            self.seconds = time.monotonic() - self.begun if self.begun else 0.0
+        finally:
+            os.close(reading)
         if len(self.results) == len(self.calls):
             jail.release()
             return
@@ -310,6 +291,23 @@ class _Child:
             raise ValueError("unknown kind")
         if len(self.results) > len(self.calls):
             raise ValueError("too many results")
+
+
+@contextmanager
+def _holding(data: bytes) -> Iterator[int]:
+    """A descriptor of a file without a name that holds the data, open at its beginning."""
+    if not hasattr(os, "memfd_create"):  # systems other than Linux
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(data)
+            file.seek(0)
+            yield file.fileno()
+        return
+    descriptor = os.memfd_create("order")
+    try:
+        os.pwrite(descriptor, data, 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _raised(told: dict[str, Any]) -> Result:

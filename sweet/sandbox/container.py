@@ -26,9 +26,9 @@ from sweet.sandbox.program import Limits
 IMAGE_VARIABLE = "SWEET_SANDBOX_IMAGE"
 """Environment variable that names another image; all it needs is `python3` of 3.11 or newer."""
 
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"}
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", "LD_BIND_NOW": "1"}
 """What a zygote starts with, whatever its tier. References and answers iterate over their sets in the same order, and
-a thread costs address space for its stack only."""
+a thread costs address space for its stack only, and symbols are bound before the fork and not in every child."""
 
 _HERE = Path(__file__).parent
 _FRAME = struct.Struct("!cI")

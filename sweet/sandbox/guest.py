@@ -15,32 +15,29 @@ Every call starts from the same seed and at the same moment: `stop_clock` replac
 from __future__ import annotations
 
 import builtins
-import collections
-import ctypes
-import dataclasses
-import datetime
-import decimal
-import enum
-import fractions
-import gc
-import json
-import math
 import os
-import random
-import re
 import sys
 import time
 import types
-from typing import Any
+from _json import encode_basestring_ascii, make_encoder  # as `json` uses them, without the modules around them
+from math import copysign, isfinite
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_DEPTH = 60
 MAX_NODES = 50_000
 MODULE = "answer"
 FILENAME = "<answer>"
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _UNKNOWABLE = (types.FunctionType, types.MethodType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+def _class(module: str, name: str) -> Any:
+    """A class where its module has been imported, for `isinstance`: what nobody imported nobody has a value of."""
+    return getattr(sys.modules.get(module), name, ())
 
 
 class TooLargeError(Exception):
@@ -64,7 +61,7 @@ class _Encoder:
             raise TooLargeError
         if value is None or value is True or value is False:
             return value
-        if isinstance(value, enum.Enum) and not isinstance(value, (int, float, str, bytes, tuple)):
+        if isinstance(value, _class("enum", "Enum")) and not isinstance(value, (int, float, str, bytes, tuple)):
             return {"enum": [type(value).__name__, value.name]}
         scalar = self._scalar(value)
         if scalar is not None:
@@ -85,7 +82,7 @@ class _Encoder:
             self._take(plain.bit_length() // 4)
             return plain if -(2**63) <= plain < 2**63 else {"int": format(plain, "x")}
         if isinstance(value, float):
-            return self._float(float.__add__(value, 0.0) if value != 0 else math.copysign(0.0, value))
+            return self._float(float.__add__(value, 0.0) if value != 0 else copysign(0.0, value))
         if isinstance(value, str):
             self._take(str.__len__(value))
             return str.__str__(value)
@@ -94,19 +91,22 @@ class _Encoder:
         if isinstance(value, (bytes, bytearray)):
             self._take(2 * len(value))
             return {"bytes": bytes(value).hex()}
-        if isinstance(value, decimal.Decimal):
-            return {"decimal": decimal.Decimal.__str__(value)}
-        if isinstance(value, fractions.Fraction):
+        if isinstance(value, _class("decimal", "Decimal")):
+            return {"decimal": sys.modules["decimal"].Decimal.__str__(value)}
+        if isinstance(value, _class("fractions", "Fraction")):
             self._take((value.numerator.bit_length() + value.denominator.bit_length()) // 4)
             return {"fraction": [format(value.numerator, "x"), format(value.denominator, "x")]}
         return self._moment(value)
 
     @staticmethod
     def _float(value: float) -> Any:
-        return value if math.isfinite(value) else {"float": repr(value)}
+        return value if isfinite(value) else {"float": repr(value)}
 
     @staticmethod
     def _moment(value: Any) -> Any:
+        datetime = sys.modules.get("datetime")
+        if datetime is None:
+            return None
         if isinstance(value, datetime.datetime):
             if value.utcoffset() is None:
                 return {"datetime": value.isoformat()}
@@ -144,8 +144,9 @@ class _Encoder:
             return {"dict": self._pairs(dict.items(value), depth)}
         if isinstance(value, (type({}.keys()), type({}.items()))):
             return {"set": self._items(iter(value), depth)}
-        if isinstance(value, collections.deque):
-            return {"deque": self._items(collections.deque.__iter__(value), depth)}
+        deque = _class("_collections", "deque")
+        if isinstance(value, deque):
+            return {"deque": self._items(deque.__iter__(value), depth)}
         if isinstance(value, range):
             return {"range": [value.start if value else 0, value.step if len(value) > 1 else 1, len(value)]}
         if isinstance(value, type({}.values())) or _is_iterator(value):
@@ -166,10 +167,11 @@ class _Encoder:
             return {"callable": value.__qualname__}
         if isinstance(value, BaseException):
             return {"exception": [kind.__name__, self._items(iter(value.args), depth)]}
-        if dataclasses.is_dataclass(kind):
+        dataclasses = sys.modules.get("dataclasses")
+        if dataclasses is not None and dataclasses.is_dataclass(kind):
             names = [field.name for field in dataclasses.fields(kind) if field.compare]
             return {"dataclass": [kind.__name__, self._pairs([(n, getattr(value, n)) for n in names], depth)]}
-        text = _ADDRESS.sub("", repr(value))
+        text = _without_addresses(repr(value))
         self._take(len(text))
         fields = _fields(value)
         shown = None if fields is None else self._pairs(fields.items(), depth)
@@ -195,10 +197,27 @@ def _fields(value: Any) -> dict[Any, Any] | None:
     return fields
 
 
+def _without_addresses(text: str) -> str:
+    first, *others = text.split(" at 0x")
+    return first + "".join(other.lstrip("0123456789abcdefABCDEF") for other in others)
+
+
+def _refuse(_value: Any) -> Any:
+    raise OpaqueError
+
+
+_in_parts = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+
+
+def dumps(value: Any) -> str:
+    """JSON without blanks, in ASCII; ValueError for floats that JSON has not."""
+    return "".join(_in_parts(value, 0))
+
+
 def encode(value: Any, max_bytes: int) -> str:
     """The value as one line of canonical JSON, at most `max_bytes` long."""
     try:
-        text = json.dumps(_Encoder(max_bytes).encode(value), separators=(",", ":"), allow_nan=False)
+        text = dumps(_Encoder(max_bytes).encode(value))
     except (TooLargeError, RecursionError, MemoryError):
         return '{"toolarge":null}'
     except Exception:  # OpaqueError, or whatever the value's own methods raise
@@ -232,7 +251,7 @@ _clock = _Clock()
 
 
 def stop_clock() -> None:
-    """Replace what tells the date in this process and its children."""
+    """Replace what tells the date in this process and its children: in `time`, and in `datetime` where it is there."""
     real_sleep, real_clock, real_format = time.sleep, time.clock_gettime, time.strftime
     real_local, real_utc, real_asctime, real_ctime = time.localtime, time.gmtime, time.asctime, time.ctime
 
@@ -242,12 +261,6 @@ def stop_clock() -> None:
 
     def clock_gettime(clock: int, /) -> float:
         return _clock.seconds() if clock == time.CLOCK_REALTIME else real_clock(clock)
-
-    def now(kind: Any, tz: Any = None) -> Any:
-        return kind.fromtimestamp(_clock.seconds(), tz)
-
-    def utcnow(kind: Any) -> Any:
-        return kind.fromtimestamp(_clock.seconds(), datetime.UTC).replace(tzinfo=None)
 
     def read(seconds: float | None) -> float:
         return _clock.seconds() if seconds is None else seconds
@@ -264,17 +277,34 @@ def stop_clock() -> None:
         "strftime": lambda form, moment=None, /: real_format(form, moment or time.localtime()),
     }
     vars(time).update(told)
+    if "datetime" in sys.modules:
+        _stop_datetime()
+
+
+def _stop_datetime() -> None:
+    import ctypes
+    import datetime
+    import gc
+
+    def now(kind: Any, tz: Any = None) -> Any:
+        return kind.fromtimestamp(_clock.seconds(), tz)
+
+    def utcnow(kind: Any) -> Any:
+        return kind.fromtimestamp(_clock.seconds(), datetime.UTC).replace(tzinfo=None)
+
     methods = gc.get_referents(vars(datetime.datetime))[0]  # the class is C's: replacing it would change types
     methods |= {"now": classmethod(now), "utcnow": classmethod(utcnow)}
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 
 
-_CHANCE = re.compile(r"random|secrets|uuid|shuffle|sample|tempfile|import_|getattr")
+_CHANCE = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import_", "getattr")
 """What a program that draws from a source of chance has in its text; to seed costs more than most calls do."""
 
 
 def seed_chance() -> None:
     """One seed for every source of chance in this process."""
+    import random
+
     random.seed(0)
     vars(os)["urandom"] = vars(random)["_urandom"] = random.Random(1).randbytes
     numpy_random = sys.modules.get("numpy.random")
@@ -287,7 +317,7 @@ class _Program:
 
     def __init__(self, source: str, scoped: bool) -> None:
         self.scoped = scoped
-        self.by_chance = _CHANCE.search(source) is not None
+        self.by_chance = "import" in source and any(word in source for word in _CHANCE)
         self.code = compile(source, FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str) -> Any:
@@ -315,7 +345,7 @@ def _raised(error: BaseException) -> str:
         message = str(error)[:300]
     except BaseException:
         message = ""
-    return json.dumps({"type": type(error).__name__[:100], "message": message, "line": line})
+    return dumps({"type": type(error).__name__[:100], "message": message, "line": line})
 
 
 def run(order: dict[str, Any], report: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import marshal
 import os
 import re
 import select
@@ -33,8 +34,8 @@ from typing import Any, Literal
 
 from sweet.errors import SweetError
 from sweet.sandbox.container import ENVIRONMENT, Container
-from sweet.sandbox.program import Limits
-from sweet.sandbox.syscalls import FilterError, seccomp_filter
+from sweet.sandbox.program import MARSHAL, MODULES, Limits, Warmth
+from sweet.sandbox.syscalls import FilterError, seccomp_filters
 
 Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
@@ -75,14 +76,14 @@ def _shared_endings() -> tuple[str, ...]:
 class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
-    def __init__(self, tier: Tier, limits: Limits, *, numpy: bool = False) -> None:
-        """Start it, for answers within `limits`; with `numpy` its children find numpy imported, where it is installed.
+    def __init__(self, tier: Tier, limits: Limits, *, warmth: Warmth = "bare") -> None:
+        """Start it, for answers within `limits`; `warmth` says what its children find imported.
 
         Raises:
             JailError: it cannot be started here; says why.
         """
         self.tier, self.limits = tier, limits
-        self._numpy = numpy
+        self._warmth = warmth
         self._owed = False
         self._inner_pid: int | None = None
         self._container: Container | None = None
@@ -196,7 +197,7 @@ class Jail:
             try:
                 command = [
                     bwrap,
-                    *_bwrap_arguments(python, _numpy() if self._numpy else []),
+                    *_bwrap_arguments(python, self._packages()),
                     "--info-fd",
                     str(writing),
                     "--",
@@ -223,14 +224,22 @@ class Jail:
         )
 
     def _greet(self) -> None:
-        data = json.dumps(self._setup()).encode()
+        data = marshal.dumps(self._setup(), MARSHAL)
         self._orders.sendall(struct.pack("!I", len(data)) + data)
         if self._orders.recv(1) != b"+":
             raise ConnectionResetError("it ended at once")
 
     def _setup(self) -> dict[str, Any]:
-        setup: dict[str, Any] = {"jailed": self.tier != "unsafe", "landlock": "", "filter": "", "limits": {}}
-        packages = _numpy() if self._numpy and self.tier != "docker" else []  # an image brings its own or none
+        setup: dict[str, Any] = {
+            "jailed": self.tier != "unsafe",
+            "landlock": "",
+            "filters": [],
+            "limits": {"AS": self.limits.memory_bytes, "FSIZE": 0, "NOFILE": 64, "CORE": 0},
+        }
+        packages = (
+            _numpy() if self._warmth == "wide" and self.tier != "docker" else []
+        )  # an image brings its own or none
+        setup["modules"] = MODULES[self._warmth]
         setup["numpy"] = str(packages[0]) if packages else ""
         if self.tier == "unsafe":
             return setup
@@ -238,12 +247,13 @@ class Jail:
             setup["numpy"] = f"{_INSIDE}/numpy"
         setup["machine"] = os.uname().machine
         try:
-            setup["filter"] = seccomp_filter().hex()
+            filters = seccomp_filters()
+            setup["filters"] = [filters.zygote.hex(), filters.child.hex()]
         except FilterError:
             if self.tier == "landlock" or (self.tier == "bwrap" and not bounds_processes()):
                 raise
         if self.tier == "bwrap" and bounds_processes():
-            setup["limits"] = {"NPROC": self.limits.tasks}
+            setup["limits"]["NPROC"] = self.limits.tasks
         if self.tier == "landlock":
             spec = importlib.util.find_spec("landlock")
             if spec is None or spec.origin is None:
@@ -252,6 +262,9 @@ class Jail:
             setup["landlock"] = str(Path(spec.origin).parent.parent)
             setup |= {"folder": str(python.stdlib), "readable": _readable(python) + [str(path) for path in packages]}
         return setup
+
+    def _packages(self) -> list[Path]:
+        return _numpy() if self._warmth == "wide" else []
 
     def _last_words(self) -> str:
         """The last line that a process which did not start has written to stderr."""

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Status = Literal["value", "raised", "timeout", "crash"]
+
+
+MARSHAL = 2
+"""The version of `marshal` in which zygotes are spoken to: every Python 3 reads, those of containers too."""
+
+Warmth = Literal["bare", "usual", "wide"]
+"""What a zygote has imported. What every child is forked with every child pays for, and what an answer has to read
+first takes of its time: so an answer is forked from the leanest that has what it may import."""
+
+_USUAL = (
+    *("bisect", "collections", "contextlib", "copy", "datetime", "decimal", "enum", "fractions", "functools", "heapq"),
+    *("itertools", "json", "math", "operator", "random", "re", "statistics", "string", "time", "types", "typing"),
+)
+_WIDE = (
+    *("abc", "argparse", "ast", "asyncio", "base64", "calendar", "concurrent.futures", "csv", "dataclasses", "difflib"),
+    *("hashlib", "html", "inspect", "io", "ipaddress", "logging", "pathlib", "pprint", "secrets", "socket", "tempfile"),
+    *("textwrap", "threading", "urllib.parse", "uuid", "zlib", "zoneinfo"),
+)
+MODULES: dict[Warmth, tuple[str, ...]] = {"bare": (), "usual": _USUAL, "wide": _USUAL + _WIDE}
+"""Of the standard library. `wide` has numpy too, where it is installed."""
+
+_MENTIONS_WIDE = re.compile(rf"\b(?:numpy|{'|'.join(name.partition('.')[0] for name in _WIDE)})\b")
 
 
 @dataclass(frozen=True)
@@ -49,9 +72,11 @@ class Program:
     slack: float = 1.0
 
     @property
-    def needs_numpy(self) -> bool:
-        """Whether the source may import numpy: it then runs in a jail where numpy is warm."""
-        return "numpy" in self.source
+    def warmth(self) -> Warmth:
+        """Of the zygote to fork it from."""
+        if "import" not in self.source:
+            return "bare"
+        return "wide" if _MENTIONS_WIDE.search(self.source) else "usual"
 
     def within(self, limits: Limits) -> Limits:
         """The limits of this program."""

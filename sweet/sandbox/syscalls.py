@@ -1,8 +1,10 @@
-"""The system calls a child may make, as a seccomp filter in kernel form.
+"""The system calls a child may make, as two seccomp filters in kernel form.
 
 Everything not named here fails with EPERM: no new process or program, no signal to anybody, no socket but an anonymous
 pair of this process's own, no file opened for writing, no tracing, no limits raised, no namespaces, no other kernel
-interface.
+interface. To load a filter costs the kernel a run of it for every system call there is, so the long one is loaded
+once, by the zygote: it allows what a child may do, and the few calls by which the zygote makes, bounds and ends a
+child. A child inherits it and adds the short one, which takes these few away.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import errno
 import functools
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any
 
 _ALLOWED = """
@@ -26,21 +29,34 @@ sched_yield select set_robust_list set_tid_address setitimer shutdown sigaltstac
 times umask uname wait4 waitid write writev
 """
 
+_ZYGOTES = "fork kill prctl prlimit64 recvmsg setrlimit setsid"
+"""What the zygote, or a child before it gives it up, does besides."""
+
 _HARMLESS_IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # is it a terminal, non-blocking, close on exec or not
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # duplicate a descriptor, read and set its flags
 _CLONE_THREAD = 0x00010000
 _CLONE_NEW = 0x7E020080  # every CLONE_NEW… flag
 _CLONE3 = 435
-_BINARY_TREE = 2  # the kernel runs a filter once for each system call there is when a child loads it
+_BINARY_TREE = 2
+
+_Rule = tuple[Any, ...]
 
 
 class FilterError(Exception):
     """No filter can be made here; says why."""
 
 
+@dataclass(frozen=True)
+class Filters:
+    """Arrays of struct sock_filter (8 bytes each): what the zygote loads, and what each child loads on top of it."""
+
+    zygote: bytes
+    child: bytes
+
+
 @functools.cache
-def seccomp_filter() -> bytes:
-    """The filter as an array of struct sock_filter (8 bytes each) for this machine.
+def seccomp_filters() -> Filters:
+    """The filters for this machine.
 
     Raises:
         FilterError: pyseccomp or libseccomp is missing, or does not know this machine.
@@ -49,40 +65,50 @@ def seccomp_filter() -> bytes:
         import pyseccomp as seccomp
     except (ImportError, OSError, RuntimeError) as error:
         raise FilterError(f"seccomp filters cannot be made: {error}") from error
-    arg, equal, masked = seccomp.Arg, seccomp.EQ, seccomp.MASKED_EQ
+    arg, equal, masked, unequal = seccomp.Arg, seccomp.EQ, seccomp.MASKED_EQ, seccomp.NE
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | (os.O_TMPFILE & ~os.O_DIRECTORY)
     unix = 1
-    rules: list[tuple[Any, ...]] = [
+    any_clone = _CLONE_THREAD | _CLONE_NEW
+    allowed: list[_Rule] = [
         *((name,) for name in _ALLOWED.split()),
+        *((name,) for name in _ZYGOTES.split()),
         ("open", arg(1, masked, writing, 0)),
         ("openat", arg(2, masked, writing, 0)),
-        ("clone", arg(0, masked, _CLONE_THREAD | _CLONE_NEW, _CLONE_THREAD)),
+        ("clone", arg(0, masked, any_clone, _CLONE_THREAD)),
+        ("clone", arg(0, masked, any_clone, 0)),
         *(("ioctl", arg(1, equal, request)) for request in _HARMLESS_IOCTL),
         *(("fcntl", arg(1, equal, command)) for command in _HARMLESS_FCNTL),
-        ("prlimit64", arg(0, equal, 0), arg(2, equal, 0)),
         ("sendto", arg(4, equal, 0)),
         ("socketpair", arg(0, equal, unix)),
     ]
-    program = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
+    taken: list[_Rule] = [
+        *((name,) for name in _ZYGOTES.split() if name != "prlimit64"),
+        ("clone", arg(0, masked, _CLONE_THREAD, 0)),
+        ("prlimit64", arg(0, unequal, 0)),
+        ("prlimit64", arg(2, unequal, 0)),
+    ]
     try:
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # a libseccomp before 2.5 knows no tree: slower to load, no weaker
-            program.set_attr(seccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
-        program.add_rule(seccomp.ERRNO(errno.ENOSYS), _CLONE3)  # the C library then falls back to clone
-        for name, *arguments in rules:
-            _allow(program, seccomp.ALLOW, name, arguments)
-        with tempfile.TemporaryFile() as file:
-            program.export_bpf(file)
-            file.seek(0)
-            return file.read()
+        return Filters(
+            zygote=_exported(seccomp.ERRNO(errno.EPERM), seccomp.ALLOW, allowed),
+            child=_exported(seccomp.ALLOW, seccomp.ERRNO(errno.EPERM), taken),
+        )
     except OSError as error:
         raise FilterError(f"seccomp filters cannot be made: {error}") from error
 
 
-def _allow(program: Any, action: int, name: str, arguments: list[Any]) -> None:
+def _exported(otherwise: int, action: int, rules: list[_Rule]) -> bytes:
+    """A filter that answers the calls of `rules` by `action` and the rest as `otherwise` says."""
     import pyseccomp as seccomp
 
-    number = seccomp.resolve_syscall(seccomp.system_arch(), name)
-    if number >= 0:  # what this architecture or this libseccomp does not know stays forbidden
-        program.add_rule(action, number, *arguments)
+    program = seccomp.SyscallFilter(otherwise)
+    with contextlib.suppress(OSError, ValueError):  # a libseccomp before 2.5 knows no tree: slower, no weaker
+        program.set_attr(seccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
+    program.add_rule(seccomp.ERRNO(errno.ENOSYS), _CLONE3)  # the C library then falls back to clone
+    for name, *arguments in rules:
+        number = seccomp.resolve_syscall(seccomp.system_arch(), name)
+        if number >= 0:  # what this architecture or this libseccomp does not know is forbidden in the zygote's already
+            program.add_rule(action, number, *arguments)
+    with tempfile.TemporaryFile() as file:
+        program.export_bpf(file)
+        file.seek(0)
+        return file.read()

@@ -19,7 +19,7 @@ from sweet.sandbox.box import Sandbox, open_jails
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
 from sweet.sandbox.jail import JailError, Tier, bounds_processes
 from sweet.sandbox.program import Limits, Program
-from sweet.sandbox.syscalls import FilterError, seccomp_filter
+from sweet.sandbox.syscalls import FilterError, seccomp_filters
 
 SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "docker")
 """The tiers `auto` chooses from, the strongest first."""
@@ -153,7 +153,7 @@ def _own_files(home: Path) -> list[Path]:
 
 def _describe(tier: Tier) -> str:
     try:
-        seccomp_filter()
+        seccomp_filters()
         also = "seccomp"
     except FilterError:
         also = "no seccomp filter: libseccomp2 is missing"
@@ -171,7 +171,7 @@ def _mend(tier: Tier) -> str:
         return "apt-get install bubblewrap"
     if tier == "landlock" or not bounds_processes():
         try:
-            seccomp_filter()
+            seccomp_filters()
         except FilterError:
             return "pip install landlock pyseccomp, and apt-get install libseccomp2"
     if tier == "bwrap":

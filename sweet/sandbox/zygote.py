@@ -1,6 +1,7 @@
 """The process inside a jail that forks one child an answer. A script for `sweet.sandbox.jail`, standard library only.
 
-It shuts itself in first (Landlock where asked), then serves orders that come over a socket it inherits:
+It shuts itself in first (Landlock where asked, limits, a seccomp filter), so that a child has little left to do before
+it runs: a fork is paid for by the page that it touches. Then it serves orders that come over a socket it inherits:
 `R` with two descriptors (the program, the pipe for its results): fork a child that reads the one and writes the other;
 `K`: kill whatever the last child left and say how it ended. It keeps no clock and never sees a program's text or
 values, so nothing of one answer, or of a reference, is in the memory that the next child inherits. When the socket
@@ -9,31 +10,31 @@ closes, because its parent is gone, it ends; in a process namespace of its own e
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
-import json
+import marshal
 import os
 import resource
-import signal
-import socket
 import struct
 import sys
-from pathlib import Path
-from typing import Any
+from _socket import CMSG_SPACE, MSG_WAITALL, socket  # the module around it would be more to fork
 
 import guest  # type: ignore[import-not-found]  # beside this file
 
-sys.path.pop(0)
-for _name in ("bisect", "copy", "heapq", "itertools", "functools", "operator", "statistics", "string", "typing"):
-    __import__(_name)  # what answers import most is warm in every child
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
+sys.path.pop(0)
+
+SIGKILL = 9
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
 LINUX = sys.platform == "linux"  # elsewhere there is but the tier without a jail
 STATUS = struct.Struct("!i")
+_TWO = struct.Struct("ii")
 _libc = ctypes.CDLL(None, use_errno=True)
-_PRCTL = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
+_libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
 
 
 class _FilterProgram(ctypes.Structure):
@@ -43,7 +44,6 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _prctl(option: int, value: int, extra: Any = None) -> None:
-    _libc.prctl.argtypes = _PRCTL
     if _libc.prctl(option, value, extra, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
@@ -62,7 +62,7 @@ def shut_in(setup: dict[str, Any]) -> None:
         rules = landlock.Ruleset()
         rules.allow(setup["folder"], rules=landlock.FSAccess.READ_DIR)
         for path in setup["readable"]:
-            rules.allow(path, rules=reading if os.path.isdir(path) else landlock.FSAccess.READ_FILE)  # noqa: PTH112
+            rules.allow(path, rules=reading if os.path.isdir(path) else landlock.FSAccess.READ_FILE)
         rules.apply()
     _drop_capabilities()
 
@@ -88,29 +88,72 @@ def _import_numpy(folder: str) -> None:
     os.environ.clear()
 
 
-def _limit(limits: dict[str, int]) -> None:
+def _import(modules: list[str]) -> None:
+    """Import what is there of these, without their hooks on forks: `random` would seed itself in every child."""
+    at_fork, os.register_at_fork = os.register_at_fork, lambda **_hooks: None
+    for name in modules:
+        try:
+            __import__(name)
+        except ImportError:
+            continue
+    os.register_at_fork = at_fork
+
+
+def _bound(limits: dict[str, int]) -> None:
     for name, value in limits.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
 
-def _child(program: int, report: int, setup: dict[str, Any], zygote: int) -> None:
+_SAMPLE = """
+class Box:
+    def __init__(self, inside):
+        self.inside = inside
+def f(n, items=None):
+    found = {f"{i:03d}": [x * i for x in (items or [1, 2])] for i in range(n) if i % 2 == 0}
+    found["box"] = Box(n).inside + 0.5
+    found["words"] = " ".join(sorted("one, two; three".replace(";", ",").split(", ")))
+    if n < 0:
+        raise ValueError(f"{n} is negative")
+    return found
+"""
+
+
+def _warm_up() -> None:
+    """Run a program here, as children will: what the interpreter makes at a first use, it has made before the fork."""
+    calls = ("f(7)", "f(-1)", "f(3, [4, 5])", "(f(2), {1, 2}, 1.5, None)")
+    order = {"source": _SAMPLE, "calls": calls, "scoped": False, "nonce": "", "value_bytes": 4096}
+    for _ in range(10):  # so often until the interpreter has specialised its code
+        unread, report = os.pipe()  # what it reports fits into the pipe's buffer
+        guest.run(marshal.loads(marshal.dumps(order)), report)
+        os.close(unread)
+        os.close(report)
+    sys.modules.pop(guest.MODULE, None)
+
+
+def _filters(setup: dict[str, Any]) -> list[Any]:
+    """The two filters as `prctl` takes them; none where there are none for this machine."""
+    if not setup["filters"] or setup["machine"] != os.uname().machine:
+        return []
+    codes = [bytes.fromhex(code) for code in setup["filters"]]
+    return [ctypes.byref(_FilterProgram(len(code) // 8, code)) for code in codes]
+
+
+def _child(program: int, report: int, taken: Any, zygote: int) -> None:
     """Read the order, give up the rest, run. Never returns."""
     try:
         os.setsid()
-        if LINUX:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a zygote that is killed takes its child along
+        if LINUX and zygote != 1:  # with the first of a process namespace all its processes end
+            _prctl(PR_SET_PDEATHSIG, SIGKILL)
         if os.getppid() != zygote:
             os._exit(1)
-        with open(program, "rb") as file:
-            order = json.loads(file.read())
+        order = marshal.loads(os.read(program, os.fstat(program).st_size))
+        os.close(program)
         spot = 16 + os.urandom(1)[0] % 44
         os.dup2(report, spot)
         os.close(report)
-        _limit({**order["limits"], **setup["limits"]})
-        if setup["filter"] and setup["machine"] == os.uname().machine:
-            code = bytes.fromhex(setup["filter"])
-            program_of_filter = _FilterProgram(len(code) // 8, code)
-            _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program_of_filter))
+        resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_seconds"], order["cpu_seconds"]))
+        if taken is not None:
+            _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, taken)
         gc.enable()
         guest.run(order, spot)
         os._exit(0)
@@ -121,47 +164,57 @@ def _child(program: int, report: int, setup: dict[str, Any], zygote: int) -> Non
 def _bury(child: int) -> int:
     """Kill what the last child left behind and give back how the child itself ended (a wait status)."""
     alone = os.getpid() == 1
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(-1 if alone else -child, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child, signal.SIGKILL)  # it may not have reached setsid yet
+    _kill(-1 if alone else -child)
+    _kill(child)  # it may not have reached setsid yet
     _, status = os.waitpid(child, 0)
-    with contextlib.suppress(ChildProcessError):
+    try:
         while True:  # orphans come to this process, whatever session they made
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 if not alone:
                     _kill_children()
                 os.waitpid(-1, 0)
-    return status
+    except ChildProcessError:
+        return status
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def _kill_children() -> None:
     """Kill every direct child; theirs are handed to this process as they die."""
     me = str(os.getpid())
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, IndexError):
-            if entry.name.isdigit() and _parent_of(entry) == me:
-                os.kill(int(entry.name), signal.SIGKILL)
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and _parent_of(name) == me:
+                os.kill(int(name), SIGKILL)
+        except (OSError, IndexError):
+            continue
 
 
-def _parent_of(process: Path) -> str:
-    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+def _parent_of(process: str) -> str:
+    with open(f"/proc/{process}/stat", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[1]
 
 
-def serve(orders: socket.socket, setup: dict[str, Any]) -> None:
-    """Answer orders until the socket closes."""
+def serve(orders: socket, taken: Any) -> None:
+    """Answer orders until the socket closes. `taken` is the filter of what a child gives up."""
     child, zygote = 0, os.getpid()
     if LINUX:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
+        message, beside, _, _ = orders.recvmsg(1, CMSG_SPACE(_TWO.size))
         if message == b"R":
+            program, report = _TWO.unpack(beside[0][2])
             child = os.fork()
             if child == 0:
                 orders.close()
-                _child(descriptors[0], descriptors[1], setup, zygote)
-            for descriptor in descriptors:
-                os.close(descriptor)
+                _child(program, report, taken, zygote)
+            os.close(program)
+            os.close(report)
             continue
         status = _bury(child) if child else 0
         child = 0
@@ -170,10 +223,10 @@ def serve(orders: socket.socket, setup: dict[str, Any]) -> None:
         orders.sendall(STATUS.pack(status))
 
 
-def main(orders: socket.socket) -> None:
+def main(orders: socket) -> None:
     """Take the setup off the socket, shut this process in, answer orders."""
-    size = struct.unpack("!I", orders.recv(4, socket.MSG_WAITALL))[0]
-    setup = json.loads(orders.recv(size, socket.MSG_WAITALL))
+    size = struct.unpack("!I", orders.recv(4, MSG_WAITALL))[0]
+    setup = marshal.loads(orders.recv(size, MSG_WAITALL))
     os.environ.clear()
     sys.argv[:] = ["answer"]
     os.chdir("/")
@@ -181,14 +234,20 @@ def main(orders: socket.socket) -> None:
         shut_in(setup)
     if setup["numpy"]:
         _import_numpy(setup["numpy"])
+    _import(setup["modules"])
     guest.stop_clock()
+    _warm_up()
+    filters = _filters(setup)
+    _bound(setup["limits"])
+    if filters:
+        _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters[0])
     orders.sendall(b"+")
     os.dup2(1, 2)  # nobody reads what answers print: a pipe would fill up and block the answers after
     gc.collect()
     gc.disable()
     gc.freeze()
-    serve(orders, setup)
+    serve(orders, filters[1] if filters else None)
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket(fileno=int(sys.argv[1])))

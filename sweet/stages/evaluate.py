@@ -1,15 +1,16 @@
 """`sweet eval`: score the answers of a run's trajectories and tell the rates with their intervals.
 
-Answers are run in the sandbox, in chunks, and written one row each in the trajectories' order. A dialogue that ended
-by a fault (of a server, the clock, the context) scores as one without an answer and is counted apart. A task whose
-reference fails by itself is invalid: its rows say so and no rate counts them.
+Answers are run in the sandbox and written one row each in the trajectories' order, as they are known. A dialogue that
+ended by a fault (of a server, the clock, the context) scores as one without an answer and is counted apart. A task
+whose reference fails by itself is invalid: its rows say so and no rate counts them.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -21,15 +22,13 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice, open_sandbox
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.statistics import clustered_mean, compare
-from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Scorer, cache_folder
 from sweet.tasks.code.scoring import CodeScorer, Verdict
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
-
-_CHUNK = 1024
 
 
 class EvalConfig(StageConfig):
@@ -71,10 +70,10 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
             scorer = CodeScorer(box, rewarded_by, config.tolerance, cache_folder())
             other = CodeScorer(box, "upstream", folder=cache_folder()) if config.scorer == "both" else None
-            for chunk in _chunks(read_jsonl(run.file(rollouts), Trajectory)):
-                for trajectory, score in _scored(scorer, other, chunk, bar):
-                    writer.write(score)
-                    tally.add(trajectory, score)
+            for trajectory, score in _scored(scorer, other, read_jsonl(run.file(rollouts), Trajectory)):
+                writer.write(score)
+                tally.add(trajectory, score)
+                bar.advance()
         _warn(tally, reporter)
         metrics = {
             **tally.metrics(),
@@ -89,20 +88,41 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     return StageResult("eval", run.path, metrics, [artifact])
 
 
-def _chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
-    iterator = iter(trajectories)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
-        yield chunk
-
-
 def _scored(
-    scorer: CodeScorer, other: CodeScorer | None, chunk: list[Trajectory], bar: Progress
+    scorer: CodeScorer, other: CodeScorer | None, trajectories: Iterable[Trajectory]
 ) -> Iterator[tuple[Trajectory, Score]]:
-    answers = [(t.task, NO_ANSWER if t.outcome in FAULTS else t.answer) for t in chunk]
-    published = [None] * len(chunk) if other is None else [verdict.reward for verdict in other.score(answers)]
-    verdicts = scorer.score(answers, on_done=bar.advance)
-    for trajectory, verdict, reward in zip(chunk, verdicts, published, strict=True):
-        yield trajectory, _score(trajectory, verdict, reward)
+    """Each trajectory with its score; the two scorers share the jails, and each reads ahead of what has been told."""
+    rows = _Shared(trajectories, 3)
+    published = itertools.repeat(None) if other is None else other.score(map(_delivered, rows.reader(2)))
+    verdicts = scorer.score(map(_delivered, rows.reader(1)))
+    for trajectory, verdict, upstream in zip(rows.reader(0), verdicts, published, strict=False):
+        yield trajectory, _score(trajectory, verdict, None if upstream is None else upstream.reward)
+
+
+class _Shared:
+    """An iterable that several threads read, each all of it and at its own pace."""
+
+    def __init__(self, items: Iterable[Trajectory], readers: int) -> None:
+        self._items = iter(items)
+        self._ahead: list[deque[Trajectory]] = [deque() for _ in range(readers)]
+        self._lock = threading.Lock()
+
+    def reader(self, number: int) -> Iterator[Trajectory]:
+        mine = self._ahead[number]
+        while True:
+            with self._lock:
+                if not mine:
+                    for item in itertools.islice(self._items, 1):
+                        for queue in self._ahead:
+                            queue.append(item)
+                if not mine:
+                    return
+                item = mine.popleft()
+            yield item
+
+
+def _delivered(trajectory: Trajectory) -> tuple[Task, str]:
+    return trajectory.task, NO_ANSWER if trajectory.outcome in FAULTS else trajectory.answer
 
 
 def _score(trajectory: Trajectory, verdict: Verdict, published: float | None) -> Score:

@@ -132,7 +132,6 @@ def test_a_container_that_is_gone_is_replaced(engine: Path) -> None:
     with open_jails("docker", 1, Limits()) as box:
         box.run([HONEST])
         (worker,) = box._workers
-        assert worker.jail is not None
-        assert worker.jail.root is None
-        worker.jail._process.kill()
+        assert worker.jails["bare"].root is None
+        worker.jails["bare"]._process.kill()
         assert [result.value for result in box.run([HONEST])[0].results] == [2, 3]

@@ -67,7 +67,7 @@ def test_without_a_filter_bubblewrap_is_used_only_where_the_kernel_bounds_proces
     if not probe_tier("bwrap").works:
         pytest.skip("no bubblewrap")
     for module in (jail, tiers):
-        monkeypatch.setattr(module, "seccomp_filter", no_filter)
+        monkeypatch.setattr(module, "seccomp_filters", no_filter)
         monkeypatch.setattr(module, "bounds_processes", lambda: False)
     probe_tier.cache_clear()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,8 @@ def box() -> Iterator[Sandbox]:
 
 
 def score(box: Sandbox, answer: str, of: Task | None = None, scorer: Scorer = "strict") -> Verdict:
-    return CodeScorer(box, scorer).score([(of or task(), answer)])[0]
+    (verdict,) = CodeScorer(box, scorer).score([(of or task(), answer)])
+    return verdict
 
 
 AS_WRITTEN = {
@@ -128,43 +129,72 @@ def test_an_exception_raised_on_purpose_is_an_expected_value(box: Sandbox) -> No
     assert score(box, truth.replace("ValueError", "KeyError"), task(truth)).passed == 2
 
 
-def test_expected_values_are_computed_once_for_each_task(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[int] = []
-    run = box.run
+@pytest.fixture
+def ran(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The programs that the sandbox is given from now on."""
+    taken: list[Program] = []
+    stream = box.stream
 
-    def counted(
-        programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
-    ) -> list[Execution]:
-        ran.append(len(programs))
-        return run(programs, on_done)
+    def noted(programs: Iterable[Program]) -> Iterator[Execution]:
+        def each() -> Iterator[Program]:
+            for program in programs:
+                taken.append(program)
+                yield program
 
-    monkeypatch.setattr(box, "run", counted)
+        return stream(each())
+
+    monkeypatch.setattr(box, "stream", noted)
+    return taken
+
+
+def test_expected_values_are_computed_once_for_each_task(box: Sandbox, ran: list[Program]) -> None:
     scorer = CodeScorer(box, "strict")
-    told: list[int] = []
-    verdicts = scorer.score([(task(), CODE), (task(), "x"), (task(), CODE)], on_done=lambda: told.append(1))
-    scorer.score([(task(), CODE)])
-    assert [v.outcome for v in verdicts] == ["passed", "no_answer", "passed"]
-    assert len(told) == 3
-    assert [n for n in ran if n] == [1, 2, 1]
+    verdicts = list(scorer.score([(task(), CODE), (task(), "x"), (task(), CODE + "\n")]))
+    list(scorer.score([(task(), "y = 1\n" + CODE)]))
+    assert [verdict.outcome for verdict in verdicts] == ["passed", "no_answer", "passed"]
+    assert [len(program.calls) for program in ran] == [6, 3, 3, 3]
+
+
+def test_equal_answers_are_run_once_and_equal_time_outs_are_not(box: Sandbox, ran: list[Program]) -> None:
+    scorer = CodeScorer(box, "strict")
+    other = task("def price(h): return h")
+    answers = [(task(), CODE), (task(), f"{FENCE}python\n{CODE}\n{FENCE}"), (other, CODE), (task(), CODE)]
+    assert [verdict.passed for verdict in scorer.score(answers)] == [3, 3, 0, 3]
+    assert [program.source for program in ran if program.source == CODE] == [CODE] * 3  # one of them the reference
+    ran.clear()
+    hanging = "def price(h):\n    while True: pass"
+    assert [verdict.outcome for verdict in scorer.score([(task(), hanging)] * 2)] == ["timeout"] * 2
+    assert len(ran) == 2
+
+
+def test_an_answer_without_code_to_an_invalid_task_is_invalid(box: Sandbox) -> None:
+    broken = task("def price(h): raise_")
+    assert [verdict.outcome for verdict in CodeScorer(box, "strict").score([(broken, ""), (broken, CODE)])] == [
+        "invalid"
+    ] * 2
+
+
+def test_verdicts_keep_the_order_of_answers_and_the_scorer_survives_who_stops_early(box: Sandbox) -> None:
+    scorer = CodeScorer(box, "strict")
+    tasks = [task(f"def price(h): return h + {i}") for i in range(6)]
+    answers = [
+        (tasks[i % 6], "" if i % 5 == 0 else f"def price(h): return h + {i % 6 if i % 7 else -1}\n# {i}")
+        for i in range(60)
+    ]
+    expected = ["no_answer" if i % 5 == 0 else "passed" if i % 7 else "failed" for i in range(60)]
+    stopped = scorer.score(answers)
+    assert next(stopped).outcome == "no_answer"
+    stopped.close()
+    assert [verdict.outcome for verdict in scorer.score(answers)] == expected
 
 
 def test_expected_values_outlive_the_process_and_survive_damage(
-    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    box: Sandbox, tmp_path: Path, ran: list[Program]
 ) -> None:
-    ran: list[int] = []
-    run = box.run
-
-    def counted(
-        programs: Sequence[Program], on_done: Callable[[int, Execution], None] | None = None
-    ) -> list[Execution]:
-        ran.extend(1 for _ in programs)
-        return run(programs, on_done)
-
-    monkeypatch.setattr(box, "run", counted)
-
     def programs_run() -> int:
         ran.clear()
-        assert CodeScorer(box, "strict", folder=tmp_path).score([(task(), CODE)])[0].reward == 1.0
+        (verdict,) = CodeScorer(box, "strict", folder=tmp_path).score([(task(), CODE)])
+        assert verdict.reward == 1.0
         return len(ran)
 
     assert programs_run() == 2
@@ -178,19 +208,21 @@ def test_expected_values_outlive_the_process_and_survive_damage(
 
 def test_what_another_day_may_bring_is_not_kept(box: Sandbox, tmp_path: Path) -> None:
     hanging = task("import os\ndef price(h): os._exit(1)")
-    assert CodeScorer(box, "strict", folder=tmp_path).score([(hanging, CODE)])[0].outcome == "invalid"
+    (verdict,) = CodeScorer(box, "strict", folder=tmp_path).score([(hanging, CODE)])
+    assert verdict.outcome == "invalid"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_keys_tell_apart_what_decides(box: Sandbox) -> None:
-    keys = {References(box, "strict").key(t) for t in (task(), task(CODE + " "), task(CODE, "price(1)"))}
-    assert len(keys | {References(box, "upstream").key(task())}) == 4
+    keys = {References(box.limits, "strict").of(t).key for t in (task(), task(CODE + " "), task(CODE, "price(1)"))}
+    assert len(keys | {References(box.limits, "upstream").of(task()).key}) == 4
 
 
 def test_the_tolerance_is_a_choice(box: Sandbox) -> None:
     nearly = task("def price(h): return 0.1 + 0.2")
     for tolerance, reward in ((1e-9, 1.0), (0.0, 0.0)):
-        assert CodeScorer(box, "strict", tolerance).score([(nearly, "def price(h): return 0.3")])[0].reward == reward
+        (verdict,) = CodeScorer(box, "strict", tolerance).score([(nearly, "def price(h): return 0.3")])
+        assert verdict.reward == reward
 
 
 TIMED = """
@@ -222,7 +254,7 @@ def test_one_hanging_call_costs_no_other(box: Sandbox) -> None:
 def test_hanging_on_every_call_is_found_out_after_two(box: Sandbox) -> None:
     calls = [f"price({i})" for i in range(10)]
     hanging = task(CODE, *calls)
-    CodeScorer(box, "strict").score([(hanging, CODE)])
+    score(box, CODE, hanging)
     began = time.monotonic()
     assert score(box, "def price(h):\n    while True: pass", hanging).outcome == "timeout"
     assert time.monotonic() - began < 4.0

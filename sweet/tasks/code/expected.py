@@ -17,14 +17,12 @@ import os
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from sweet.sandbox import guest
-from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
@@ -34,6 +32,7 @@ Scorer = Literal["strict", "upstream"]
 _REFERENCE_SLACK = 3.0
 _MOST_FILES = 20_000
 _MOST_IN_MEMORY = 4096
+_PRUNE_EVERY = 1000
 _NONE = Result("value")
 
 
@@ -45,37 +44,47 @@ class Expected:
     invalid: str | None = None
 
 
+@dataclass
+class Reference:
+    """A task's reference: the program that tells what is expected, and what it told once that is known."""
+
+    key: str
+    program: Program
+    expected: Expected | None = None
+    under_way: bool = False
+
+
 class References:
-    """Expected values of tasks under one scorer's rules.
+    """References of tasks under one scorer's rules, each found where it is kept or computed once.
+
+    Who gets a `Reference` whose `expected` is None and that is not `under_way` runs its program and tells `keep`.
 
     Args:
-        box: where references run.
+        limits: of the sandbox in which they run: what they give may depend on them.
         scorer: `upstream` runs them in the published scoping, and finds no task invalid.
         folder: where values are kept on disk; without it they are not.
     """
 
-    def __init__(self, box: Sandbox, scorer: Scorer, folder: Path | None = None) -> None:
-        self.box, self.scorer, self.folder = box, scorer, folder
-        self._known: OrderedDict[str, Expected] = OrderedDict()
+    def __init__(self, limits: Limits, scorer: Scorer, folder: Path | None = None) -> None:
+        self.limits, self.scorer, self.folder = limits, scorer, folder
+        self._known: OrderedDict[tuple[str, tuple[str, ...]], Reference] = OrderedDict()
+        self._kept = 0
 
-    def of(self, tasks: Iterable[Task]) -> dict[str, Expected]:
-        """What the references give, by `key` of their task."""
-        programs = {self.key(task): self._program(task) for task in tasks}
-        found = {key: known for key in programs if (known := self._known.get(key) or self._from_disk(key))}
-        missing = {key: program for key, program in programs.items() if key not in found}
-        for key, run in zip(missing, self.box.run(list(missing.values())), strict=True):
-            found[key] = self._expected(missing[key], run.results)
-            self._to_disk(key, found[key])
-        if missing:
-            self._prune()
-        self._known.update(found)
-        while len(self._known) > _MOST_IN_MEMORY:
-            self._known.popitem(last=False)
-        return found
+    def of(self, task: Task) -> Reference:
+        """The task's reference."""
+        name = (task.ground_truth, tuple(task.test_cases.values()))
+        reference = self._known.get(name)
+        if reference is None:
+            key = _key(*name, self.scorer, self.limits)
+            reference = self._known[name] = Reference(key, self._program(task), self._from_disk(key))
+            if len(self._known) > _MOST_IN_MEMORY:
+                self._known.popitem(last=False)
+        return reference
 
-    def key(self, task: Task) -> str:
-        """A hash of all that decides what the reference gives."""
-        return _key(task.ground_truth, tuple(task.test_cases.values()), self.scorer, self.box.limits)
+    def keep(self, reference: Reference, results: tuple[Result, ...]) -> None:
+        """Take what the reference's program gave."""
+        reference.expected = self._expected(reference.program, results)
+        self._to_disk(reference.key, reference.expected)
 
     def _program(self, task: Task) -> Program:
         calls = tuple(task.test_cases.values())
@@ -116,12 +125,14 @@ class References:
             except BaseException:
                 Path(name).unlink(missing_ok=True)
                 raise
+        self._kept += 1
+        if self._kept % _PRUNE_EVERY == 1:
+            self._prune(self.folder)
 
-    def _prune(self) -> None:
-        if self.folder is None:
-            return
+    @staticmethod
+    def _prune(folder: Path) -> None:
         with contextlib.suppress(OSError):
-            files = [entry for entry in os.scandir(self.folder) if entry.is_file()]
+            files = [entry for entry in os.scandir(folder) if entry.is_file()]
             if len(files) > _MOST_FILES:
                 files.sort(key=lambda entry: entry.stat().st_mtime)
                 for entry in files[: len(files) - _MOST_FILES * 9 // 10]:

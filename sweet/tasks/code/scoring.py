@@ -9,8 +9,9 @@ task is invalid. Scorer `upstream` follows the published evaluator: its filters,
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Callable, Sequence
+import functools
+from collections import Counter, OrderedDict, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Execution, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
-from sweet.tasks.code.expected import Expected, References, Scorer
+from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import defined_names, extract_code, published_code
 from sweet.tasks.scores import ScoreOutcome
 
 _SHOWN = 200
+_MOST_SEEN = 4096
+_BY_CHANCE = ("timeout", "crash")
+"""Outcomes that a busy machine may have caused: they are never handed on to a twin."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,26 @@ class Verdict:
     total: int
     outcome: ScoreOutcome
     detail: dict[str, Any] = field(default_factory=dict)
+
+
+_NOT_RUN = Verdict(None, 0, 0, "invalid")
+"""Of an answer to a task that is known to be invalid; why is told when it is its turn."""
+
+
+@dataclass
+class _Answer:
+    """An answer on its way to its verdict.
+
+    It is run by itself unless reading it decides it (`read`), or it is the `twin` of one before it, to the same task
+    with the same source: what that did, this one would do.
+    """
+
+    task: Task
+    reference: Reference
+    read: Verdict | None = None
+    program: Program | None = None
+    twin: _Answer | None = None
+    verdict: Verdict | None = None
 
 
 class CodeScorer:
@@ -51,52 +75,101 @@ class CodeScorer:
         self, box: Sandbox, scorer: Scorer, tolerance: float = RELATIVE_TOLERANCE, folder: Path | None = None
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
-        self.references = References(box, scorer, folder)
+        self.references = References(box.limits, scorer, folder)
+        self._seen: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
 
-    def score(self, answers: Sequence[tuple[Task, str]], on_done: Callable[[], None] | None = None) -> list[Verdict]:
-        """The verdicts of answers, in their order. `on_done` is called once for each as it is known.
+    def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
+        """The verdicts of answers, in their order. Answers are taken as they are needed (see Sandbox.stream).
+
+        Chance and clock being stopped, an answer does the same each time: one with the source of an earlier one to
+        the same task is not run again.
 
         Raises:
             sweet.sandbox.jail.JailError: jails cannot be kept running.
         """
-        known = self.references.of(task for task, _ in answers)
-        expected = [known[self.references.key(task)] for task, _ in answers]
-        verdicts: dict[int, Verdict] = {}
-        running: list[tuple[int, Program]] = []
-        for index, (task, answer) in enumerate(answers):
-            early, source = self._read(task, answer, expected[index])
-            if early is None:
-                running.append(
-                    (index, Program(source, tuple(task.test_cases.values()), scoped=self.scorer == "upstream"))
-                )
-            else:
-                verdicts[index] = early
-                if on_done is not None:
-                    on_done()
-        executions = self.box.run([program for _, program in running], lambda *_: on_done() if on_done else None)
-        for (index, _), execution in zip(running, executions, strict=True):
-            verdicts[index] = self._judge(answers[index][0], execution, expected[index].results)
-        return [verdicts[index] for index in range(len(answers))]
+        jobs: deque[Reference | _Answer] = deque()
+        try:
+            for execution in self.box.stream(self._programs(answers, jobs)):
+                yield from self._unrun(jobs)
+                job = jobs.popleft()
+                if isinstance(job, Reference):
+                    self.references.keep(job, execution.results)
+                else:
+                    job.verdict = self._judge(job, execution)
+                    yield job.verdict
+            yield from self._unrun(jobs)
+        finally:
+            for job in jobs:
+                if isinstance(job, Reference):
+                    job.under_way = False
 
-    def _read(self, task: Task, answer: str, expected: Expected) -> tuple[Verdict | None, str]:
+    def _programs(self, answers: Iterable[tuple[Task, str]], jobs: deque[Reference | _Answer]) -> Iterator[Program]:
+        """What has to be run for the answers, a task's reference before the first answer to it.
+
+        Every program has its job in `jobs`, in the same order, and so has every answer that need not be run.
+        """
+        for task, answer in answers:
+            reference = self.references.of(task)
+            if reference.expected is None and not reference.under_way:
+                reference.under_way = True
+                jobs.append(reference)
+                yield reference.program
+            job = self._answer(task, answer, reference)
+            jobs.append(job)
+            if job.program is not None and job.twin is None:
+                yield job.program
+
+    def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
+        invalid = reference.expected is not None and reference.expected.invalid is not None
+        read = _NOT_RUN if invalid else self._read(task, answer)
+        if isinstance(read, Verdict):
+            return _Answer(task, reference, read)
+        program = Program(read, tuple(task.test_cases.values()), scoped=self.scorer == "upstream")
+        twin = self._seen.get((reference.key, read))
+        job = _Answer(task, reference, program=program, twin=twin)
+        if twin is None:
+            self._seen[reference.key, read] = job
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.popitem(last=False)
+        return job
+
+    def _unrun(self, jobs: deque[Reference | _Answer]) -> Iterator[Verdict]:
+        """The verdicts on the answers at the head of the queue that have no execution of their own."""
+        while jobs and isinstance(job := jobs[0], _Answer) and (job.read is not None or job.twin is not None):
+            jobs.popleft()
+            known = job.reference.expected
+            if known is not None and known.invalid is not None:
+                yield _invalid(job.task, known.invalid)
+            elif job.read is not None:
+                yield job.read
+            elif job.twin is not None and job.twin.verdict is not None and job.twin.verdict.outcome not in _BY_CHANCE:
+                yield job.twin.verdict
+            else:
+                (execution,) = self.box.run([job.program] if job.program else [])
+                yield self._judge(job, execution)
+
+    def _read(self, task: Task, answer: str) -> Verdict | str:
         """The verdict on an answer that need not be run, or the source to run."""
         total = len(task.test_cases)
-        invalid = expected.invalid
-        if invalid is not None:
-            return Verdict(None, 0, total, "invalid", {"why": invalid}), ""
         if answer.strip() in ("", NO_ANSWER):
-            return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"}), ""
+            return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"})
         if self.scorer == "upstream":
             source = published_code(answer)
             if source is None:
-                return Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"}), ""
-            return None, source
+                return Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
+            return source
         source = extract_code(answer, asked_names(task))
         if source is None:
-            return Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"}), ""
-        return None, source
+            return Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
+        return source
 
-    def _judge(self, task: Task, execution: Execution, expected: tuple[Result, ...]) -> Verdict:
+    def _judge(self, job: _Answer, execution: Execution) -> Verdict:
+        task, known = job.task, job.reference.expected
+        if known is None:
+            raise RuntimeError(f"an answer to {task.id} was judged before its reference")
+        if known.invalid is not None:
+            return _invalid(task, known.invalid)
+        expected = known.results
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
         told = {
@@ -118,15 +191,24 @@ class CodeScorer:
         return got.status == "value" and same(want.value, got.value, self.tolerance)
 
 
-def asked_names(task: Task) -> set[str]:
+def _invalid(task: Task, why: str) -> Verdict:
+    return Verdict(None, 0, len(task.test_cases), "invalid", {"why": why})
+
+
+def asked_names(task: Task) -> frozenset[str]:
     """The names of the reference that the tests use."""
+    return _asked_names(task.ground_truth, tuple(task.test_cases.values()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _asked_names(source: str, calls: tuple[str, ...]) -> frozenset[str]:
     used: set[str] = set()
-    for call in task.test_cases.values():
+    for call in calls:
         try:
             used |= {node.id for node in ast.walk(ast.parse(call.strip(), mode="eval")) if isinstance(node, ast.Name)}
         except (SyntaxError, ValueError, RecursionError):
             continue
-    return used & defined_names(task.ground_truth)
+    return frozenset(used & defined_names(source))
 
 
 def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:

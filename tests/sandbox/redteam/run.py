@@ -125,6 +125,7 @@ class Team:
     def __init__(self, box: Sandbox, around: Surroundings, expected: str) -> None:
         self.box, self.around, self.expected = box, around, expected
         self.scorer = CodeScorer(box, "strict")
+        self.scored = 0
         self.task = Task(
             id="secret",
             problem_description="Return the secret.",
@@ -146,13 +147,14 @@ class Team:
         }
 
     def _score(self, source: str) -> Verdict:
-        (verdict,) = self.scorer.score([(self.task, f"```python\n{source}\n```")])
+        self.scored += 1  # in each text, or the scorer would not run one that it has seen before
+        (verdict,) = self.scorer.score([(self.task, f"```python\n{source}\n# {self.scored}\n```")])
         return verdict
 
     def _processes(self) -> list[int]:
         worker = self.box._workers[0]
         found: list[int] = []
-        for running in (worker.jail, worker.numpy_jail):
+        for running in worker.jails.values():
             if running is not None and running.root is not None:
                 running.settle()
                 found += descendants(running.root)
@@ -191,7 +193,7 @@ def main() -> None:
     tier, _, variant = sys.argv[1].partition("-without-")
     with pytest.MonkeyPatch.context() as patch:
         if variant:
-            patch.setattr(jail, "seccomp_filter", _no_filter)
+            patch.setattr(jail, "seccomp_filters", _no_filter)
         json.dump(attack_all(tier), sys.stdout)  # type: ignore[arg-type]
 
 
