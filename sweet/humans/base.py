@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweet.tasks.base import Message, Task
+from sweet.tasks.trajectory import HumanFault
 
 
 @dataclass(frozen=True)
 class HumanReply:
-    """What the human says next, and the tokens it cost (0 where no model was asked)."""
+    """What the human says next, what is wrong with it, and what it cost (nothing where no model was asked)."""
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    retries: int = 0
+    fault: HumanFault | None = None
 
 
 class Human(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweet.humans.base import HumanReply
+from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient, Sampling
 from sweet.tasks.base import Message, Task, TaskKind
 
@@ -18,7 +19,7 @@ SAMPLING = Sampling(temperature=0.0, max_tokens=256)
 class LLMHuman:
     """Plays the human by asking `client` (implements sweet.humans.base.Human).
 
-    A reply that is empty stays empty: the dialogue ends by the human's fault, which only its caller can record.
+    What is wrong with a reply is told with it (sweet.humans.faults); what follows from it is its caller's.
     """
 
     def __init__(self, client: ChatClient, kind: TaskKind) -> None:
@@ -30,4 +31,10 @@ class LLMHuman:
         """Ask for the next reply; errors as of `ChatClient.chat`."""
         completion = await self.client.chat(self.kind.human_prompt(task, dialogue), SAMPLING)
         text = completion.replies[0].text.strip()[: self.kind.human_reply_limit].rstrip()
-        return HumanReply(text, completion.prompt_tokens, completion.completion_tokens)
+        return HumanReply(
+            text,
+            completion.prompt_tokens,
+            completion.completion_tokens,
+            completion.retries,
+            fault_of(text, task, dialogue),
+        )

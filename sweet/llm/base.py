@@ -44,13 +44,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Completion:
-    """The answer to one request: `replies` has `Sampling.n` entries."""
+    """The answer to one request: `replies` has `Sampling.n` entries; `retries` tries before it failed."""
 
     replies: tuple[Reply, ...]
     prompt_tokens: int
     completion_tokens: int
     model: str
     prompt_token_ids: tuple[int, ...] | None = None
+    retries: int = 0
 
 
 class ChatClient(Protocol):

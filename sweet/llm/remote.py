@@ -1,9 +1,10 @@
 """Models behind OpenAI-compatible servers.
 
-One client for each address, all on one event loop; a request goes to the address with the fewest under way. What may
-pass when tried again (no connection, 429, 5xx, a time-out) is tried again with growing, jittered pauses for `patience`
-seconds, at another address where there is one; the library's own retries are off, so that this is the only rule.
-What cannot pass fails at once. An address that failed is left alone for a moment.
+One client for each address, all on one event loop; a request goes to the address with the fewest under way, and
+`sweet.llm.pace` says how many may be. What may pass when tried again (no connection, 429, 5xx, a time-out) is tried
+again with growing, jittered pauses for `patience` seconds, at another address where there is one; the library's own
+retries are off, so that this is the only rule. What cannot pass fails at once. An address that failed several times in
+a row is left alone for a while that grows.
 
 Token ids and log-probabilities are asked for in the way vLLM and the embedded server understand; a server that refuses
 the question is asked without it from then on. Answers are validated before anything reads them.
@@ -12,12 +13,13 @@ the question is asked without it from then on. Answers are validated before anyt
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
 import time
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +30,7 @@ from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.answers import ChatAnswer, Served, describe
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.llm.pace import START, Pace
 from sweet.tasks.base import Message
 
 Role = Literal["agent", "sim"]
@@ -43,8 +46,11 @@ CONNECT_TIMEOUT = 10.0
 KEEPALIVE = 4.0
 """Idle connections are dropped before the servers do it (uvicorn: 5 s), so that none is used as it is closed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 8.0
-REST = 5.0
-"""Seconds for which an address that failed is used only when all others failed too."""
+FAILURES = 3
+"""So many in a row, and an address is used only when all others rest too: for REST seconds, then for twice as long."""
+REST, LONGEST_REST = 2.0, 60.0
+GLANCE = 1.0
+"""Seconds between looks at whether a request has taken too long, while nobody knows yet what that is."""
 
 _OVERFLOW = re.compile(r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long", re.IGNORECASE)
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
@@ -59,8 +65,26 @@ class _Target:
     client: openai.AsyncOpenAI
     model: str = ""
     under_way: int = 0
+    failures: int = 0
     resting_until: float = 0.0
     told: bool = True
+
+    def fail(self) -> None:
+        self.failures += 1
+        if self.failures >= FAILURES:
+            rest = min(REST * 2.0 ** (self.failures - FAILURES), LONGEST_REST)
+            self.resting_until = time.monotonic() + rest
+
+    def succeed(self) -> None:
+        self.failures, self.resting_until = 0, 0.0
+
+
+class _Failed(Exception):
+    """What the library raised for a request, and which address it had gone to."""
+
+    def __init__(self, target: _Target, error: openai.APIError) -> None:
+        super().__init__(str(error))
+        self.target, self.error = target, error
 
 
 @dataclass
@@ -85,8 +109,9 @@ class _Patience:
 class RemoteClient:
     """Implements `sweet.llm.base.ChatClient` over one or more servers of one model. Made by `open`."""
 
-    def __init__(self, targets: list[_Target], patience: float, role: Role) -> None:
+    def __init__(self, targets: list[_Target], pace: Pace, patience: float, role: Role) -> None:
         self.targets = targets
+        self.pace = pace
         self.patience = patience
         self.role = role
         self.model = ""
@@ -102,7 +127,8 @@ class RemoteClient:
             ServerError: a server cannot be reached.
         """
         addresses = dict.fromkeys(base_url(url) for url in urls)
-        self = cls([_Target(url, _client(url, concurrency, role)) for url in addresses], patience, role)
+        targets = [_Target(url, _client(url, concurrency, role)) for url in addresses]
+        self = cls(targets, Pace(concurrency, START * len(targets)), patience, role)
         try:
             for target in self.targets:
                 target.model = await self._served_name(target, model)
@@ -124,24 +150,55 @@ class RemoteClient:
         if sampling.seed is not None:
             body["seed"] = sampling.seed
         patience = _Patience(self.patience)
-        while True:
-            target = self._choose()
+        for retries in itertools.count():
+            await self.pace.enter()
+            began = time.monotonic()
             try:
-                return await self._ask(target, body, sampling)
-            except openai.APIStatusError as error:
-                if not _may_pass(error):
-                    room = _room(error, body["max_tokens"])
-                    if room is None:
-                        raise _refused(error, target) from error
-                    # The reply is cut at the context's end, as the embedded engine does.
-                    body["max_tokens"] = room
+                completion = await self._first(body, sampling)
+            except _Failed as failed:
+                target, error = failed.target, failed.error
+                if isinstance(error, openai.APIConnectionError) or (
+                    isinstance(error, openai.APIStatusError) and _may_pass(error)
+                ):
+                    self.pace.refused()
+                    await self._pause(patience, target, error)
                     continue
-                failure: openai.APIError = error
-            except openai.APIConnectionError as error:
-                failure = error
-            except openai.APIError as error:
-                raise RequestFailed(f"The answer cannot be read: {_words(error)}", where=target.url) from error
-            await self._pause(patience, target, failure)
+                self.pace.withdraw()
+                if not isinstance(error, openai.APIStatusError):
+                    raise RequestFailed(f"The answer cannot be read: {_words(error)}", where=target.url) from error
+                room = _room(error, body["max_tokens"])
+                if room is None:
+                    raise _refused(error, target) from error
+                # The reply is cut at the context's end, as the embedded engine does.
+                body["max_tokens"] = room
+            except BaseException:
+                self.pace.withdraw()
+                raise
+            else:
+                self.pace.leave(time.monotonic() - began)
+                return replace(completion, retries=retries)
+        raise AssertionError("unreachable")
+
+    async def _first(self, body: dict[str, Any], sampling: Sampling) -> Completion:
+        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.pace)."""
+        under_way = {asyncio.create_task(self._ask(body, sampling))}
+        sent, times = time.monotonic(), 1
+        try:
+            while True:
+                patience = self.pace.patience(times)
+                wait = GLANCE if patience is None else max(0.0, sent + patience - time.monotonic())
+                done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task.exception() is None or not under_way:
+                        return task.result()
+                if not done and patience is not None:
+                    self.pace.spare()
+                    under_way.add(asyncio.create_task(self._ask(body, sampling)))
+                    sent, times = time.monotonic(), times + 1
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -156,12 +213,12 @@ class RemoteClient:
         pause = patience.next_pause(_wish(error))
         if pause is None:
             raise _given_up(error, target, self.patience) from error
-        target.resting_until = time.monotonic() + REST
-        if any(other.resting_until <= time.monotonic() for other in self.targets):
+        if any(not other.failures for other in self.targets if other is not target):
             return
         await asyncio.sleep(pause)
 
-    async def _ask(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> Completion:
+    async def _ask(self, body: dict[str, Any], sampling: Sampling) -> Completion:
+        target = self._choose()
         target.under_way += 1
         try:
             told = target.told
@@ -173,8 +230,13 @@ class RemoteClient:
                 # Perhaps only the question for ids is refused: ask without it, and go on so if that helps.
                 raw = await _post(target, body)
                 target.told = False
+        except openai.APIError as error:
+            if not isinstance(error, openai.APIStatusError) or _may_pass(error):
+                target.fail()
+            raise _Failed(target, error) from error
         finally:
             target.under_way -= 1
+        target.succeed()
         return _completion(raw, sampling, target)
 
     async def _served_name(self, target: _Target, model: str) -> str:

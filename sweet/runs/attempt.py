@@ -34,6 +34,8 @@ class Config(Protocol):
 
     def digest(self) -> str: ...
 
+    def outcome_settings(self) -> dict[str, Any]: ...
+
 
 @dataclass
 class Draft:
@@ -75,6 +77,7 @@ class ActiveAttempt:
         self.metrics: dict[str, Any] = {}
         self.environment: dict[str, Any] = environment() | (ran_on or {})
         self._digest = config.digest()
+        self._settings = recordable(config.outcome_settings())
         self._inputs = [self._ref(artifact) for artifact in inputs]
         self._drafts: dict[str, Draft] = {}
         logs = store.root / LOGS
@@ -102,16 +105,23 @@ class ActiveAttempt:
         self._log(f"{self.id} began")
 
     def start_artifact(
-        self, kind: Kind, suffix: str = ".jsonl", meta: dict[str, Any] | None = None, resume: bool = False
+        self,
+        kind: Kind,
+        suffix: str = ".jsonl",
+        meta: dict[str, Any] | None = None,
+        resume: bool = False,
+        anew: bool = True,
     ) -> Draft:
         """Register an artifact as partial and lock it; with an empty suffix it is a folder, which is made.
 
         Args:
             resume: go on with the newest artifact, partial or finished, of the same stage, digest, inputs and meta,
                 if there is one.
+            anew: whether a new one may be begun where the stage's newest is unfinished and was made otherwise.
 
         Raises:
-            UsageError: another attempt that still runs is writing that artifact.
+            UsageError: another attempt that still runs is writing that artifact; or it is unfinished, was begun with
+                other settings, and `anew` is not given.
         """
         if kind not in get_args(Kind):
             raise ValueError(f"{kind} is not a kind of artifact")
@@ -119,6 +129,8 @@ class ActiveAttempt:
         with self._store.change() as manifest:
             known = self._same(manifest, kind, meta) if resume else None
             if known is None:
+                if not anew:
+                    self._refuse_others(manifest, kind, meta)
                 artifact = self._new(manifest, kind, suffix, meta)
                 manifest.artifacts.append(artifact)
             else:
@@ -187,6 +199,24 @@ class ActiveAttempt:
             ):
                 return artifact
         return None
+
+    def _refuse_others(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> None:
+        """UsageError where the stage's newest artifact of this kind is unfinished: names what is not as it was."""
+        made = [(a, manifest.attempt(a.attempt)) for a in manifest.artifacts if a.kind == kind]
+        mine = [(artifact, maker) for artifact, maker in made if maker is not None and maker.stage == self.stage]
+        if not mine or mine[-1][0].status != "partial":
+            return
+        artifact, maker = mine[-1]
+        before, now_ = maker.config | artifact.meta, self._settings | meta
+        changed = [
+            f"{key} was {before.get(key)!r} and is {value!r}" for key, value in now_.items() if before.get(key) != value
+        ]
+        what = "; ".join(changed) or "other inputs"
+        raise UsageError(
+            f"{artifact.id} is not finished, and was begun with other settings: {what}.",
+            where=self._store.root / artifact.path,
+            fix="the settings it was begun with go on with it; --new begins another beside it",
+        )
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:
         """An artifact under a number that neither the manifest nor the folder knows."""

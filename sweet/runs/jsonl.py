@@ -19,10 +19,13 @@ from typing import Any, TypeVar
 
 import jsonlines
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
 
 T = TypeVar("T", bound=BaseModel)
+
+_FROM_A_COPY = "take the file from a copy, or make it again; whatever was made from it is stale then"
 
 
 def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
@@ -43,8 +46,27 @@ def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
             else:
                 key = ".".join(str(part) for part in first["loc"]) or "row"
                 what = f"{key}: {first['msg']}."
-            fix = "take the file from a copy, or make it again; whatever was made from it is stale then"
-            raise InputError(what, path=path, line=number, fix=fix) from error
+            raise InputError(what, path=path, line=number, fix=_FROM_A_COPY) from error
+
+
+def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file that a stage wrote, as they stand: many times faster than `read_jsonl`, and checked for
+    nothing but being JSON objects. A torn last line is dropped.
+
+    Raises:
+        InputError: the file is not there, or a line is not a JSON object; names the line.
+    """
+    for number, line in _lines(path):
+        try:
+            row = from_json(line) if line.strip() else None
+        except ValueError as error:
+            if not line.endswith(b"\n"):
+                return
+            raise InputError(f"The line is not JSON: {error}.", path=path, line=number, fix=_FROM_A_COPY) from error
+        if isinstance(row, dict):
+            yield row
+        elif row is not None:
+            raise InputError("The line is not a JSON object.", path=path, line=number, fix=_FROM_A_COPY)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """One dialogue: the agent speaks, the human answers, until the agent delivers or its turns are used up.
 
-`play` holds everything that happens between one agent and one human on one task and nothing of how many dialogues
-run at once. A dialogue's seed gives every turn its own sampling seed, so a dialogue does not depend on its neighbours.
+`Dialogue` holds everything that happens between one agent and one human on one task and nothing of how many run at
+once. A dialogue's seed gives every turn its own sampling seed, so a dialogue does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -10,14 +10,24 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
-from sweet.tasks.trajectory import Outcome, Trajectory, Turn, Usage
+from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
 NO_RESPONSE = "No response."
 """What the human says when its server failed, in the published protocol (recipe `upstream`)."""
+
+
+_FAULTS: dict[HumanFault, str] = {
+    "empty": "the simulated human said nothing",
+    "echo": "the simulated human repeated the agent's words",
+    "refusal": "the simulated human refused to play",
+    "ended": "the simulated human spoke as the one who delivers the answer",
+    "leaked": "the simulated human gave the reference away",
+}
 
 
 @dataclass(frozen=True)
@@ -47,33 +57,47 @@ class Rules:
     top_p: float
     max_tokens: int
     recipe: Recipe
+    token_limit: int | None = None
+
+
+@dataclass
+class Meter:
+    """Tokens that both sides of all dialogues have cost so far."""
+
+    agent_tokens: int = 0
+    human_tokens: int = 0
 
 
 class HumanFailed(RequestFailed):
     """The human's server failed for good; the dialogue can be played again."""
 
 
-async def play(assignment: Assignment, agent: ChatClient, human: Human, kind: TaskKind, rules: Rules) -> Trajectory:
-    """Play one dialogue to its end.
+class Dialogue:
+    """One dialogue under way. `meter`, where given, is told its tokens turn by turn."""
 
-    Raises:
-        RequestFailed: a server failed this dialogue for good.
-        sweet.errors.ServerError: a server could not be reached.
-    """
-    return await _Dialogue(assignment, agent, human, kind, rules).play()
-
-
-class _Dialogue:
-    def __init__(self, assignment: Assignment, agent: ChatClient, human: Human, kind: TaskKind, rules: Rules) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        agent: ChatClient,
+        human: Human,
+        kind: TaskKind,
+        rules: Rules,
+        meter: Meter | None = None,
+    ) -> None:
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
+        self.meter = meter or Meter()
         self.messages = opening(kind, assignment.task)
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
         self.began = time.monotonic()
-        self.agent_seconds = self.human_seconds = 0.0
-        self.prompt_tokens = self.completion_tokens = 0
-        self.human_prompt_tokens = self.human_completion_tokens = 0
+        self.usage = Usage()
 
     async def play(self) -> Trajectory:
+        """Play it to its end.
+
+        Raises:
+            RequestFailed: a server failed this dialogue for good.
+            sweet.errors.ServerError: a server could not be reached.
+        """
         for number in range(self.rules.max_turns):
             last = number == self.rules.max_turns - 1
             try:
@@ -84,9 +108,13 @@ class _Dialogue:
                 return self._finish("answered", move.answer)
             if last:
                 return self._finish("out_of_turns", move.answer)
+            if self._spent():
+                return self._finish(
+                    "token_limit", NO_ANSWER, error=f"it cost more than {self.rules.token_limit} tokens"
+                )
             fault = await self._human_turn()
-            if fault:
-                return self._finish("human_error", NO_ANSWER, error=fault)
+            if fault is not None:
+                return self._finish("human_error", NO_ANSWER, error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
 
     async def _agent_turn(self, number: int, last: bool) -> Move:
@@ -98,10 +126,16 @@ class _Dialogue:
             seed=self.assignment.turn_seed(number),
         )
         asked = time.monotonic()
-        completion: Completion = await self.agent.chat(self.messages, sampling)
-        self.agent_seconds += time.monotonic() - asked
-        self.prompt_tokens += completion.prompt_tokens
-        self.completion_tokens += completion.completion_tokens
+        try:
+            completion: Completion = await self.agent.chat(self.messages, sampling)
+        finally:
+            self._count(agent_seconds=time.monotonic() - asked)
+        self._count(
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            agent_retries=completion.retries,
+        )
+        self.meter.agent_tokens += completion.completion_tokens
         reply = completion.replies[0]
         move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
         self._say(
@@ -110,13 +144,15 @@ class _Dialogue:
                 content=move.content,
                 output=reply.text,
                 token_ids=reply.token_ids,
+                prompt_token_ids=completion.prompt_token_ids if last or move.ends else None,
                 finish_reason=reply.finish_reason,
+                sampling_seed=sampling.seed,
             )
         )
         return move
 
-    async def _human_turn(self) -> str | None:
-        """Let the human answer; what is wrong with the answer, if something is."""
+    async def _human_turn(self) -> HumanFault | None:
+        """Let the human answer; what is wrong with the answer, if something is and the recipe minds it."""
         asked = time.monotonic()
         try:
             reply = await self.human.reply(self.assignment.task, self._dialogue())
@@ -124,11 +160,25 @@ class _Dialogue:
             if self.rules.recipe != "upstream":
                 raise HumanFailed(f"The simulated human failed: {error.what}", where=error.where) from error
             reply = HumanReply(NO_RESPONSE)
-        self.human_seconds += time.monotonic() - asked
-        self.human_prompt_tokens += reply.prompt_tokens
-        self.human_completion_tokens += reply.completion_tokens
+        finally:
+            self._count(human_seconds=time.monotonic() - asked)
+        self._count(
+            human_prompt_tokens=reply.prompt_tokens,
+            human_completion_tokens=reply.completion_tokens,
+            human_retries=reply.retries,
+        )
+        self.meter.human_tokens += reply.completion_tokens
         self._say(Turn(role="user", content=reply.text))
-        return None if reply.text.strip() else "the simulated human said nothing"
+        fault = reply.fault if reply.text.strip() else "empty"
+        return None if self.rules.recipe == "upstream" else fault
+
+    def _count(self, **more: float) -> None:
+        self.usage = self.usage.model_copy(update={name: getattr(self.usage, name) + by for name, by in more.items()})
+
+    def _spent(self) -> bool:
+        usage, limit = self.usage, self.rules.token_limit
+        agent, human = usage.prompt_tokens + usage.completion_tokens, usage.human_prompt_tokens
+        return limit is not None and agent + human + usage.human_completion_tokens >= limit
 
     def _dialogue(self) -> Sequence[Message]:
         return [message for message in self.messages if message.role != "system"]
@@ -137,7 +187,22 @@ class _Dialogue:
         self.turns.append(turn)
         self.messages.append(Message(role=turn.role, content=turn.content))
 
-    def _finish(self, outcome: Outcome, answer: str | None, error: str | None = None) -> Trajectory:
+    def record(self) -> dict[str, Any]:
+        """What there is of it so far, for the log of one that failed."""
+        return {
+            "dialogue": self.assignment.id,
+            "task_id": self.assignment.task.id,
+            "usage": self._usage().model_dump(exclude_defaults=True),
+            "dialogue_history": [turn.model_dump(mode="json", exclude_none=True) for turn in self.turns],
+        }
+
+    def _usage(self) -> Usage:
+        seconds = {name: round(getattr(self.usage, name), 4) for name in ("agent_seconds", "human_seconds")}
+        return self.usage.model_copy(update={**seconds, "seconds": round(time.monotonic() - self.began, 4)})
+
+    def _finish(
+        self, outcome: Outcome, answer: str | None, error: str | None = None, fault: HumanFault | None = None
+    ) -> Trajectory:
         return Trajectory(
             id=self.assignment.id,
             task=self.assignment.task,
@@ -146,14 +211,7 @@ class _Dialogue:
             sample=self.assignment.sample,
             seed=self.assignment.seed,
             outcome=outcome,
+            fault=fault,
             error=error,
-            usage=Usage(
-                prompt_tokens=self.prompt_tokens,
-                completion_tokens=self.completion_tokens,
-                human_prompt_tokens=self.human_prompt_tokens,
-                human_completion_tokens=self.human_completion_tokens,
-                agent_seconds=round(self.agent_seconds, 4),
-                human_seconds=round(self.human_seconds, 4),
-                seconds=round(time.monotonic() - self.began, 4),
-            ),
+            usage=self._usage(),
         )

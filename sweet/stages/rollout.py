@@ -1,9 +1,10 @@
 """`sweet rollout`: many dialogues at once, each on its own, written one line each as they end.
 
-One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody. At most `concurrency` dialogues
-are under way; one writer appends a finished dialogue as one line. A dialogue is named by (task, sample, seed), so the
-same command goes on with what is missing. What may pass when tried again (a server's failure, the deadline) is not a
-result: it is logged in `logs/`, counted, and left for the next call. What cannot pass is kept with its outcome.
+One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody (sweet.stages.crew). One writer
+appends a finished dialogue as one line. A dialogue is named by (task, sample, seed), so the same command goes on with
+what is missing; other settings than those a dialogue set was begun with are refused until it is finished. What may pass
+when tried again (a server's failure, the deadline) is not a result: it is logged in `logs/`, counted, and left for the
+next call. What cannot pass is kept with its outcome.
 """
 
 from __future__ import annotations
@@ -11,23 +12,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AsyncExitStack
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.humans.base import Human
-from sweet.llm.base import ChatClient, RequestFailed
-from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.llm.base import ChatClient
+from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
-from sweet.stages.dialogue import Assignment, Rules, play
-from sweet.stages.failures import check_failures, first_cause
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.crew import Book, Crew
+from sweet.stages.dialogue import Assignment, Rules
+from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task, TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.trajectory import Trajectory, dump
 
 
 class RolloutConfig(StageConfig):
@@ -61,14 +61,18 @@ class RolloutConfig(StageConfig):
     """Seed of the whole rollout; with task and sample it names a dialogue."""
     recipe: Recipe = "paper"
     """paper, or upstream to follow the published code where the two differ."""
+    token_limit: int | None = Field(default=None, ge=1)
+    """Tokens of one dialogue, prompts included, at which it ends without an answer; without it there is no limit."""
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
-    """Dialogues under way at once."""
+    """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
     """Seconds after which a dialogue is given up."""
-    patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
-    """Seconds for which an unreachable server is tried again."""
+    patience: float = Field(default=60.0, ge=0, json_schema_extra=OPERATIONAL)
+    """Seconds for which a server that is gone is waited for."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Failed dialogues that are still no error: a share below 1, or a count."""
+    new: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    """Begin new rollouts, though unfinished ones with other settings are there."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
 
@@ -92,26 +96,59 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         "recipe": config.recipe,
     }
     with run.attempt("rollout", config, environment={"tasks_digest": tasks_digest}) as attempt:
-        draft = attempt.start_artifact("rollouts", meta=meta, resume=True)
-        kept = _finished(draft.path)
-        missing = [a for a in _assignments(tasks, config) if a.id not in kept]
-        if kept:
-            reporter.say(f"{len(kept)} dialogues are there already, {len(missing)} to go.")
+        draft = attempt.start_artifact("rollouts", meta=meta, resume=True, anew=config.new)
+        book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())
+        missing = [a for a in _assignments(tasks, config) if a.id not in book.ids]
+        if book.ids:
+            reporter.say(f"{len(book.ids)} dialogues are there already, {len(missing)} to go.")
         began = time.monotonic()
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
-            crew = _Crew(config, kind, writer, log, reporter)
+            rules = Rules(
+                config.max_turns,
+                config.temperature,
+                config.top_p,
+                config.max_tokens,
+                config.recipe,
+                config.token_limit,
+            )
+            crew = Crew(kind, rules, config.concurrency, config.deadline, run.path, writer, log, book, reporter)
             if missing:
-                asyncio.run(crew.play_all(missing))
-        attempt.environment.update(crew.served)
+                attempt.environment.update(asyncio.run(_play(crew, missing, config)))
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
-        metrics = {
-            **_totals(read_jsonl(draft.path, Trajectory)),
-            "failed": crew.failed,
-            "seconds": round(time.monotonic() - began, 3),
-        }
+        metrics = {**book.metrics(), "failed": crew.failed, "seconds": round(time.monotonic() - began, 3)}
         attempt.metrics.update(metrics)
         check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=attempt.metrics_path)
     return StageResult("rollout", run.path, metrics, [artifact])
+
+
+async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig) -> dict[str, Any]:
+    """Open both sides, play, and give what played them."""
+    async with AsyncExitStack() as stack:
+        agent = await stack.enter_async_context(_client(config, config.agent, config.agent_url, "agent"))
+        human = await _human(config, crew.kind, stack)
+        served = {"agent_model": agent.model, "human": human.name}
+        await crew.play(missing, len(missing), agent, human)
+        return served
+
+
+def _client(
+    config: RolloutConfig, model: str, urls: list[str], role: Literal["agent", "sim"]
+) -> AbstractAsyncContextManager[ChatClient]:
+    from sweet.llm.connect import open_client
+
+    return open_client(
+        model, urls, concurrency=config.concurrency, role=role, patience=config.patience, device=config.device
+    )
+
+
+async def _human(config: RolloutConfig, kind: TaskKind, stack: AsyncExitStack) -> Human:
+    if config.sim == "scripted":
+        from sweet.humans.scripted import ScriptedHuman
+
+        return ScriptedHuman()
+    from sweet.humans.llm import LLMHuman
+
+    return LLMHuman(await stack.enter_async_context(_client(config, config.sim, config.sim_url, "sim")), kind)
 
 
 def _check_playable(tasks: list[Task], config: RolloutConfig) -> None:
@@ -138,90 +175,3 @@ def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assig
     for sample in range(config.samples):
         for task in tasks:
             yield Assignment(task, sample, config.seed)
-
-
-def _finished(path: Path) -> set[str]:
-    return {row.id for row in read_jsonl(path, Trajectory)} if path.exists() else set()
-
-
-class _Crew:
-    """Plays assignments, at most `concurrency` at once, and keeps the counts."""
-
-    def __init__(
-        self, config: RolloutConfig, kind: TaskKind, writer: JsonlWriter, log: JsonlWriter, reporter: Reporter
-    ) -> None:
-        self.config, self.kind, self.writer, self.log, self.reporter = config, kind, writer, log, reporter
-        self.rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
-        self.failed = 0
-        self.served: dict[str, Any] = {}
-
-    async def play_all(self, assignments: list[Assignment]) -> None:
-        async with AsyncExitStack() as stack:
-            agent = await stack.enter_async_context(self._client(self.config.agent, self.config.agent_url, "agent"))
-            human = await self._human(stack)
-            self.served = {"agent_model": agent.model, "human": human.name}
-            with self.reporter.progress("dialogues", len(assignments)) as bar:
-                waiting = iter(assignments)
-                workers = min(self.config.concurrency, len(assignments))
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        for _ in range(workers):
-                            group.create_task(self._work(waiting, agent, human, bar))
-                except BaseExceptionGroup as errors:
-                    raise first_cause(errors) from errors
-
-    def _client(self, model: str, urls: list[str], role: Literal["agent", "sim"]) -> Any:
-        from sweet.llm.connect import open_client
-
-        config = self.config
-        return open_client(
-            model, urls, concurrency=config.concurrency, role=role, patience=config.patience, device=config.device
-        )
-
-    async def _human(self, stack: AsyncExitStack) -> Human:
-        if self.config.sim == "scripted":
-            from sweet.humans.scripted import ScriptedHuman
-
-            return ScriptedHuman()
-        from sweet.humans.llm import LLMHuman
-
-        client = await stack.enter_async_context(self._client(self.config.sim, self.config.sim_url, "sim"))
-        return LLMHuman(client, self.kind)
-
-    async def _work(self, waiting: Iterator[Assignment], agent: ChatClient, human: Human, bar: Progress) -> None:
-        for assignment in waiting:
-            try:
-                async with asyncio.timeout(self.config.deadline):
-                    trajectory = await play(assignment, agent, human, self.kind, self.rules)
-            except TimeoutError:
-                self._fail(assignment, f"not finished within {self.config.deadline:g} seconds", bar)
-            except RequestFailed as error:
-                self._fail(assignment, str(error), bar)
-            else:
-                self.writer.write(dump(trajectory))
-                bar.advance()
-
-    def _fail(self, assignment: Assignment, why: str, bar: Progress) -> None:
-        self.failed += 1
-        self.log.write({"dialogue": assignment.id, "task_id": assignment.task.id, "error": why})
-        bar.advance()
-        bar.note(failed=self.failed)
-
-
-def _totals(trajectories: Iterable[Trajectory]) -> dict[str, Any]:
-    """Sums over all finished dialogues of the artifact, those of earlier calls included."""
-    episodes = turns = prompt_tokens = completion_tokens = 0
-    outcomes: dict[str, int] = {}
-    for trajectory in trajectories:
-        episodes += 1
-        turns += len(trajectory.agent_turns)
-        prompt_tokens += trajectory.usage.prompt_tokens
-        completion_tokens += trajectory.usage.completion_tokens
-        outcomes[trajectory.outcome] = outcomes.get(trajectory.outcome, 0) + 1
-    return {
-        "episodes": episodes,
-        "turns": turns,
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "outcomes": dict(sorted(outcomes.items())),
-    }

@@ -13,10 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import NO_ANSWER, Message, Task
 
-Outcome = Literal["answered", "out_of_turns", "context_overflow", "agent_error", "human_error", "deadline"]
-"""How a dialogue ended. The last four are faults: of the context length, the agent's server, the human's, the clock."""
+Outcome = Literal[
+    "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"
+]
+"""How a dialogue ended. All but the first two are faults: of the agent, whose dialogue outgrew the context or its
+tokens, of its server, of the simulated human (`Trajectory.fault` says which), of the clock."""
 
-FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "agent_error", "human_error", "deadline"})
+FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agent_error", "human_error", "deadline"})
+
+HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked"]
+"""What a simulated human may do wrong: say nothing, repeat what it was told, refuse to play, speak as the one who
+delivers, give the reference away."""
 
 
 class Turn(BaseModel):
@@ -27,9 +34,11 @@ class Turn(BaseModel):
         content: what the other side sees.
         input: the templated prompt, where an imported row brings it.
         output: the agent's raw reply (None on the human's turns and on imported rows without it).
-        token_ids: the sampled ids of `output`, where the server told them; prompt_token_ids likewise.
+        token_ids: the sampled ids of `output`, where the server told them; prompt_token_ids likewise, on the last
+            of the agent's turns: the prompts of the others are its beginnings.
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, where told.
         finish_reason: the server's word: stop, length, …
+        sampling_seed: the seed that was sent with the agent's request.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -42,6 +51,7 @@ class Turn(BaseModel):
     prompt_token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: str | None = None
+    sampling_seed: int | None = None
 
     @property
     def said(self) -> str:
@@ -50,7 +60,7 @@ class Turn(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens and seconds of one dialogue, the agent's side and the human's."""
+    """Tokens, seconds of waiting and tries that failed, of one dialogue: the agent's side and the human's."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,6 +71,8 @@ class Usage(BaseModel):
     agent_seconds: float = 0.0
     human_seconds: float = 0.0
     seconds: float = 0.0
+    agent_retries: int = 0
+    human_retries: int = 0
 
 
 class Trajectory(BaseModel):
@@ -76,6 +88,7 @@ class Trajectory(BaseModel):
     sample: int = 0
     seed: int | None = None
     outcome: Outcome = "answered"
+    fault: HumanFault | None = None
     error: str | None = None
     usage: Usage = Usage()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweet.humans.base import HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
-from sweet.stages.dialogue import NO_RESPONSE, Assignment, HumanFailed, Rules, play
+from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
 from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.trajectory import Trajectory
@@ -67,7 +67,7 @@ def rules(max_turns: int = 10, recipe: Recipe = "paper") -> Rules:
 
 
 def played(agent: Lines, max_turns: int = 10) -> Trajectory:
-    return asyncio.run(play(Assignment(TASK, 0, 3), agent, ScriptedHuman(), CodeKind(), rules(max_turns)))
+    return asyncio.run(Dialogue(Assignment(TASK, 0, 3), agent, ScriptedHuman(), CodeKind(), rules(max_turns)).play())
 
 
 def test_a_question_is_answered_and_the_answer_ends_it() -> None:
@@ -114,15 +114,17 @@ def test_context_overflow_ends_the_dialogue_with_its_own_outcome() -> None:
 
 
 def test_a_human_that_says_nothing_is_the_humans_fault() -> None:
-    trajectory = asyncio.run(play(Assignment(TASK, 0, 0), Lines("Rate?"), MuteHuman(), CodeKind(), rules()))
+    trajectory = asyncio.run(Dialogue(Assignment(TASK, 0, 0), Lines("Rate?"), MuteHuman(), CodeKind(), rules()).play())
     assert trajectory.outcome == "human_error"
 
 
 def test_a_failing_human_fails_the_dialogue_unless_upstream() -> None:
     with pytest.raises(HumanFailed, match="refused"):
-        asyncio.run(play(Assignment(TASK, 0, 0), Lines("Rate?"), BrokenHuman(), CodeKind(), rules()))
+        asyncio.run(Dialogue(Assignment(TASK, 0, 0), Lines("Rate?"), BrokenHuman(), CodeKind(), rules()).play())
     agent = Lines("Rate?", "I WANT TO ANSWER: pass")
-    trajectory = asyncio.run(play(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream")))
+    trajectory = asyncio.run(
+        Dialogue(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream")).play()
+    )
     assert trajectory.dialogue_history[2].content == NO_RESPONSE
 
 
