@@ -1,4 +1,4 @@
-"""A run that is nearly done: dialogues as the mock server's models would have had them, written without playing them."""
+"""A run that is nearly done: dialogues as the mock server would have had them, written without playing them."""
 
 from __future__ import annotations
 
