@@ -16,6 +16,7 @@ import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,8 +39,7 @@ async def lockstep(
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(_TIMEOUT)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        with ThreadPoolExecutor(threads) as pool:
-            human = _Human(address, pool)
+        with ThreadPoolExecutor(threads) as pool, closing(_Human(address, pool)) as human:
             for start in range(0, len(tasks), batch):
                 dialogues = [(task, opening(kind, task)) for task in tasks[start : start + batch]]
                 for turn in range(max_turns):
@@ -84,6 +84,11 @@ class _Human:
 
     def __init__(self, address: str, pool: ThreadPoolExecutor) -> None:
         self.place, self.pool, self.own = urlsplit(address).netloc, pool, threading.local()
+        self.connections: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
 
     async def reply(self, messages: Sequence[Message]) -> str:
         return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, _body(HUMAN, messages))
@@ -91,6 +96,7 @@ class _Human:
     def _ask(self, body: bytes) -> str:
         if not hasattr(self.own, "connection"):
             self.own.connection = http.client.HTTPConnection(self.place, timeout=_TIMEOUT)
+            self.connections.append(self.own.connection)
         connection: http.client.HTTPConnection = self.own.connection
         connection.request("POST", "/v1/chat/completions", body)
         response = connection.getresponse()
