@@ -46,26 +46,17 @@ def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def stage(spec: dict[str, Any], tasks: str, path: Path) -> dict[str, Any]:
-    """Call the stage until all dialogues are there, at most `calls` times: failed ones are left for the next call."""
+    """One call of the stage; where it ends by an error, what that says."""
     count = Path(tasks).read_bytes().count(b"\n")
     url = [f"{spec['address']}/v1"]
     config = RolloutConfig(
         **{"agent": AGENT, "agent_url": url, "sim": HUMAN, "sim_url": url, "tasks": tasks, "fail_on_error": count + 1},
         **spec["config"],
     )
-    run = Run.create(path, "code")
-    calls: list[dict[str, Any]] = []
-    for _ in range(spec["calls"]):
-        began = time.monotonic()
-        call: dict[str, Any] = {}
-        try:
-            call.update(run_rollout(run, config, Silent()).metrics)
-        except SweetError as error:
-            call["error"] = str(error)
-        calls.append({**call, "seconds": round(time.monotonic() - began, 3)})
-        if call.get("episodes") == count:
-            break
-    return {"calls": calls, "turns": calls[-1].get("turns"), "episodes": calls[-1].get("episodes")}
+    try:
+        return dict(run_rollout(Run.create(path, "code"), config, Silent()).metrics)
+    except SweetError as error:
+        return {"error": str(error)}
 
 
 def in_lockstep(spec: dict[str, Any], tasks: str, _path: Path) -> dict[str, Any]:
