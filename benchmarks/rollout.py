@@ -272,6 +272,7 @@ def resume(bench: Bench, draws: Draws) -> Figures:
         _until(lambda: ask(address, "/stats")["requests"] > 0)
         begun.kill()
     rows = fill(full, tasks, draws, samples, missing)
+    os.sync()  # what is still to be written would compete with the reading
     size = sum(path.stat().st_size for path in full.rglob("*.jsonl"))
     with bench.serving(draws) as address:
         startup = bench.timed(address, small, *flags[:-2], "--num-tasks", str(missing))
