@@ -1,0 +1,106 @@
+"""Rollouts as the published code plays them, to measure against: all dialogues of a batch move together.
+
+In each turn the agent's requests of a batch are sent at once and all their answers awaited; then the human's requests
+go through a pool of threads, and all of them are awaited too. A dialogue that ended is asked no more, but its place
+stays empty until the batch is through; then comes the next batch. Nothing is tried again and nothing is written.
+
+It speaks to the server more cheaply than the stage does (no validation, no retries, keep-alive connections), so that
+what is compared is how the work is arranged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from benchmarks.mock_server import AGENT, HUMAN
+from sweet.tasks.base import Message, Task, TaskKind, opening
+
+Step = tuple[int, str, int]
+"""Turn, role and number of requests that were sent together."""
+
+_TIMEOUT = 600.0
+
+
+async def lockstep(
+    address: str, tasks: Sequence[Task], kind: TaskKind, *, batch: int, threads: int, max_turns: int
+) -> list[Step]:
+    """Play one dialogue a task; the steps in their order, each of which waited for all before it."""
+    steps: list[Step] = []
+    connector = aiohttp.TCPConnector(limit=0)
+    timeout = aiohttp.ClientTimeout(_TIMEOUT)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        with ThreadPoolExecutor(threads) as pool, closing(_Human(address, pool)) as human:
+            for start in range(0, len(tasks), batch):
+                dialogues = [(task, opening(kind, task)) for task in tasks[start : start + batch]]
+                for turn in range(max_turns):
+                    last = turn == max_turns - 1
+                    steps.append((turn, "agent", len(dialogues)))
+                    replies = await asyncio.gather(*(_agent(session, address, said) for _, said in dialogues))
+                    going = []
+                    for (task, said), reply in zip(dialogues, replies, strict=True):
+                        move = kind.move(reply, last=last)
+                        said.append(Message(role="assistant", content=move.content))
+                        if not (move.ends or last):
+                            going.append((task, said))
+                    dialogues = going
+                    if not dialogues:
+                        break
+                    steps.append((turn, "human", len(dialogues)))
+                    prompts = [kind.human_prompt(task, said[1:]) for task, said in dialogues]
+                    answers = await asyncio.gather(*map(human.reply, prompts))
+                    for (_, said), answer in zip(dialogues, answers, strict=True):
+                        said.append(Message(role="user", content=answer[: kind.human_reply_limit]))
+    return steps
+
+
+def _body(model: str, messages: Sequence[Message]) -> bytes:
+    told = [{"role": message.role, "content": message.content} for message in messages]
+    return json.dumps({"model": model, "messages": told, "max_tokens": 1024}).encode()
+
+
+def _text(answer: Any) -> str:
+    text: str = answer["choices"][0]["message"]["content"]
+    return text
+
+
+async def _agent(session: aiohttp.ClientSession, address: str, messages: Sequence[Message]) -> str:
+    async with session.post(f"{address}/v1/chat/completions", data=_body(AGENT, messages)) as response:
+        response.raise_for_status()
+        return _text(json.loads(await response.read()))
+
+
+class _Human:
+    """Asks from a pool of threads, each with a connection of its own."""
+
+    def __init__(self, address: str, pool: ThreadPoolExecutor) -> None:
+        self.place, self.pool, self.own = urlsplit(address).netloc, pool, threading.local()
+        self.connections: list[http.client.HTTPConnection] = []
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+
+    async def reply(self, messages: Sequence[Message]) -> str:
+        return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, _body(HUMAN, messages))
+
+    def _ask(self, body: bytes) -> str:
+        if not hasattr(self.own, "connection"):
+            self.own.connection = http.client.HTTPConnection(self.place, timeout=_TIMEOUT)
+            self.connections.append(self.own.connection)
+        connection: http.client.HTTPConnection = self.own.connection
+        connection.request("POST", "/v1/chat/completions", body)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        if response.status != 200:
+            raise http.client.HTTPException(f"{response.status}: {answer}")
+        return _text(answer)

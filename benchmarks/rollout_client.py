@@ -1,0 +1,91 @@
+"""The measured side of benchmarks/rollout.py, in a process of its own: reads what to do as JSON, prints what it cost.
+
+`loop` is `stage` (`sweet.stages.rollout.run_rollout`, as the command line calls it) or `lockstep`. The work is done
+once on one short dialogue first, so that imports are not counted; then the server's statistics are reset and it is
+timed. CPU is this process's own, user and system, all threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lockstep import lockstep
+from benchmarks.mock_server import AGENT, HUMAN, raise_open_files
+from sweet.errors import SweetError
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.tasks.registry import task_kind
+
+
+def main() -> None:
+    spec: dict[str, Any] = json.load(sys.stdin)
+    open_files = raise_open_files()
+    work = {"stage": stage, "lockstep": in_lockstep}[spec["loop"]]
+    work(spec, spec["warm_tasks"], Path(spec["run"]).with_suffix(".warm"))
+    ask(spec["address"], "/reset")
+    before = memory("VmRSS")
+    told = measured(lambda: work(spec, spec["tasks"], Path(spec["run"])))
+    told["stats"] = ask(spec["address"], "/stats")
+    print(json.dumps({**told, "rss_before_mib": before, "peak_rss_mib": memory("VmHWM"), "open_files": open_files}))
+
+
+def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What the work tells, with the seconds and the CPU seconds it took."""
+    began, used = time.monotonic(), cpu()
+    told = work()
+    return {**told, "seconds": time.monotonic() - began, "cpu_s": cpu() - used}
+
+
+def stage(spec: dict[str, Any], tasks: str, path: Path) -> dict[str, Any]:
+    """One call of the stage; where it ends by an error, what that says."""
+    count = Path(tasks).read_bytes().count(b"\n")
+    url = [f"{spec['address']}/v1"]
+    config = RolloutConfig(
+        **{"agent": AGENT, "agent_url": url, "sim": HUMAN, "sim_url": url, "tasks": tasks, "fail_on_error": count + 1},
+        **spec["config"],
+    )
+    try:
+        return dict(run_rollout(Run.create(path, "code"), config, Silent()).metrics)
+    except SweetError as error:
+        return {"error": str(error)}
+
+
+def in_lockstep(spec: dict[str, Any], tasks: str, _path: Path) -> dict[str, Any]:
+    kind = task_kind("code")
+    rows = kind.load(tasks, "train")
+    steps = asyncio.run(
+        lockstep(spec["address"], rows, kind, batch=spec["batch"], threads=spec["threads"], max_turns=10)
+    )
+    return {"steps": len(steps), "turns": sum(count for _, role, count in steps if role == "agent")}
+
+
+def ask(address: str, path: str) -> Any:
+    with urllib.request.urlopen(address + path, timeout=30) as answer:  # loopback, an address of our own
+        return json.load(answer)
+
+
+def cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def memory(name: str) -> float | None:
+    """VmRSS or VmHWM (the most there was) of this process in MiB, where /proc tells it."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((round(int(line.split()[1]) / 1024, 1) for line in lines if line.startswith(f"{name}:")), None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""The benchmark of rollouts: its draws, its bounds, its mock server and the published arrangement it compares with."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from benchmarks.finished import fill
+from benchmarks.lockstep import Step, lockstep
+from benchmarks.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
+from benchmarks.rollout import bound, listed, median, warm_task
+from sweet.errors import ServerError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.tasks.registry import task_kind
+from sweet.tasks.trajectory import Trajectory
+
+QUICK = Draws(seed=3, mean=0.001)
+
+
+@contextmanager
+def serving(
+    draws: Draws, faults: float = 0.0, stall: float = 300.0, token_ids: bool = False
+) -> Iterator[tuple[str, Mock]]:
+    """The mock in a thread of its own: address and mock."""
+    ready: list[tuple[str, Mock, asyncio.Event, asyncio.AbstractEventLoop]] = []
+    up = threading.Event()
+
+    async def run() -> None:
+        mock, end = Mock(draws, faults, stall, token_ids), asyncio.Event()
+        server, address = await serve(mock)
+        ready.append((address, mock, end, asyncio.get_running_loop()))
+        up.set()
+        await end.wait()
+        server.close()
+        for connection in list(mock.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+        await server.wait_closed()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    try:
+        assert up.wait(10)
+        address, mock, end, loop = ready[0]
+        yield address, mock
+        loop.call_soon_threadsafe(end.set)
+    finally:
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+def tasks_file(folder: Path, count: int) -> str:
+    path = folder / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task_row(number)) + "\n" for number in range(count)))
+    return str(path)
+
+
+def config(address: str, tasks: str, samples: int = 1) -> RolloutConfig:
+    url = [f"{address}/v1"]
+    return RolloutConfig(agent=AGENT, agent_url=url, sim=HUMAN, sim_url=url, tasks=tasks, samples=samples, patience=0)
+
+
+def ask(address: str, model: str = AGENT, text: str = "work_000001") -> tuple[int, bytes]:
+    """Status and body of one chat."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
+    try:
+        body = json.dumps({"model": model, "messages": [{"role": "user", "content": text}]})
+        connection.request("POST", "/v1/chat/completions", body)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def until(done: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def test_a_seed_gives_the_same_schedule_again_and_another_seed_another() -> None:
+    def schedule(draws: Draws) -> list[tuple[int, float]]:
+        return [(draws.turns(number), draws.total(number)) for number in range(50)]
+
+    assert schedule(Draws(1)) == schedule(Draws(1))
+    assert schedule(Draws(1)) != schedule(Draws(2))
+    assert round(Draws(0).latency(0, 0, "agent"), 6) == 0.018872, "figures of one day are compared with another's"
+
+
+def test_draws_follow_their_distributions() -> None:
+    draws = Draws(seed=5)
+    latencies = [draws.latency(number, 0, "human") for number in range(20_000)]
+    assert statistics.fmean(latencies) == pytest.approx(0.2, rel=0.05)
+    assert statistics.median(latencies) == pytest.approx(0.2 * 2.718281828**-0.5, rel=0.05)
+    turns = Counter(draws.turns(number) for number in range(9_000))
+    assert sorted(turns) == list(range(1, 10))
+    assert all(count == pytest.approx(1_000, rel=0.15) for count in turns.values())
+
+
+def test_a_dialogue_is_agent_and_human_in_turn_and_the_agent_has_the_last_word() -> None:
+    for number in range(30):
+        steps = list(QUICK.requests(number))
+        turns = QUICK.turns(number)
+        roles: list[Role] = ["agent", "human"]
+        assert steps == [(turn, role) for turn in range(turns) for role in roles][:-1]
+        assert QUICK.total(number) == pytest.approx(sum(QUICK.latency(number, turn, role) for turn, role in steps))
+
+
+def test_the_bound_is_the_longest_dialogue_or_the_sum_over_the_places() -> None:
+    totals = [QUICK.total(number) for number in range(40)]
+    assert bound(QUICK, range(40), 1) == pytest.approx(sum(totals)) == pytest.approx(listed(QUICK, range(40), 1))
+    assert bound(QUICK, range(40), 4) == pytest.approx(sum(totals) / 4)
+    assert bound(QUICK, range(40), 40) == max(totals) == listed(QUICK, range(40), 40)
+    for places in (2, 5, 10):
+        least = bound(QUICK, range(40), places)
+        assert least <= listed(QUICK, range(40), places) <= sum(totals) / places + max(totals)
+
+
+def test_the_warm_dialogue_is_short_and_meets_no_fault() -> None:
+    number = warm_task(QUICK, 0.5)
+    assert QUICK.turns(number) in (2, 3)
+    assert all(QUICK.share("fault", number, turn, role, 1) >= 0.5 for turn, role in QUICK.requests(number))
+
+
+def test_medians_are_taken_figure_by_figure() -> None:
+    rounds = [{"a": {"b": value}, "all": value < 3, "each": [value]} for value in (1.0, 5.0, 2.0)]
+    assert median(rounds) == {"a": {"b": 2.0}, "all": [True, False, True], "each": [[1.0], [5.0], [2.0]]}
+
+
+def test_the_stage_plays_what_was_drawn(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    with serving(QUICK, token_ids=True) as (address, mock):
+        result = run_rollout(run, config(address, tasks_file(tmp_path, 12)), Silent())
+        stats = mock.stats()
+    rows = list(read_jsonl(run.file(result.artifacts[0]), Trajectory))
+    turns = {int(row.task_id.removeprefix("mock-")): len(row.agent_turns) for row in rows}
+    assert turns == {number: QUICK.turns(number) for number in range(12)}
+    assert result.metrics["outcomes"] == {"answered": 12}
+    assert stats["agent"] == result.metrics["turns"]
+    assert stats["human"] == result.metrics["turns"] - 12
+    assert stats["answered"] == stats["requests"]
+    said = rows[0].dialogue_history[1]
+    assert said.token_ids is not None
+    assert len(said.token_ids) == len(said.content) // 4
+
+
+def test_lockstep_waits_for_all_in_every_turn(tmp_path: Path) -> None:
+    kind = task_kind("code")
+    tasks = kind.load(tasks_file(tmp_path, 10), "train")
+    with serving(QUICK) as (address, mock):
+        steps = asyncio.run(lockstep(address, tasks, kind, batch=6, threads=3, max_turns=10))
+        stats = mock.stats()
+    expected: list[Step] = []
+    for numbers in (range(6), range(6, 10)):
+        for turn in range(10):
+            asking = sum(QUICK.turns(number) > turn for number in numbers)
+            answering = sum(QUICK.turns(number) > turn + 1 for number in numbers)
+            expected += [step for step in ((turn, "agent", asking), (turn, "human", answering)) if step[2]]
+    assert steps == expected
+    assert stats["requests"] == sum(count for _, _, count in steps)
+    assert stats["peak_under_way"] <= 6
+
+
+def test_lockstep_ends_at_the_last_turn(tmp_path: Path) -> None:
+    kind = task_kind("code")
+    tasks = kind.load(tasks_file(tmp_path, 5), "train")
+    with serving(QUICK) as (address, _):
+        steps = asyncio.run(lockstep(address, tasks, kind, batch=5, threads=2, max_turns=2))
+    longer = sum(QUICK.turns(number) > 1 for number in range(5))
+    assert steps == [(0, "agent", 5), (0, "human", longer), (1, "agent", longer)]
+
+
+def test_faults_come_in_turn_and_a_try_is_drawn_anew() -> None:
+    with serving(QUICK, faults=1.0, stall=0.05) as (address, mock):
+        statuses = [ask(address)[0] for _ in range(3)]
+        with pytest.raises(ConnectionResetError) as reset:
+            ask(address)
+        assert not isinstance(reset.value, http.client.RemoteDisconnected), "a reset, not an end"
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(address)
+        stats = mock.stats()
+    assert statuses == [429, 500, 503]
+    assert stats["faults"] == dict.fromkeys(FAULTS, 1)
+    assert stats["answered"] == 3
+
+    draws = Draws(seed=3, mean=0.001)
+    tries = [draws.share("fault", 1, 0, "agent", attempt) < 0.5 for attempt in range(1, 9)]
+    with serving(draws, faults=0.5) as (address, mock):
+        for failed in tries:
+            mock.failed = dict.fromkeys(FAULTS, 0)  # whichever fails, fails by the first status
+            assert ask(address)[0] == (429 if failed else 200)
+    assert len(set(tries)) == 2
+
+
+def test_what_is_no_request_of_the_benchmark_is_refused() -> None:
+    with serving(QUICK) as (address, mock):
+        assert ask(address, text="no task")[0] == 400
+        assert ask(address, model="other")[0] == 400
+        assert mock.stats()["requests"] == 0
+
+
+def test_a_client_that_leaves_is_counted_and_not_answered() -> None:
+    with serving(Draws(mean=1e6)) as (address, mock):
+        place = urlsplit(address)
+        assert place.hostname is not None
+        with socket.create_connection((place.hostname, place.port or 0)) as client:
+            body = json.dumps({"model": AGENT, "messages": "work_000001"}).encode()
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            until(lambda: mock.under_way == 1)
+        until(lambda: mock.abandoned == 1)
+        assert mock.under_way == 0
+
+
+def test_a_run_that_was_filled_lacks_only_what_was_left_out(tmp_path: Path) -> None:
+    samples, missing = 5, 4
+    tasks = tasks_file(tmp_path, 8)
+    run = Run.create(tmp_path / "run", "code")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(ServerError):
+        run_rollout(run, config(closed, tasks, samples), Silent())
+    assert fill(run.path, Path(tasks), QUICK, samples, missing) == 8 * samples - missing
+    with serving(QUICK) as (address, mock):
+        result = run_rollout(run, config(address, tasks, samples), Silent())
+        asked = mock.stats()["requests"]
+    assert result.metrics["episodes"] == 8 * samples
+    rows = list(read_jsonl(run.file(result.artifacts[0]), Trajectory))
+    assert len({row.id for row in rows}) == len(rows)
+    played = rows[-missing:]
+    assert asked == sum(len(row.dialogue_history) - 1 for row in played)
+    alike = {row.task_id: row for row in rows[:-missing]}
+    for row in played:
+        assert row.dialogue_history == alike[row.task_id].dialogue_history, "filled rows are as if they had been played"
