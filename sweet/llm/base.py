@@ -16,13 +16,17 @@ from sweet.tasks.base import Message
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample. `temperature` 0 is greedy; `n` replies are drawn independently; `max_tokens` bounds each."""
+    """How to sample. `temperature` 0 is greedy; `n` replies are drawn independently; `max_tokens` bounds each.
+
+    `logprobs` asks a server for the log-probability of each sampled token; the embedded engine always tells them.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 1024
     n: int = 1
     seed: int | None = None
+    logprobs: bool = False
 
 
 @dataclass(frozen=True)

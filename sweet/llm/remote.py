@@ -6,8 +6,9 @@ again with growing, jittered pauses for `patience` seconds, at another address w
 retries are off, so that this is the only rule. What cannot pass fails at once. An address that failed several times in
 a row is left alone for a while that grows.
 
-Token ids and log-probabilities are asked for in the way vLLM and the embedded server understand; a server that refuses
-the question is asked without it from then on. Answers are validated before anything reads them.
+Token ids, log-probabilities and the plain distribution are asked for in the way vLLM and the embedded server
+understand; a server that refuses the question is asked without it from then on. Answers are validated before anything
+reads them.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import os
 import random
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import openai
 from pydantic import ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.answers import ChatAnswer, Served, describe
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered
 from sweet.llm.pace import START, Pace
 from sweet.tasks.base import Message
 
@@ -41,10 +42,6 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
 }
 """Where an API key is looked for; keys are never taken from flags or files."""
 
-READ_TIMEOUT = 600.0
-CONNECT_TIMEOUT = 10.0
-KEEPALIVE = 4.0
-"""Idle connections are dropped before the servers do it (uvicorn: 5 s), so that none is used as it is closed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 8.0
 FAILURES = 3
 """So many in a row, and an address is used only when all others rest too: for REST seconds, then for twice as long."""
@@ -52,17 +49,27 @@ REST, LONGEST_REST = 2.0, 60.0
 GLANCE = 1.0
 """Seconds between looks at whether a request has taken too long, while nobody knows yet what that is."""
 
-_OVERFLOW = re.compile(r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long|greater than max_model_len",
+    re.IGNORECASE,
+)
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
+_LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
+
+
+_CHAT = "/chat/completions"
+_PLAIN = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Switches off what vllm otherwise takes from the model's own generation_config.json: with it, replies are drawn from
+another distribution than the one asked for."""
 
 
 @dataclass(eq=False)
 class _Target:
-    """One address. `told` says whether ids and log-probabilities are still asked for."""
+    """One address. `told` says whether it is still asked for what OpenAI's interface does not know."""
 
     url: str
-    client: openai.AsyncOpenAI
+    channel: Channel
     model: str = ""
     under_way: int = 0
     failures: int = 0
@@ -80,10 +87,10 @@ class _Target:
 
 
 class _Failed(Exception):
-    """What the library raised for a request, and which address it had gone to."""
+    """A request that failed, and which address it had gone to."""
 
-    def __init__(self, target: _Target, error: openai.APIError) -> None:
-        super().__init__(str(error))
+    def __init__(self, target: _Target, error: HttpError) -> None:
+        super().__init__(error.words)
         self.target, self.error = target, error
 
 
@@ -127,7 +134,7 @@ class RemoteClient:
             ServerError: a server cannot be reached.
         """
         addresses = dict.fromkeys(base_url(url) for url in urls)
-        targets = [_Target(url, _client(url, concurrency, role)) for url in addresses]
+        targets = [_Target(url, _channel(url, concurrency, role)) for url in addresses]
         self = cls(targets, Pace(concurrency, START * len(targets)), patience, role)
         try:
             for target in self.targets:
@@ -157,15 +164,11 @@ class RemoteClient:
                 completion = await self._first(body, sampling)
             except _Failed as failed:
                 target, error = failed.target, failed.error
-                if isinstance(error, openai.APIConnectionError) or (
-                    isinstance(error, openai.APIStatusError) and _may_pass(error)
-                ):
+                if not isinstance(error, Refused) or error.may_pass:
                     self.pace.refused()
                     await self._pause(patience, target, error)
                     continue
                 self.pace.withdraw()
-                if not isinstance(error, openai.APIStatusError):
-                    raise RequestFailed(f"The answer cannot be read: {_words(error)}", where=target.url) from error
                 room = _room(error, body["max_tokens"])
                 if room is None:
                     raise _refused(error, target) from error
@@ -202,15 +205,15 @@ class RemoteClient:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(target.client.close() for target in self.targets))
+        await asyncio.gather(*(target.channel.aclose() for target in self.targets))
 
     def _choose(self) -> _Target:
         now = time.monotonic()
         return min(self.targets, key=lambda t: (max(t.resting_until - now, 0.0), t.under_way))
 
-    async def _pause(self, patience: _Patience, target: _Target, error: openai.APIError) -> None:
+    async def _pause(self, patience: _Patience, target: _Target, error: HttpError) -> None:
         """Wait before the next try, or raise what stands when there is no time for one."""
-        pause = patience.next_pause(_wish(error))
+        pause = patience.next_pause(error.wait if isinstance(error, Refused) else None)
         if pause is None:
             raise _given_up(error, target, self.patience) from error
         if any(not other.failures for other in self.targets if other is not target):
@@ -223,15 +226,17 @@ class RemoteClient:
         try:
             told = target.told
             try:
-                raw = await _post(target, {**body, "logprobs": True, "return_token_ids": True} if told else body)
-            except openai.APIStatusError as error:
-                if not told or error.status_code not in (400, 422) or _overflows(error):
+                raw = await target.channel.post(
+                    _CHAT, {"model": target.model, **body, **(self._more(sampling) if told else {})}
+                )
+            except Refused as error:
+                if not told or error.status not in (400, 422) or _overflows(error):
                     raise
-                # Perhaps only the question for ids is refused: ask without it, and go on so if that helps.
-                raw = await _post(target, body)
+                # Perhaps only the questions beyond OpenAI's are refused: ask without, and go on so if that helps.
+                raw = await target.channel.post(_CHAT, {"model": target.model, **body})
                 target.told = False
-        except openai.APIError as error:
-            if not isinstance(error, openai.APIStatusError) or _may_pass(error):
+        except HttpError as error:
+            if not isinstance(error, Refused) or error.may_pass:
                 target.fail()
             raise _Failed(target, error) from error
         finally:
@@ -239,30 +244,29 @@ class RemoteClient:
         target.succeed()
         return _completion(raw, sampling, target)
 
+    def _more(self, sampling: Sampling) -> dict[str, Any]:
+        """What is asked for beyond OpenAI's interface, and no more than is read: ids and figures make answers long."""
+        more: dict[str, Any] = dict(_PLAIN)
+        if self.role == "agent":
+            more["return_token_ids"] = True
+        if sampling.logprobs:
+            more["logprobs"] = True
+        return more
+
     async def _served_name(self, target: _Target, model: str) -> str:
         patience = _Patience(self.patience)
         while True:
             try:
-                raw = await _json(target.client.get("/models", cast_to=object))
+                names = await _names(target.url, self.role)
                 break
-            except openai.APIStatusError as error:
-                if not _may_pass(error):
+            except HttpError as error:
+                if isinstance(error, Refused) and not error.may_pass:
                     raise _unusable(error, target, self.role) from error
-                failure: openai.APIError = error
-            except openai.APIConnectionError as error:
                 failure = error
-            pause = patience.next_pause(_wish(failure))
+            pause = patience.next_pause(failure.wait if isinstance(failure, Refused) else None)
             if pause is None:
                 raise _given_up(failure, target, self.patience, opening=True) from failure
             await asyncio.sleep(pause)
-        try:
-            names = Served.model_validate(raw).names
-        except ValidationError as error:
-            raise UsageError(
-                "What answers there is not an OpenAI-compatible server: /models gives no list of models.",
-                where=target.url,
-                fix="check the address (it usually ends in /v1)",
-            ) from error
         if model in names:
             return model
         if len(names) == 1 and _is_local(model):
@@ -274,31 +278,42 @@ class RemoteClient:
         )
 
 
-def _client(url: str, concurrency: int, role: Role) -> openai.AsyncOpenAI:
-    key = next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")
-    # Version 2 of the library stands on httpx, version 3 on httpx2; its own limits are of the right one.
-    limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
-        max_connections=max(concurrency, 8), max_keepalive_connections=max(concurrency, 8), keepalive_expiry=KEEPALIVE
-    )
-    timeout = openai.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-    make: Any = openai.DefaultAioHttpClient
+def _key(role: Role) -> str:
+    return next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")
+
+
+def _channel(url: str, connections: int, role: Role) -> Channel:
     # A proxy of the environment must not be asked for what is on this machine.
-    http = make(limits=limits, timeout=timeout, trust_env=not is_loopback(url))
-    return openai.AsyncOpenAI(
-        api_key=key, base_url=url, max_retries=0, timeout=timeout, http_client=http, organization=None, project=None
+    return Channel(url, _key(role), connections, trust_env=not is_loopback(url))
+
+
+async def _names(url: str, role: Role) -> list[str]:
+    """What a server serves.
+
+    Raises:
+        HttpError: it does not say so now.
+        UsageError: it is no such server.
+    """
+    import openai
+
+    make: Any = openai.DefaultAioHttpClient  # of httpx or httpx2, whichever the library's version stands on
+    http = make(timeout=CONNECT_TIMEOUT, trust_env=not is_loopback(url))
+    client = openai.AsyncOpenAI(
+        api_key=_key(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
     )
-
-
-async def _post(target: _Target, body: dict[str, Any]) -> object:
-    return await _json(target.client.post("/chat/completions", body={"model": target.model, **body}, cast_to=object))
-
-
-async def _json(asking: Awaitable[object]) -> object:
-    """The body of an answer; None, which no reader accepts, where it claims to be JSON and is not."""
-    try:
-        return await asking
-    except ValueError:
-        return None
+    async with client:
+        try:
+            return Served.model_validate(await client.get("/models", cast_to=object)).names
+        except openai.APIStatusError as error:
+            raise Refused(error.status_code, error.response.content, error.response.headers) from error
+        except openai.APIConnectionError as error:
+            raise Unanswered(error.__cause__ or error) from error
+        except (openai.APIError, ValueError) as error:
+            raise UsageError(
+                "What answers there is not an OpenAI-compatible server: /models gives no list of models.",
+                where=url,
+                fix="check the address (it usually ends in /v1)",
+            ) from error
 
 
 def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
@@ -324,74 +339,54 @@ def _is_local(model: str) -> bool:
     return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()
 
 
-def _may_pass(error: openai.APIStatusError) -> bool:
-    return error.status_code in (408, 425, 429) or error.status_code >= 500
-
-
-def _wish(error: openai.APIError) -> float | None:
-    """Seconds the server asks to wait."""
-    response = getattr(error, "response", None)
-    try:
-        return float(response.headers["retry-after"]) if response is not None else None
-    except (KeyError, ValueError):
-        return None
-
-
-def _overflows(error: openai.APIStatusError) -> bool:
-    if error.status_code not in (400, 413, 422):
+def _overflows(error: Refused) -> bool:
+    if error.status not in (400, 413, 422):
         return False
-    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(_words(error)))
+    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.words))
 
 
-def _room(error: openai.APIStatusError, asked: int) -> int | None:
+def _room(error: Refused, asked: int) -> int | None:
     """Tokens left for the reply where the server says that the prompt alone would fit."""
     if not _overflows(error):
         return None
-    context, prompt = _CONTEXT.search(_words(error)), _PROMPT.search(_words(error))
+    length = _LENGTH.search(error.words)
+    if length is not None and 0 < int(length[1]) < asked:
+        return int(length[1])  # vllm looks at this before the prompt, and then cuts by itself
+    context, prompt = _CONTEXT.search(error.words), _PROMPT.search(error.words)
     if context is None or prompt is None:
         return None
     room = int(context[1]) - int(prompt[1])
     return room if 0 < room < asked else None
 
 
-def _refused(error: openai.APIStatusError, target: _Target) -> RequestFailed:
+def _refused(error: Refused, target: _Target) -> RequestFailed:
     kind = ContextOverflow if _overflows(error) else RequestFailed
-    return kind(f"The server refused the request ({error.status_code}): {_words(error)}", where=target.url)
+    return kind(f"The server refused the request ({error.status}): {error.words}", where=target.url)
 
 
-def _unusable(error: openai.APIStatusError, target: _Target, role: Role) -> UsageError:
-    if error.status_code in (401, 403):
+def _unusable(error: Refused, target: _Target, role: Role) -> UsageError:
+    if error.status in (401, 403):
         return UsageError(
-            f"The server refuses the API key ({error.status_code}): {_words(error)}",
+            f"The server refuses the API key ({error.status}): {error.words}",
             where=target.url,
             fix=f"export {KEY_VARIABLES[role][0]}=…",
         )
     return UsageError(
-        f"What answers there is not an OpenAI-compatible server ({error.status_code} for /models).",
+        f"What answers there is not an OpenAI-compatible server ({error.status} for /models).",
         where=target.url,
         fix="check the address (it usually ends in /v1)",
     )
 
 
-def _given_up(error: openai.APIError, target: _Target, patience: float, *, opening: bool = False) -> SweetError:
+def _given_up(error: HttpError, target: _Target, patience: float, *, opening: bool = False) -> SweetError:
     """A server that is gone ends the stage; one that answers, or takes too long for this request, fails the request."""
-    status = getattr(error, "status_code", None)
-    slow = type(error.__cause__).__name__ == "ReadTimeout"
+    status = error.status if isinstance(error, Refused) else None
+    slow = isinstance(error, Unanswered) and error.slow
+    why = error.words if status is None else f"{status} {error.words}"
     if opening or not (slow or (status is not None and status not in (502, 503, 504))):
-        why = _words(error) if status is None else f"{status} {_words(error)}"
         return ServerError(
             f"The server at {target.url} could not be reached for {patience:g} seconds: {why}",
             where=target.url,
             fix="start the server or check the address, then run the same command again",
         )
-    why = "no answer in time" if slow else f"{status} {_words(error)}"
     return RequestFailed(f"The server failed this request for {patience:g} seconds: {why}", where=target.url)
-
-
-def _words(error: openai.APIError) -> str:
-    """What the server said, or why there was no connection, in one line."""
-    body = error.body
-    said = body.get("message") or body.get("detail") if isinstance(body, dict) else None
-    cause = str(error.__cause__ or "") if isinstance(error, openai.APIConnectionError) else ""
-    text = " ".join(str(said or cause or error.message).split())
-    return text[:500] or type(error).__name__

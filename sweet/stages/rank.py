@@ -219,7 +219,14 @@ class _Desk:
                 temperature=config.temperature,
                 max_tokens=config.max_tokens,
                 n=config.candidates,
-                seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
+                seed=int(
+                    digest_of(
+                        [config.seed, "reply", *place.key],
+                        logprobs=True,
+                    )[:8],
+                    16,
+                )
+                >> 1,
             )
             try:
                 completion = await client.chat(self._observation(place), sampling)
