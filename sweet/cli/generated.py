@@ -30,7 +30,7 @@ def command_reference() -> str:
 
 
 def _command(command: Command[Any]) -> Iterator[str]:
-    arguments = [parameter.default for parameter in command.arguments()]
+    arguments = [parameter.default for parameter in command.positional()]
     names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
     yield f"### `{' '.join(['sweet', command.name, *names, '[OPTIONS]'])}`\n"
     yield f"{command.help()}\n"
@@ -38,7 +38,7 @@ def _command(command: Command[Any]) -> Iterator[str]:
         yield f"- `{argument.metavar}`: {argument.help}"
     if arguments:
         yield ""
-    taken = {parameter.name for parameter in command.arguments()}
+    taken = {parameter.name for parameter in command.positional()}
     specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
     if specs:
         yield "| option | default | |\n|---|---|---|"

@@ -20,10 +20,12 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient, RequestFailed
+from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.dialogue import Assignment, Rules, play
+from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures, first_cause
 from sweet.tasks.base import Recipe, Task, TaskKind
 from sweet.tasks.registry import task_kind
@@ -71,6 +73,13 @@ class RolloutConfig(StageConfig):
     """Failed dialogues that are still no error: a share below 1, or a count."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
+    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """What runs a model without an address: vllm, started and ended here, where it is installed and fits the machine
+    (auto), always, or never (embedded). The agent micro is always embedded."""
+    start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds that a vllm started here may take until it answers."""
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """What follows -- goes to the vllm that is started here, as it stands."""
 
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
@@ -79,6 +88,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     source = config.tasks or kind.default_tasks()
     tasks = kind.load(source, config.split)[: config.num_tasks]
     _check_playable(tasks, config)
+    speakers = [(config.agent, config.agent_url)]
+    if config.sim != "scripted":
+        speakers.append((config.sim, config.sim_url))
+    local = plan_models(config, speakers, reporter)
     tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
     meta = {
         "task": config.task,
@@ -99,7 +112,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             reporter.say(f"{len(kept)} dialogues are there already, {len(missing)} to go.")
         began = time.monotonic()
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
-            crew = _Crew(config, kind, writer, log, reporter)
+            crew = _Crew(config, kind, writer, log, reporter, belongs_to(local, attempt))
             if missing:
                 asyncio.run(crew.play_all(missing))
         attempt.environment.update(crew.served)
@@ -148,8 +161,15 @@ class _Crew:
     """Plays assignments, at most `concurrency` at once, and keeps the counts."""
 
     def __init__(
-        self, config: RolloutConfig, kind: TaskKind, writer: JsonlWriter, log: JsonlWriter, reporter: Reporter
+        self,
+        config: RolloutConfig,
+        kind: TaskKind,
+        writer: JsonlWriter,
+        log: JsonlWriter,
+        reporter: Reporter,
+        local: Local,
     ) -> None:
+        self.local = local
         self.config, self.kind, self.writer, self.log, self.reporter = config, kind, writer, log, reporter
         self.rules = Rules(config.max_turns, config.temperature, config.top_p, config.max_tokens, config.recipe)
         self.failed = 0
@@ -175,7 +195,13 @@ class _Crew:
 
         config = self.config
         return open_client(
-            model, urls, concurrency=config.concurrency, role=role, patience=config.patience, device=config.device
+            model,
+            urls,
+            concurrency=config.concurrency,
+            role=role,
+            patience=config.patience,
+            device=config.device,
+            local=self.local,
         )
 
     async def _human(self, stack: AsyncExitStack) -> Human:
