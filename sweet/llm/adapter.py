@@ -39,12 +39,14 @@ class Adapter:
         path: its folder.
         base: the model it belongs to: a directory or a hub id.
         rank: the highest rank of its matrices.
+        own_tokenizer: whether its folder holds a tokenizer; trainers put one there, peft itself does not.
         unservable: why vllm cannot serve it, where that is known.
     """
 
     path: Path
     base: str
     rank: int
+    own_tokenizer: bool = False
     unservable: str | None = None
 
 
@@ -75,7 +77,13 @@ def find_adapter(name: str) -> Adapter | None:
             fix="merge it into its base with peft and name the merged model",
         )
     base = _base(name, written.base_model_name_or_path, folder)
-    return Adapter(folder, base, max([written.r, *written.rank_pattern.values()]), _unservable(written))
+    return Adapter(
+        folder,
+        base,
+        max([written.r, *written.rank_pattern.values()]),
+        own_tokenizer=any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")),
+        unservable=_unservable(written),
+    )
 
 
 def _base(name: str, written: str | None, folder: Path) -> str:

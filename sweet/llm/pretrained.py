@@ -55,8 +55,7 @@ def load_tokenizer(name: str) -> Any:
 
     automatic: Any = AutoTokenizer
     adapter = find_adapter(name)
-    # Trainers put the tokenizer beside an adapter, peft itself does not.
-    path = str(adapter.path) if adapter and _has_tokenizer(adapter.path) else _locate(adapter.base if adapter else name)
+    path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
     with _explained(name):
         tokenizer = automatic.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
@@ -116,13 +115,10 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
             fix="pip install 'peft>=0.14'",
         ) from error
     with _explained(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
         # peft starts what an adapter lacks from nothing and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
         return PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
 
 
 def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:

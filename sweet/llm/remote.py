@@ -46,8 +46,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 8.0
 REST = 5.0
 """Seconds for which an address that failed is used only when all others failed too."""
 
-_OVERFLOW = re.compile(r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long|greater than max_model_len",
+    re.IGNORECASE,
+)
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
+_LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
 
 
@@ -285,6 +289,9 @@ def _room(error: openai.APIStatusError, asked: int) -> int | None:
     """Tokens left for the reply where the server says that the prompt alone would fit."""
     if not _overflows(error):
         return None
+    length = _LENGTH.search(_words(error))
+    if length is not None and 0 < int(length[1]) < asked:
+        return int(length[1])  # vllm looks at this before the prompt, and then cuts by itself
     context, prompt = _CONTEXT.search(_words(error)), _PROMPT.search(_words(error))
     if context is None or prompt is None:
         return None

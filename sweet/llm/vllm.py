@@ -94,6 +94,8 @@ def command(program: str, settings: VllmSettings) -> list[str]:
     if adapter is not None:
         words += ["--enable-lora", "--lora-modules", _module(name, adapter)]
         words += ["--max-lora-rank", str(next((rank for rank in RANKS if rank >= adapter.rank), adapter.rank))]
+        if adapter.own_tokenizer:  # vllm takes the base's, whatever lies beside the adapter
+            words += ["--tokenizer", str(adapter.path.absolute())]
         name = model
     if given(settings.passthrough, "--served-model-name") is None:
         words += ["--served-model-name", name]

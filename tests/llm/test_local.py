@@ -15,11 +15,12 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.llm import keeper
+from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.local import EngineChoice, Local
 from sweet.llm.machine import Gpu, visible_gpus
-from sweet.llm.vllm import given
+from sweet.llm.vllm import VllmSettings, command, given
 from sweet.tasks.base import Message
 from tests.llm.stand_in import StandIn, gone, install
 
@@ -216,6 +217,17 @@ def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None
     assert given(args, "--lora-modules") == f"{name}={name}"
     assert given(args, "--max-lora-rank") == "16", "the next that vllm takes"
     assert given(args, "--served-model-name") == MODEL
+    assert given(args, "--tokenizer") is None
+
+
+def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -> None:
+    name = adapter(tmp_path / "tuned, twice=2", base_model_name_or_path=MODEL)
+    (tmp_path / "tuned, twice=2" / "tokenizer.json").write_text("{}")
+    found = find_adapter(name)
+    assert found is not None
+    words = command("vllm", VllmSettings(name, name, "::1", 8, adapter=found))
+    assert given(words, "--tokenizer") == name
+    assert json.loads(given(words, "--lora-modules") or "") == {"name": name, "path": name}
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,11 @@ def test_a_strict_server_is_asked_plainly() -> None:
     [
         error(400, "too long", code="context_length_exceeded"),
         error(400, "This model's maximum context length is 2048 tokens. However, your request has 3000 input tokens."),
+        error(
+            400,
+            "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input "
+            "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, value=2049)",
+        ),
         error(400, "The decoder prompt (length 3000) is longer than the maximum model context length of 2048."),
         error(413, "the context window is full"),
     ],
@@ -231,6 +236,14 @@ def test_a_reply_that_does_not_fit_is_made_shorter(message: str) -> None:
     server = Server(error(400, message))
     assert run(ask, server).replies[0].text == "It is 5."
     assert [body["max_tokens"] for body in server.asked] == [100, 48]
+
+
+def test_a_reply_longer_than_the_context_is_made_shorter() -> None:
+    """vllm 0.32 looks at max_tokens alone first; what is left beside the prompt it finds out by itself."""
+    message = "max_tokens=100 cannot be greater than max_model_len=64. Please request fewer output tokens. (value=100)"
+    server = Server(error(400, message))
+    assert run(ask, server).replies[0].text == "It is 5."
+    assert [body["max_tokens"] for body in server.asked] == [100, 64]
 
 
 @pytest.mark.parametrize(
