@@ -3,14 +3,18 @@
 The one who starts a server may be killed so that it can do nothing more. So a second, tiny process stands between the
 two: it starts the command in its own process group, waits for it, and hands on SIGTERM and the exit status. Several
 times a second it looks whether process PARENT is still its parent; when it is not, it asks the command to end, waits
-PATIENCE seconds, and then kills the whole group, workers included. Should the keeper itself be killed, Linux sends
-the command SIGTERM.
+PATIENCE seconds, and then kills the whole group, workers included. SIGINT kills them without waiting. Should the keeper
+itself be killed, Linux sends the command SIGTERM.
+
+What is killed cannot give back its shared memory. Python starts a tracker for that, which does so as soon as those it
+works for are gone: it is the one process of the group that is left to end by itself.
 
 It runs as a script of its own, without the package and without site-packages: it costs a few MB and starts at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -18,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 GLANCE = 0.2
 """Seconds between two looks at the parent and the command."""
@@ -25,8 +30,14 @@ GLANCE = 0.2
 _PR_SET_PDEATHSIG = 1
 
 
+SWEEP = 2.0
+"""Seconds in which everything that was killed must be gone."""
+
+
 def keep(parent: int, patience: float, command: Sequence[str]) -> int:
     """Run `command` until it ends or process `parent` is gone; returns its exit status (128 + n for signal n)."""
+    if os.getpgrp() != os.getpid():  # what is killed as a group is its own group, never its starter's
+        os.setsid()
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: told.append(number))
@@ -39,9 +50,12 @@ def keep(parent: int, patience: float, command: Sequence[str]) -> int:
         if os.getppid() != parent:
             _abandon(child, patience)
         if told:
-            told.clear()
-            child.terminate()
+            if told.pop() == signal.SIGINT:
+                _sweep()
+            else:
+                child.terminate()
         time.sleep(GLANCE)
+    _sweep()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
@@ -51,7 +65,32 @@ def _abandon(child: subprocess.Popen[bytes], patience: float) -> None:
     ends = time.monotonic() + patience
     while child.poll() is None and time.monotonic() < ends:
         time.sleep(GLANCE)
+    _sweep()
     os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _sweep() -> None:
+    """Kill what else is in this process group and wait until it is gone. Does nothing where there is no /proc."""
+    ends = time.monotonic() + SWEEP
+    while (others := _others()) and time.monotonic() < ends:
+        for pid, is_tracker in others.items():
+            if not is_tracker:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(GLANCE / 4)
+
+
+def _others() -> dict[int, bool]:
+    """The living processes of this group but this one, and whether each is a tracker of shared memory."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+            if int(group) == os.getpgrp() and int(entry.name) != os.getpid() and state != b"Z":
+                found[int(entry.name)] = b"multiprocessing.resource_tracker" in (entry / "cmdline").read_bytes()
+        except (OSError, ValueError):  # it has just ended
+            continue
+    return found
 
 
 def _end_with_keeper() -> None:

@@ -30,6 +30,10 @@ HEALTH_PAUSE = 0.25
 HEALTH_TIMEOUT = 5.0
 TERM_PATIENCE = 20.0
 """Seconds vLLM has to end by itself before it is killed."""
+LOADING_PATIENCE = 2.0
+"""The same before it has answered: it obeys no signal while its engine loads, and holds nothing worth waiting for."""
+ORPHAN_PATIENCE = 5.0
+"""The same once this process is gone."""
 
 LAST_LINES = 12
 
@@ -116,6 +120,7 @@ class VllmServer:
         self.process = process
         self.url = url
         self.log = log
+        self._answered = False
         self._end = asyncio.create_task(process.wait())
 
     @classmethod
@@ -134,7 +139,7 @@ class VllmServer:
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(TERM_PATIENCE), "--"),
+                *(sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"),
                 *command(program, settings),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -155,6 +160,7 @@ class VllmServer:
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
+        self._answered = True
 
     async def ended(self) -> None:
         """Return when the process has ended; cancelling this does not end it."""
@@ -186,7 +192,12 @@ class VllmServer:
                 # The first process ends its workers in order; only what is left after it is killed.
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGTERM)
-                await asyncio.wait({self._end}, timeout=TERM_PATIENCE)
+                patience = TERM_PATIENCE if self._answered else min(LOADING_PATIENCE, TERM_PATIENCE)
+                await asyncio.wait({self._end}, timeout=patience)
+            if not self._end.done():
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGINT)
+                await asyncio.wait({self._end}, timeout=2 * keeper.SWEEP)
         finally:  # a second Ctrl-C does not let anything live on
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.llm import keeper
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.local import EngineChoice, Local
 from sweet.llm.machine import Gpu, visible_gpus
-from sweet.llm.vllm import VllmSettings, command, given
+from sweet.llm.vllm import TERM_PATIENCE, VllmSettings, command, given
 from sweet.tasks.base import Message
-from tests.llm.stand_in import StandIn, gone, install
+from tests.llm.stand_in import StandIn, install
 
 HELLO = [Message(role="user", content="Hello?")]
 MODEL = "org/model"
@@ -117,6 +116,21 @@ def test_it_is_ended_when_who_uses_it_is_cancelled(vllm: StandIn, tmp_path: Path
     assert vllm.all_gone()
 
 
+def test_one_that_loads_and_does_not_listen_is_not_waited_for(vllm: StandIn, tmp_path: Path) -> None:
+    """The real one is deaf to SIGTERM while its engine loads."""
+
+    async def cancel() -> float:
+        asking = asyncio.create_task(ask(make(tmp_path, "vllm", "--stubborn", "--slow")[0], MODEL))
+        await asyncio.to_thread(vllm.started)
+        asking.cancel()
+        began = time.monotonic()
+        await asyncio.wait({asking})
+        return time.monotonic() - began
+
+    assert asyncio.run(asyncio.wait_for(cancel(), 60)) < 10 < TERM_PATIENCE
+    assert vllm.all_gone()
+
+
 def test_one_that_dies_at_once_tells_why(vllm: StandIn, tmp_path: Path) -> None:
     with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room"):
         asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], MODEL))
@@ -166,46 +180,6 @@ def test_it_does_not_outlive_a_parent_killed_while_it_starts(vllm: StandIn, tmp_
         vllm.started()
         parent.kill()
     assert vllm.all_gone()
-
-
-ORPHAN = """\
-import os, subprocess, sys, time
-kept = subprocess.Popen(
-    [sys.executable, sys.argv[1], str(os.getpid()), "0.3", "--", *sys.argv[2:]], start_new_session=True
-)
-print(kept.pid, flush=True)
-time.sleep(600)
-"""
-
-
-def test_the_keeper_kills_what_does_not_listen(vllm: StandIn) -> None:
-    words = ["vllm", "--stubborn", "--served-model-name", "m", "--slow"]
-    with subprocess.Popen([sys.executable, "-c", ORPHAN, keeper.__file__, *words], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        kept = int(parent.stdout.readline())
-        vllm.started()
-        parent.kill()
-        assert gone(kept)
-    assert vllm.all_gone()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
-def test_a_killed_keeper_takes_the_server_with_it(vllm: StandIn) -> None:
-    words = ["vllm", "--served-model-name", "m", "--slow"]
-    with subprocess.Popen([sys.executable, keeper.__file__, str(os.getpid()), "1", "--", *words]) as kept:
-        start = vllm.started()
-        kept.kill()
-    assert gone(start["pid"])
-    os.kill(start["worker"], signal.SIGKILL)  # the stand-in does not look after its own, as vllm does
-
-
-def test_the_keeper_hands_on_the_exit_status() -> None:
-    for code, status in (("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)):
-        command = [sys.executable, keeper.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", code]
-        assert subprocess.run(command, timeout=60).returncode == status
-    nothing = [sys.executable, keeper.__file__, str(os.getpid()), "1", "--", "/nothing/here"]
-    done = subprocess.run(nothing, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, "/nothing/here cannot be started" in done.stderr) == (127, True)
 
 
 def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None:
