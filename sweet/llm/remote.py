@@ -5,8 +5,9 @@ pass when tried again (no connection, 429, 5xx, a time-out) is tried again with 
 seconds, at another address where there is one; the library's own retries are off, so that this is the only rule.
 What cannot pass fails at once. An address that failed is left alone for a moment.
 
-Token ids and log-probabilities are asked for in the way vLLM and the embedded server understand; a server that refuses
-the question is asked without it from then on. Answers are validated before anything reads them.
+Token ids, log-probabilities and the plain distribution are asked for in the way vLLM and the embedded server
+understand; a server that refuses the question is asked without it from then on. Answers are validated before anything
+reads them.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ _OVERFLOW = re.compile(
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
 _LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
+
+
+_TOLD = {"logprobs": True, "return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""What OpenAI's interface does not know. The last three switch off what vllm otherwise takes from the model's own
+generation_config.json: with it, replies are drawn from another distribution than the one asked for."""
 
 
 @dataclass(eq=False)
@@ -170,7 +176,7 @@ class RemoteClient:
         try:
             told = target.told
             try:
-                raw = await _post(target, {**body, "logprobs": True, "return_token_ids": True} if told else body)
+                raw = await _post(target, {**body, **_TOLD} if told else body)
             except openai.APIStatusError as error:
                 if not told or error.status_code not in (400, 422) or _overflows(error):
                     raise

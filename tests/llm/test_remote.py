@@ -200,6 +200,15 @@ def test_a_strict_server_is_asked_plainly() -> None:
 
     run(work, server)
     assert ["return_token_ids" in body for body in server.asked] == [True, False, False, False]
+    assert ["top_k" in body for body in server.asked] == [True, False, False, False]
+
+
+def test_a_model_s_own_sampling_settings_are_switched_off() -> None:
+    """vllm takes what a request leaves out from the model's generation_config.json."""
+    server = Server()
+    run(ask, server)
+    asked = {name: server.asked[0][name] for name in ("top_k", "min_p", "repetition_penalty")}
+    assert asked == {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 @pytest.mark.parametrize(
