@@ -79,7 +79,7 @@ class RolloutConfig(StageConfig):
     start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
     """Seconds that a vllm started here may take until it answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
-    """What follows -- goes to the vllm that is started here, as it stands."""
+    """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
 
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
