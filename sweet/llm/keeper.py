@@ -27,11 +27,10 @@ from pathlib import Path
 GLANCE = 0.2
 """Seconds between two looks at the parent and the command."""
 
-_PR_SET_PDEATHSIG = 1
-
-
 SWEEP = 2.0
 """Seconds in which everything that was killed must be gone."""
+
+_PR_SET_PDEATHSIG = 1
 
 
 def keep(parent: int, patience: float, command: Sequence[str]) -> int:

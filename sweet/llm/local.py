@@ -32,6 +32,8 @@ Role = Literal["agent", "sim"]
 START_UP = 1800.0
 """Seconds a vllm may take until it answers: it may have to download and compile first."""
 TOLD_EVERY = 15.0
+END_SEEN = 3.0
+"""Seconds after which the end of a server has been noticed (its workers are ended before)."""
 SMALL = 64 << 20
 """Bytes of weights up to which a model has answered in this process before vllm would be up."""
 
@@ -183,9 +185,11 @@ class Local:
         try:
             yield running.server.url
         except ServerError as error:
-            if running.server.process.returncode is None:
-                raise
-            raise running.server.failure() from error
+            # Nobody answers: where that is because it has ended, its own last words say more.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(running.server.ended(), END_SEEN)
+                raise running.server.failure() from error
+            raise
         finally:
             running.users -= 1
             if not running.users:

@@ -45,7 +45,7 @@ async def ask(local: Local, *models: str) -> list[str]:
         if not rest:
             return []
         role: Any = "agent" if len(rest) == len(models) else "sim"
-        async with open_client(rest[0], role=role, local=local, patience=1.0) as client:
+        async with open_client(rest[0], role=role, local=local, patience=0.0) as client:
             return [(await client.chat(HELLO, Sampling())).replies[0].text, *(await inner(rest[1:]))]
 
     return await inner(models)

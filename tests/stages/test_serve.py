@@ -89,6 +89,17 @@ def test_vllm_is_started_and_put_away(vllm: StandIn, tmp_path: Path, number: int
     assert "loading" in log.read_text()
 
 
+def test_an_adapter_is_served_beside_its_base(vllm: StandIn, tmp_path: Path) -> None:
+    folder = tmp_path / "tuned"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base", "r": 4}')
+    with Serving(engine="vllm", model=str(folder), log=str(tmp_path / "vllm.log")) as serving:
+        with urllib.request.urlopen(serving.url() + "/models") as answer:
+            assert [model["id"] for model in json.load(answer)["data"]] == ["org/base", str(folder)]
+        serving.stop()
+    assert vllm.started()["args"][:2] == ["serve", "org/base"]
+
+
 def test_a_signal_ends_a_vllm_that_is_still_loading(vllm: StandIn) -> None:
     with Serving(engine="vllm", model="m", passthrough=["--slow"]) as serving:
         vllm.started()
