@@ -18,6 +18,7 @@ from typing import Any, Generic
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand
 
 from sweet.cli import console
 from sweet.cli.config_file import read_config
@@ -91,6 +92,7 @@ class Command(ABC, Generic[C]):
         summary: one line for the list of commands.
         text: further paragraphs of the help.
         examples: (command line, what it does).
+        tail: the field of the configuration, a list, that takes what follows `--`; those are vllm's options.
     """
 
     name: str
@@ -98,10 +100,23 @@ class Command(ABC, Generic[C]):
     summary: str
     text: str = ""
     examples: tuple[tuple[str, str], ...] = ()
+    tail: str | None = None
 
     def arguments(self) -> list[inspect.Parameter]:
         """The positional arguments. One that is named like a field of the configuration takes its option's place."""
         return []
+
+    def positional(self) -> list[inspect.Parameter]:
+        """The positional arguments, and last what follows `--`."""
+        if self.tail is None:
+            return self.arguments()
+        help = self.config.model_fields[self.tail].description
+        declared = typer.Argument(None, metavar="-- VLLM_OPTIONS", help=help, show_default=False)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return [
+            *self.arguments(),
+            inspect.Parameter(self.tail, kind, default=declared, annotation=list[str] | None),
+        ]
 
     @abstractmethod
     def work(self, call: Call[C]) -> None:
@@ -134,6 +149,7 @@ class CommandLine:
         app = self._group(parents[0]) if parents else self.app
         register = app.command(
             leaf,
+            cls=TailCommand if command.tail else None,
             help=command.help(),
             short_help=command.summary,
             epilog=command.epilog(),
@@ -149,7 +165,7 @@ class CommandLine:
         return self.groups[name]
 
     def _callback(self, command: Command[Any]) -> Callable[..., None]:
-        positional = command.arguments()
+        positional = command.positional()
         specs = self.specs[command.name]
 
         def callback(ctx: typer.Context, **values: Any) -> None:
@@ -187,6 +203,26 @@ class CommandLine:
         except (KeyboardInterrupt, Interrupted) as stop:
             what = stop.what if isinstance(stop, Interrupted) else "Stopped. What was done is kept."
             raise Interrupted(what, where=call.run, fix=call.again()) from stop
+
+
+class TailCommand(TyperCommand):
+    """A command whose last argument takes what follows `--`, and only that, whether or not those before it are there.
+
+    The usual parser forgets where the `--` stood, and would take the first word after it for a RUN that was left out.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        tail = args[at + 1 :]
+        rest = super().parse_args(ctx, args[:at])
+        name = next(str(parameter.name) for parameter in self.params if parameter.nargs == -1)
+        stray = ctx.params.get(name)
+        if stray:
+            ctx.fail(f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go behind --.")
+        if tail:
+            ctx.params[name] = tail
+            ctx.set_parameter_source(name, type(ctx.get_parameter_source(name))["COMMANDLINE"])
+        return rest
 
 
 def help_where_nothing_is_asked(ctx: typer.Context) -> None:

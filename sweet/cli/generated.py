@@ -30,15 +30,16 @@ def command_reference() -> str:
 
 
 def _command(command: Command[Any]) -> Iterator[str]:
-    arguments = [parameter.default for parameter in command.arguments()]
+    arguments = [parameter.default for parameter in command.positional()]
     names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
-    yield f"### `{' '.join(['sweet', command.name, *names, '[OPTIONS]'])}`\n"
+    names.insert(len(command.arguments()), "[OPTIONS]")
+    yield f"### `{' '.join(['sweet', command.name, *names])}`\n"
     yield f"{command.help()}\n"
     for argument in arguments:
         yield f"- `{argument.metavar}`: {argument.help}"
     if arguments:
         yield ""
-    taken = {parameter.name for parameter in command.arguments()}
+    taken = {parameter.name for parameter in command.positional()}
     specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
     if specs:
         yield "| option | default | |\n|---|---|---|"

@@ -1,6 +1,7 @@
 """Finding and loading models and tokenizers in Hugging Face layout.
 
-A name is `micro` (the checkpoint that ships with the package), an existing directory, or a hub id. A hub id is looked
+A name is `micro` (the checkpoint that ships with the package), an existing directory, which may be that of a LoRA
+adapter (see `sweet.llm.adapter`), or a hub id. A hub id is looked
 up in the local cache first; the hub is asked once, with a short time-out, only for what the cache lacks, because the
 library's own retries take most of a minute to find out that there is no network. Whatever then goes wrong while
 loading is told as a UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any, Literal
 import torch
 
 from sweet.errors import UsageError
+from sweet.llm.adapter import Adapter, find_adapter
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -36,6 +39,12 @@ def model_path(name: str) -> str:
     return name
 
 
+def config_path(name: str) -> str:
+    """Where the model's config.json is; that of an adapter's base for an adapter."""
+    adapter = find_adapter(name)
+    return model_path(adapter.base if adapter else name)
+
+
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a chat model.
 
@@ -45,7 +54,8 @@ def load_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     automatic: Any = AutoTokenizer
-    path = _locate(name)
+    adapter = find_adapter(name)
+    path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
     with _explained(name):
         tokenizer = automatic.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
@@ -58,7 +68,7 @@ def load_tokenizer(name: str) -> Any:
 
 
 def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
-    """A causal language model in evaluation mode.
+    """A causal language model in evaluation mode; a LoRA adapter is merged into its base.
 
     Args:
         device: `auto` is cuda where there is one.
@@ -71,7 +81,8 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     from transformers import AutoModelForCausalLM
 
     automatic: Any = AutoModelForCausalLM
-    path = _locate(name)
+    adapter = find_adapter(name)
+    path = _locate(adapter.base if adapter else name)
     place = resolve_device(device)
     kind = _resolve_dtype(dtype, place)
     with _explained(name):
@@ -84,12 +95,30 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
             where=path,
             fix="save or download the model again",
         )
+    if adapter is not None:
+        model = _merged(model, adapter, name)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, name)
     try:
         return model.eval().to(place)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
+
+
+def _merged(model: Any, adapter: Adapter, name: str) -> Any:
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise UsageError(
+            f"{name} is a LoRA adapter, and without peft it cannot be merged into its base.",
+            where=adapter.path,
+            fix="pip install 'peft>=0.14'",
+        ) from error
+    with _explained(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
+        # peft starts what an adapter lacks from nothing and only warns.
+        warnings.filterwarnings("error", message="Found missing adapter keys")
+        return PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
 
 
 def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:

@@ -1,39 +1,54 @@
 """Starting `vllm serve` and putting it away.
 
 vLLM is a program here, not a library: it runs in a process group of its own, so that its workers can be ended with it,
-and writes into a log file. It is ready when /health answers; when it dies before, its last lines say why.
+behind a keeper that ends it should this process be killed (see `sweet.llm.keeper`), and writes into a log file. It is
+ready when /health answers; when it dies before, its last lines say why.
 """
 
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import os
 import re
 import shutil
 import signal
 import sys
-import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.errors import SweetError, UsageError
+from sweet.llm import keeper
+from sweet.llm.adapter import Adapter
 from sweet.llm.address import bind, url_of
 
 HEALTH_PAUSE = 0.25
 HEALTH_TIMEOUT = 5.0
 TERM_PATIENCE = 20.0
 """Seconds vLLM has to end by itself before it is killed."""
+LOADING_PATIENCE = 2.0
+"""The same before it has answered: it obeys no signal while its engine loads, and holds nothing worth waiting for."""
+ORPHAN_PATIENCE = 5.0
+"""The same once this process is gone."""
 
 LAST_LINES = 12
+
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What vllm takes as --max-lora-rank."""
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class VllmSettings:
-    """What `vllm serve` is told. Clients call the model by `name`; `passthrough` goes last, as it is."""
+    """What `vllm serve` is told. Clients call the model by `name`; `passthrough` goes last, as it is.
+
+    An `adapter` is served under `name` beside its base, which then is the model that is loaded.
+    """
 
     model: str
     name: str
@@ -41,6 +56,7 @@ class VllmSettings:
     port: int
     tensor_parallel: int = 1
     passthrough: tuple[str, ...] = ()
+    adapter: Adapter | None = None
 
 
 def find_vllm() -> str | None:
@@ -49,13 +65,52 @@ def find_vllm() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("vllm")
 
 
+def not_installed() -> UsageError:
+    return UsageError(
+        "vllm is not installed.",
+        where="--engine vllm",
+        fix="pip install 'sweet-rl[gpu]' (or --engine embedded, which needs nothing more)",
+    )
+
+
+def given(words: Sequence[str], *names: str) -> str | None:
+    """The value of an option on vllm's command line, the last one, as vllm reads it; None where it is not there.
+
+    Args:
+        names: all names of the option. A switch has the word after it, or nothing, as its value.
+    """
+    found = None
+    for word, after in zip(words, [*words, ""][1:], strict=True):
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        if name in names:
+            found = value if equals else after
+    return found
+
+
 def command(program: str, settings: VllmSettings) -> list[str]:
     """The command line of the server."""
-    words = [program, "serve", settings.model, "--host", settings.host, "--port", str(settings.port)]
+    adapter, name = settings.adapter, settings.name
+    model = settings.model if adapter is None else adapter.base
+    words = [program, "serve", model, "--host", settings.host, "--port", str(settings.port)]
     words += ["--tensor-parallel-size", str(settings.tensor_parallel)]
-    if not any(word.split("=")[0] == "--served-model-name" for word in settings.passthrough):
-        words += ["--served-model-name", settings.name]
+    if adapter is not None:
+        words += ["--enable-lora", "--lora-modules", _module(name, adapter)]
+        words += ["--max-lora-rank", str(next((rank for rank in RANKS if rank >= adapter.rank), adapter.rank))]
+        if adapter.own_tokenizer:  # vllm takes the base's, whatever lies beside the adapter
+            words += ["--tokenizer", str(adapter.path.absolute())]
+        name = model
+    if given(settings.passthrough, "--served-model-name") is None:
+        words += ["--served-model-name", name]
     return [*words, *settings.passthrough]
+
+
+def _module(name: str, adapter: Adapter) -> str:
+    """NAME=DIRECTORY, or JSON where vllm would misread that."""
+    path = str(adapter.path.absolute())
+    plain = "=" not in name and "," not in name + path
+    return f"{name}={path}" if plain else json.dumps({"name": name, "path": path})
 
 
 class VllmServer:
@@ -65,29 +120,28 @@ class VllmServer:
         self.process = process
         self.url = url
         self.log = log
+        self._answered = False
         self._end = asyncio.create_task(process.wait())
 
     @classmethod
-    async def start(cls, settings: VllmSettings, log: Path) -> VllmServer:
-        """Start it, its output going to `log`. It is not ready yet.
+    async def start(cls, settings: VllmSettings, log: Path, environment: Mapping[str, str] | None = None) -> VllmServer:
+        """Start it, its output going to `log`; without an `environment` with this process's. It is not ready yet.
 
         Raises:
             UsageError: vllm is not installed, or the port is taken.
         """
         program = find_vllm()
         if program is None:
-            raise UsageError(
-                "vllm is not installed.",
-                where="--engine vllm",
-                fix="pip install 'sweet-rl[gpu]' (or --engine embedded, which needs nothing more)",
-            )
+            raise not_installed()
         # Otherwise another server that listens there would be taken for this one.
         with bind(settings.host, settings.port) as free:
             port = free.getsockname()[1]
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"),
                 *command(program, settings),
+                env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -106,29 +160,47 @@ class VllmServer:
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
+        self._answered = True
 
     async def ended(self) -> None:
         """Return when the process has ended; cancelling this does not end it."""
         await asyncio.wait({self._end})
 
-    def failure(self) -> SweetError:
-        """The error for a server that ended by itself, with the last lines it wrote."""
+    async def version(self) -> str | None:
+        """What it says of its version; None where it does not."""
+        said = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/version")
+        try:
+            found = json.loads(said or b"").get("version")
+        except (ValueError, AttributeError):
+            return None
+        return found[:64] if isinstance(found, str) else None
+
+    def failure(self, what: str | None = None) -> SweetError:
+        """The error for a server that ended by itself, or `what` else it did, with the last lines it wrote."""
         said = "\n".join(last_lines(self.log))
         return SweetError(
-            f"vllm ended with status {self.process.returncode}." + (f" Its last lines:\n{said}" if said else ""),
+            (what or f"vllm ended with status {self.process.returncode}.")
+            + (f" Its last lines:\n{said}" if said else ""),
             where=self.log,
             fix="read the log; what follows -- goes to vllm, e.g. -- --max-model-len 4096",
         )
 
     async def stop(self) -> None:
         """End it and all its workers."""
-        if self.process.returncode is None:
-            # The first process ends its workers in order; only what is left after it is killed.
-            with suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGTERM)
-            await asyncio.wait({self._end}, timeout=TERM_PATIENCE)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        try:
+            if self.process.returncode is None:
+                # The first process ends its workers in order; only what is left after it is killed.
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGTERM)
+                patience = TERM_PATIENCE if self._answered else min(LOADING_PATIENCE, TERM_PATIENCE)
+                await asyncio.wait({self._end}, timeout=patience)
+            if not self._end.done():
+                with suppress(ProcessLookupError):
+                    self.process.send_signal(signal.SIGINT)
+                await asyncio.wait({self._end}, timeout=2 * keeper.SWEEP)
+        finally:  # a second Ctrl-C does not let anything live on
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         await self._end
 
 
@@ -142,10 +214,15 @@ def last_lines(log: Path, count: int = LAST_LINES) -> Sequence[str]:
 
 
 def _answers(address: str) -> bool:
+    return _get(address) is not None
+
+
+def _get(address: str) -> bytes | None:
+    """The beginning of what is there; None where nobody answers that all is well."""
     # Without proxies: the server is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(address, timeout=HEALTH_TIMEOUT) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
+            return bytes(answer.read(1 << 16)) if answer.status == 200 else None
+    except (OSError, ValueError, http.client.HTTPException):
+        return None

@@ -17,10 +17,12 @@ from pydantic import Field
 
 from sweet.errors import SweetError
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
+from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures, first_cause
 from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message, Recipe
@@ -71,6 +73,13 @@ class RankConfig(StageConfig):
     """Failed turns that are still no error: a share below 1, or a count."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the critic and the embedded engine run."""
+    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
+    (auto), always, or never (embedded). The agent micro is always embedded."""
+    start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds that a vllm started here may take until it answers."""
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     places = sample_places(list(read_jsonl(run.file(rollouts), Trajectory)), config)
     if not places:
         raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
+    local = plan_models(config, [(agent, config.agent_url)], reporter, others=1)
     with run.attempt("rank", config, inputs=[critic, rollouts]) as attempt:
         draft = attempt.start_artifact("candidates", meta={"agent": agent, "critic": critic.id}, resume=True)
         kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
@@ -108,7 +118,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
             if missing:
                 judge = load_critic(run, critic, config)
                 system = task_kind(run.manifest().task).agent_system()
-                desk = _Desk(config, agent, system, judge, writer, log, reporter)
+                desk = _Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
                 attempt.environment["agent_model"] = desk.served
             rows = writer.rows
@@ -176,7 +186,9 @@ class _Desk:
         writer: JsonlWriter,
         log: JsonlWriter,
         reporter: Reporter,
+        local: Local,
     ) -> None:
+        self.local = local
         self.config, self.agent, self.system, self.judge = config, agent, system, judge
         self.writer, self.log, self.reporter = writer, log, reporter
         self.failed = 0
@@ -194,6 +206,7 @@ class _Desk:
             role="agent",
             patience=config.patience,
             device=config.device,
+            local=self.local,
         )
         async with opened as client:
             self.served = client.model
@@ -219,14 +232,8 @@ class _Desk:
                 temperature=config.temperature,
                 max_tokens=config.max_tokens,
                 n=config.candidates,
-                seed=int(
-                    digest_of(
-                        [config.seed, "reply", *place.key],
-                        logprobs=True,
-                    )[:8],
-                    16,
-                )
-                >> 1,
+                seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
+                logprobs=True,
             )
             try:
                 completion = await client.chat(self._observation(place), sampling)

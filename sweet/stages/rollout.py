@@ -20,11 +20,13 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
+from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.crew import Book, Crew
 from sweet.stages.dialogue import Assignment, Rules
+from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task, TaskKind
 from sweet.tasks.registry import task_kind
@@ -75,6 +77,13 @@ class RolloutConfig(StageConfig):
     """Begin new rollouts, though unfinished ones with other settings are there."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
+    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """What runs a model without an address: vllm, started and ended here, where it is installed and fits the machine
+    (auto), always, or never (embedded). The agent micro is always embedded."""
+    start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds that a vllm started here may take until it answers."""
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
 
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
@@ -83,6 +92,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     source = config.tasks or kind.default_tasks()
     tasks = kind.load(source, config.split)[: config.num_tasks]
     _check_playable(tasks, config)
+    speakers = [(config.agent, config.agent_url)]
+    if config.sim != "scripted":
+        speakers.append((config.sim, config.sim_url))
+    local = plan_models(config, speakers, reporter)
     tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
     meta = {
         "task": config.task,
@@ -113,7 +126,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             )
             crew = Crew(kind, rules, config.concurrency, config.deadline, run.path, writer, log, book, reporter)
             if missing:
-                attempt.environment.update(asyncio.run(_play(crew, missing, config)))
+                attempt.environment.update(asyncio.run(_play(crew, missing, config, belongs_to(local, attempt))))
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
         metrics = {**book.metrics(), "failed": crew.failed, "seconds": round(time.monotonic() - began, 3)}
         attempt.metrics.update(metrics)
@@ -121,34 +134,39 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     return StageResult("rollout", run.path, metrics, [artifact])
 
 
-async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig) -> dict[str, Any]:
+async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: Local) -> dict[str, Any]:
     """Open both sides, play, and give what played them."""
     async with AsyncExitStack() as stack:
-        agent = await stack.enter_async_context(_client(config, config.agent, config.agent_url, "agent"))
-        human = await _human(config, crew.kind, stack)
+        agent = await stack.enter_async_context(_client(config, local, "agent"))
+        human = await _human(config, local, crew.kind, stack)
         served = {"agent_model": agent.model, "human": human.name}
         await crew.play(missing, len(missing), agent, human)
         return served
 
 
 def _client(
-    config: RolloutConfig, model: str, urls: list[str], role: Literal["agent", "sim"]
+    config: RolloutConfig, local: Local, role: Literal["agent", "sim"]
 ) -> AbstractAsyncContextManager[ChatClient]:
     from sweet.llm.connect import open_client
 
     return open_client(
-        model, urls, concurrency=config.concurrency, role=role, patience=config.patience, device=config.device
+        *((config.agent, config.agent_url) if role == "agent" else (config.sim, config.sim_url)),
+        concurrency=config.concurrency,
+        role=role,
+        patience=config.patience,
+        device=config.device,
+        local=local,
     )
 
 
-async def _human(config: RolloutConfig, kind: TaskKind, stack: AsyncExitStack) -> Human:
+async def _human(config: RolloutConfig, local: Local, kind: TaskKind, stack: AsyncExitStack) -> Human:
     if config.sim == "scripted":
         from sweet.humans.scripted import ScriptedHuman
 
         return ScriptedHuman()
     from sweet.humans.llm import LLMHuman
 
-    return LLMHuman(await stack.enter_async_context(_client(config, config.sim, config.sim_url, "sim")), kind)
+    return LLMHuman(await stack.enter_async_context(_client(config, local, "sim")), kind)
 
 
 def _check_playable(tasks: list[Task], config: RolloutConfig) -> None:

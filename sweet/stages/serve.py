@@ -50,7 +50,7 @@ class ServeConfig(StageConfig):
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """File that vllm's output goes to; without it a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
-    """Arguments for vllm."""
+    """What follows -- goes to vllm as it stands."""
 
 
 def run_serve(
@@ -133,12 +133,19 @@ async def _serve_client(
 async def _serve_vllm(
     config: ServeConfig, reporter: Reporter, ready: Callable[[str], None], should_stop: Callable[[], bool]
 ) -> None:
+    from sweet.llm.adapter import find_adapter
     from sweet.llm.pretrained import model_path
     from sweet.llm.vllm import VllmServer, VllmSettings
 
     assert config.model is not None
     settings = VllmSettings(
-        model_path(config.model), config.model, config.host, config.port, config.tp, tuple(config.passthrough)
+        model_path(config.model),
+        config.model,
+        config.host,
+        config.port,
+        config.tp,
+        tuple(config.passthrough),
+        find_adapter(config.model),
     )
     with _told() as told:
         server = await VllmServer.start(settings, config.log or _new_log())

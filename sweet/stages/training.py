@@ -157,10 +157,10 @@ class Training:
         """The model in the type that its start was stored in."""
         from transformers import AutoConfig
 
-        from sweet.llm.pretrained import model_path
+        from sweet.llm.pretrained import config_path
 
         automatic: Any = AutoConfig
-        kind = automatic.from_pretrained(model_path(self.base)).dtype
+        kind = automatic.from_pretrained(config_path(self.base)).dtype
         return self.model if kind is None else self.model.to(kind)
 
 

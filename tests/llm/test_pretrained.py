@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.llm.pretrained import check_vocabulary, load_model, load_tokenizer, resolve_device
+from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer, resolve_device
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -122,3 +124,56 @@ def test_a_template_that_leaves_system_messages_out_is_taken_at_its_word() -> No
     silent: Any = build_tokenizer("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
     messages = [Message(role="system", content="You help."), Message(role="user", content="What is it?")]
     assert ChatTemplate(silent).text(messages) == "What is it?"
+
+
+@pytest.fixture
+def adapted(checkpoint: Path, tmp_path: Path) -> Path:
+    """A LoRA adapter of random matrices, on the checkpoint."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        peft.get_peft_model(load_model(str(checkpoint), "cpu"), config).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def test_an_adapter_is_merged_into_its_base(adapted: Path, checkpoint: Path) -> None:
+    from safetensors.torch import load_file
+
+    tokenizer = load_tokenizer(str(adapted))
+    model = load_model(str(adapted), "cpu", tokenizer=tokenizer)
+    base = load_model(str(checkpoint), "cpu")
+    assert type(model) is type(base)
+    assert not model.training
+    written = load_file(adapted / "adapter_model.safetensors")
+    layer = "model.layers.0.self_attn.q_proj"
+    down, up = (written[f"base_model.model.{layer}.lora_{side}.weight"] for side in "AB")
+    config = json.loads((adapted / "adapter_config.json").read_text())
+    expected = base.get_submodule(layer).weight + config["lora_alpha"] / config["r"] * up @ down
+    assert torch.allclose(model.get_submodule(layer).weight, expected, atol=1e-6)
+    assert not torch.allclose(expected, base.get_submodule(layer).weight, atol=1e-3)
+    assert config_path(str(adapted)) == str(checkpoint)
+
+    tokenizer.chat_template = "other"
+    tokenizer.save_pretrained(adapted)
+    assert load_tokenizer(str(adapted)).chat_template == "other", "its own is taken where there is one"
+
+
+def test_an_adapter_that_lacks_matrices(adapted: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = adapted / "adapter_model.safetensors"
+    save_file(dict(list(load_file(path).items())[1:]), path)
+    with pytest.raises(UsageError, match="missing adapter keys"):
+        load_model(str(adapted), "cpu")
+
+
+def test_an_adapter_without_peft(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(checkpoint)}))
+    with pytest.raises(UsageError, match="without peft") as error:
+        load_model(str(folder), "cpu")
+    assert "pip install" in str(error.value.fix)

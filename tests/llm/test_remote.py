@@ -25,7 +25,7 @@ from sweet.tasks.base import Message
 from tests.llm.conftest import served
 
 ASK = [Message(role="user", content="What is the rate per hour?")]
-FEW = Sampling(max_tokens=8, n=2, seed=3)
+FEW = Sampling(max_tokens=8, n=2, seed=3, logprobs=True)
 ONE = Sampling(max_tokens=100)
 
 Answer = Callable[[dict[str, Any]], Response]
@@ -200,6 +200,15 @@ def test_a_strict_server_is_asked_plainly() -> None:
 
     run(work, server)
     assert ["return_token_ids" in body for body in server.asked] == [True, False, False, False]
+    assert ["top_k" in body for body in server.asked] == [True, False, False, False]
+
+
+def test_a_model_s_own_sampling_settings_are_switched_off() -> None:
+    """vllm takes what a request leaves out from the model's generation_config.json."""
+    server = Server()
+    run(ask, server)
+    asked = {name: server.asked[0][name] for name in ("top_k", "min_p", "repetition_penalty")}
+    assert asked == {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +216,11 @@ def test_a_strict_server_is_asked_plainly() -> None:
     [
         error(400, "too long", code="context_length_exceeded"),
         error(400, "This model's maximum context length is 2048 tokens. However, your request has 3000 input tokens."),
+        error(
+            400,
+            "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input "
+            "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, value=2049)",
+        ),
         error(400, "The decoder prompt (length 3000) is longer than the maximum model context length of 2048."),
         error(413, "the context window is full"),
     ],
@@ -231,6 +245,14 @@ def test_a_reply_that_does_not_fit_is_made_shorter(message: str) -> None:
     server = Server(error(400, message))
     assert run(ask, server).replies[0].text == "It is 5."
     assert [body["max_tokens"] for body in server.asked] == [100, 48]
+
+
+def test_a_reply_longer_than_the_context_is_made_shorter() -> None:
+    """vllm 0.32 looks at max_tokens alone first; what is left beside the prompt it finds out by itself."""
+    message = "max_tokens=100 cannot be greater than max_model_len=64. Please request fewer output tokens. (value=100)"
+    server = Server(error(400, message))
+    assert run(ask, server).replies[0].text == "It is 5."
+    assert [body["max_tokens"] for body in server.asked] == [100, 64]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from sweet.errors import UsageError
 from sweet.learn.critic import Critic, TurnReplies
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.llm.vllm import given
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -22,6 +23,7 @@ from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, run_train_critic
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.llm.stand_in import install
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run
 
 OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
@@ -106,6 +108,21 @@ def test_turns_are_drawn_by_the_seed_alone() -> None:
     assert {place.key for place in sample_places(dialogues, config(seed=1))} != set(drawn)
     assert {place.key for place in sample_places(dialogues, config(fraction=0.5))} > set(drawn)
     assert len(sample_places(dialogues, config(limit=2))) == 2
+
+
+def test_an_agent_without_an_address_is_served_for_as_long_as_it_is_asked(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm = install(tmp_path, monkeypatch)
+    vllm.show_gpus("0, GPU-0, 60000, 80000")
+    asked = config(agent="org/model", vllm_options=["--seed", "1"], device="cpu", engine="vllm")
+    result = run_rank(run, asked, Silent())
+    (start,) = vllm.starts()
+    assert given(start["args"], "--seed") == "1"
+    assert given(start["args"], "--gpu-memory-utilization") == "0.36", "the critic needs the other half"
+    assert vllm.asked() == ["org/model"] * result.metrics["turns"]
+    assert vllm.all_gone()
+    assert run.manifest().attempts[-1].environment["agent_engine"] == "vllm"
 
 
 def test_ranking_writes_candidates_and_the_reply_taken(run: Run, agent: str) -> None:

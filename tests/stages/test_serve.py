@@ -1,10 +1,9 @@
-"""serve-sim: each engine from start to signal; vllm is a small program on the PATH that serves real HTTP."""
+"""serve-sim: each engine from start to signal; vllm is a stand-in that serves real HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -27,33 +26,7 @@ from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
-
-FAKE_VLLM = """\
-#!{python}
-import json, os, signal, subprocess, sys, time
-from http.server import BaseHTTPRequestHandler, HTTPServer
-args = sys.argv[1:]
-print("\\x1b[31mloading\\x1b[0m", args, flush=True)
-if "--die" in args:
-    print("torch.OutOfMemoryError: no room", file=sys.stderr)
-    sys.exit(3)
-worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-with open(os.environ["FAKE_VLLM_STATE"], "w") as file:
-    json.dump({{"args": args, "worker": worker.pid, "pid": os.getpid()}}, file)
-if "--stubborn" in args:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "--slow" in args:
-    time.sleep(600)
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = json.dumps({{"data": [{{"id": args[args.index("--served-model-name") + 1]}}]}}).encode()
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"" if self.path == "/health" else body)
-        if "--die-later" in args and self.path != "/health":
-            os._exit(4)
-HTTPServer((args[args.index("--host") + 1], int(args[args.index("--port") + 1])), Handler).serve_forever()
-"""
+from tests.llm.stand_in import StandIn, install
 
 SERVE = """\
 import sys
@@ -95,76 +68,54 @@ class Serving:
 
 
 @pytest.fixture
-def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `vllm` on the PATH; the file it writes its arguments and process ids into."""
-    if (Path(sys.executable).parent / "vllm").exists():
-        pytest.skip("a real vllm lies beside this Python")
-    program = tmp_path / "bin" / "vllm"
-    program.parent.mkdir()
-    program.write_text(FAKE_VLLM.format(python=sys.executable))
-    program.chmod(0o755)
-    state = tmp_path / "state.json"
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_VLLM_STATE", str(state))
-    return state
-
-
-def gone(pid: int) -> bool:
-    for _ in range(200):
-        try:
-            status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if status == "Z":
-            return True
-        time.sleep(0.02)
-    return False
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return install(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_vllm_is_started_and_put_away(fake_vllm: Path, tmp_path: Path, number: int) -> None:
+def test_vllm_is_started_and_put_away(vllm: StandIn, tmp_path: Path, number: int) -> None:
     log = tmp_path / "vllm.log"
     config = {"engine": "vllm", "model": "org/model", "tp": 2, "log": str(log), "passthrough": ["--max-model-len", "9"]}
     with Serving(**config) as serving:
         url = serving.url()
         with urllib.request.urlopen(url + "/models") as answer:
             assert json.load(answer)["data"][0]["id"] == "org/model"
-        state = json.loads(fake_vllm.read_text())
-        args = state["args"]
+        args = vllm.started()["args"]
         assert args[:2] == ["serve", "org/model"]
         assert args[args.index("--tensor-parallel-size") + 1] == "2"
         assert args[-2:] == ["--max-model-len", "9"]
         serving.stop(number)
-    assert gone(state["worker"]), "its workers are ended with it"
-    assert gone(state["pid"])
+    assert vllm.all_gone(), "its workers are ended with it"
     assert "loading" in log.read_text()
 
 
-def test_a_signal_ends_a_vllm_that_is_still_loading(fake_vllm: Path) -> None:
+def test_an_adapter_is_served_beside_its_base(vllm: StandIn, tmp_path: Path) -> None:
+    folder = tmp_path / "tuned"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base", "r": 4}')
+    with Serving(engine="vllm", model=str(folder), log=str(tmp_path / "vllm.log")) as serving:
+        with urllib.request.urlopen(serving.url() + "/models") as answer:
+            assert [model["id"] for model in json.load(answer)["data"]] == ["org/base", str(folder)]
+        serving.stop()
+    assert vllm.started()["args"][:2] == ["serve", "org/base"]
+
+
+def test_a_signal_ends_a_vllm_that_is_still_loading(vllm: StandIn) -> None:
     with Serving(engine="vllm", model="m", passthrough=["--slow"]) as serving:
-        for _ in range(500):
-            if fake_vllm.exists() and fake_vllm.stat().st_size:
-                break
-            time.sleep(0.02)
+        vllm.started()
         time.sleep(0.3)
         serving.stop()
-    assert gone(json.loads(fake_vllm.read_text())["worker"])
+    assert vllm.all_gone()
 
 
-def test_a_vllm_that_does_not_listen_is_killed(fake_vllm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vllm_that_does_not_listen_is_killed(vllm: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweet.llm.vllm.TERM_PATIENCE", 0.3)
-    pids: list[int] = []
-
-    def ready(url: str) -> None:
-        pids.extend(json.loads(fake_vllm.read_text())[name] for name in ("pid", "worker"))
-        signal.raise_signal(signal.SIGINT)
-
-    run_serve(ServeConfig(engine="vllm", model="m", port=0, passthrough=["--stubborn"]), Silent(), ready)
-    assert len(pids) == 2
-    assert all(map(gone, pids))
+    config = ServeConfig(engine="vllm", model="m", port=0, passthrough=["--stubborn"])
+    run_serve(config, Silent(), lambda url: signal.raise_signal(signal.SIGINT))
+    assert vllm.all_gone()
 
 
-def test_a_vllm_that_dies_tells_why(fake_vllm: Path, tmp_path: Path) -> None:
+def test_a_vllm_that_dies_tells_why(vllm: StandIn, tmp_path: Path) -> None:
     config = ServeConfig(engine="vllm", model="m", port=0, log=tmp_path / "log", passthrough=["--die"])
     began = time.monotonic()
     with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room") as error:

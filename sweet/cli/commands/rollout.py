@@ -15,10 +15,12 @@ COMMANDS = (
         name="rollout",
         config=RolloutConfig,
         stage=run_rollout,
+        tail="vllm_options",
         name_run=_name,
         summary="Play dialogues between the agent and the simulated human.",
         text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "
-        "run, it plays what is missing.",
+        "run, it plays what is missing. A model without an address is run here: by vllm where it is installed and fits "
+        "the machine (it is started, used and ended), else in this process.",
         examples=(
             ("sweet rollout --num-tasks 20 --samples 2", "the packaged agent and the scripted human, no server"),
             (
@@ -27,6 +29,7 @@ COMMANDS = (
                 "ColBench with two servers",
             ),
             ("sweet rollout RUN --agent RUN/actor/actor-1", "what a trained actor does"),
+            ("sweet rollout --agent DIR -- --max-model-len 16384", "a model that vllm serves for as long as this runs"),
         ),
     ),
 )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-
-import typer
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
@@ -13,15 +10,6 @@ from sweet.stages.serve import ServeConfig, run_serve
 
 
 class ServeSim(Command[ServeConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
-        help = "What follows -- goes to vllm as it stands."
-        declared = typer.Argument(None, metavar="-- VLLM_OPTIONS", help=help, show_default=False)
-        return [
-            inspect.Parameter(
-                "passthrough", inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=list[str] | None
-            )
-        ]
-
     def work(self, call: Call[ServeConfig]) -> None:
         def ready(url: str) -> None:
             if call.common.json:
@@ -38,6 +26,7 @@ COMMANDS = (
     ServeSim(
         name="serve-sim",
         config=ServeConfig,
+        tail="passthrough",
         summary="Start the simulated human as an OpenAI-compatible server.",
         text="Prints its address on stdout once it answers, and serves until it is interrupted. An agent can be "
         "served the same way.",

@@ -1,0 +1,117 @@
+"""LoRA adapters as `peft` writes them: a folder with adapter_config.json, which names the model it was trained on.
+
+Only the description is read here, without torch; `sweet.llm.pretrained` merges an adapter into its base for the
+embedded engine, `sweet.llm.vllm` has it served beside the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sweet.errors import UsageError
+
+CONFIG = "adapter_config.json"
+
+
+class _Written(BaseModel):
+    """What is read of adapter_config.json."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    peft_type: str = "LORA"
+    base_model_name_or_path: str | None = None
+    r: int = Field(default=8, ge=1)
+    rank_pattern: dict[str, int] = Field(default_factory=dict)
+    use_dora: bool = False
+    modules_to_save: list[str] | None = None
+    bias: str = "none"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter.
+
+    Attributes:
+        path: its folder.
+        base: the model it belongs to: a directory or a hub id.
+        rank: the highest rank of its matrices.
+        own_tokenizer: whether its folder holds a tokenizer; trainers put one there, peft itself does not.
+        unservable: why vllm cannot serve it, where that is known.
+    """
+
+    path: Path
+    base: str
+    rank: int
+    own_tokenizer: bool = False
+    unservable: str | None = None
+
+
+def find_adapter(name: str) -> Adapter | None:
+    """The adapter in the directory `name`; None where that is no adapter.
+
+    Raises:
+        UsageError: its configuration is not as it must be, or its base is not there.
+    """
+    folder = Path(name).expanduser()
+    path = folder / CONFIG
+    if not path.is_file() or (folder / "config.json").is_file():
+        return None
+    try:
+        written = _Written.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"The adapter {name} cannot be read: {': '.join(filter(None, (place, first['msg'])))}.",
+            where=path,
+            fix="save the adapter again with peft",
+        ) from error
+    if written.peft_type != "LORA":
+        raise UsageError(
+            f"The adapter {name} is of the kind {written.peft_type}, and only LoRA can be used.",
+            where=path,
+            fix="merge it into its base with peft and name the merged model",
+        )
+    base = _base(name, written.base_model_name_or_path, folder)
+    return Adapter(
+        folder,
+        base,
+        max([written.r, *written.rank_pattern.values()]),
+        own_tokenizer=any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")),
+        unservable=_unservable(written),
+    )
+
+
+def _base(name: str, written: str | None, folder: Path) -> str:
+    if not written:
+        raise UsageError(
+            f"The adapter {name} does not say which model it belongs to.",
+            where=f"{folder / CONFIG}, base_model_name_or_path",
+            fix="write the base's directory or hub id there",
+        )
+    # A relative path was meant from where the training ran; the folder of the adapter is the other likely place.
+    for place in (Path(written).expanduser(), folder / written):
+        if place.is_dir():
+            return str(place)
+    if written.startswith((".", "/", "~")) or written.count("/") > 1:
+        raise UsageError(
+            f"The base of the adapter {name} is not there: {written}.",
+            where=f"{folder / CONFIG}, base_model_name_or_path",
+            fix="write there where the base is now (a directory or a hub id)",
+        )
+    return written
+
+
+def _unservable(written: _Written) -> str | None:
+    found: dict[str, Any] = {
+        "weight-decomposed matrices (use_dora)": written.use_dora,
+        "whole modules (modules_to_save)": written.modules_to_save,
+        f"biases (bias: {written.bias})": written.bias != "none",
+    }
+    return next(
+        (f"the adapter holds {what}, which vllm does not serve" for what, there in found.items() if there), None
+    )

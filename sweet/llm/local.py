@@ -1,0 +1,281 @@
+"""A model that nobody serves: which engine runs it here, and the `vllm serve` that is started for it.
+
+A stage makes one `Local`, tells it with `plan` which models it is going to open, and hands it to `open_client`. The
+engine is vllm where one is installed that this machine can run, the embedded engine otherwise; what was chosen, and
+why, is said and recorded. One server runs a model, with one replica a GPU, on a free port of the loopback interface;
+two who want the same model share it, and two different ones share the GPUs' memory. The server is ended when the last
+client of it is closed, however that comes about (see `sweet.llm.keeper` for when this process is killed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet.errors import ServerError, SweetError, UsageError
+from sweet.llm.adapter import find_adapter
+from sweet.llm.machine import Build, Gpu, build_of, visible_gpus
+from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, given, last_lines, not_installed
+
+EngineChoice = Literal["auto", "vllm", "embedded"]
+Role = Literal["agent", "sim"]
+
+START_UP = 1800.0
+"""Seconds a vllm may take until it answers: it may have to download and compile first."""
+TOLD_EVERY = 15.0
+END_SEEN = 3.0
+"""Seconds after which the end of a server has been noticed (its workers are ended before)."""
+SMALL = 64 << 20
+"""Bytes of weights up to which a model has answered in this process before vllm would be up."""
+
+_WHO: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human"}
+_OURS = ("--host", "--port", "--api-key")
+_CHOSEN = ("--enable-prefix-caching", "--generation-config", "vllm")
+"""Not vllm's defaults on every version: the prompts of a dialogue share their beginnings, and what a model's own
+generation_config.json says of top_k or repetition must not bend the distribution that is asked for."""
+_MOST_MEMORY = 0.9
+_SPARE_MEMORY = 0.03
+_UNUSED = 0.95
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a model is run. `build` is None for the embedded engine."""
+
+    why: str
+    build: Build | None = None
+
+
+@dataclass
+class _Running:
+    server: VllmServer
+    version: str | None
+    users: int = 0
+
+
+@dataclass
+class Local:
+    """How models without an address are run, and the servers that run.
+
+    Attributes:
+        engine: what the user wants.
+        device: where the embedded engine runs; vllm runs where its build does.
+        options: what the user hands to vllm, as it is.
+        logs: beginning of the paths of vllm's logs; the role and `.log` follow.
+        start_up: seconds a server may take until it answers.
+        say: is told what goes on.
+        record: takes which engine was used, why, and which version of it.
+        others: how many others in this process need memory of the GPUs.
+    """
+
+    engine: EngineChoice = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    options: Sequence[str] = ()
+    logs: str = "vllm-"
+    start_up: float = START_UP
+    say: Callable[[str], None] = lambda _: None
+    record: dict[str, Any] = field(default_factory=dict)
+    others: int = 0
+    _to_come: list[str] = field(default_factory=list, init=False)
+    _running: dict[str, _Running] = field(default_factory=dict, init=False)
+    _choices: dict[str, Choice] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        return visible_gpus()
+
+    @cached_property
+    def build(self) -> Build | None:
+        """The installed vllm."""
+        program = find_vllm()
+        return None if program is None else build_of(program)
+
+    def plan(self, models: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Say which models, with which addresses, will be opened, before anything is started.
+
+        Raises:
+            UsageError: vllm is asked for and cannot be used, or options for vllm were given and it will not be.
+        """
+        alone = [model for model, urls in models if not urls]
+        self._to_come = [model for model in dict.fromkeys(alone) if self.choose(model).build]
+        if not self.options:
+            return
+        ours = next((name for name in _OURS if given(self.options, name) is not None), None)
+        if ours:
+            raise UsageError(
+                f"The vllm that is started here has its {ours} chosen for it.",
+                where="what follows --",
+                fix=f"leave {ours} out, or start the server yourself and give its address",
+            )
+        if not self._to_come:
+            reasons = dict.fromkeys(self.choose(model).why for model in alone)
+            why = "; ".join(reasons) or "every model is served already"
+            raise UsageError(
+                f"Options for vllm were given, and no vllm is started: {why}.",
+                where="what follows --",
+                fix="leave out what follows --",
+            )
+
+    def choose(self, model: str) -> Choice:
+        """Which engine runs `model`, a model without an address.
+
+        Raises:
+            UsageError: vllm is asked for and is not there, or the model is an adapter that cannot be used.
+        """
+        if model not in self._choices:
+            self._choices[model] = self._choose(model)
+        return self._choices[model]
+
+    def _choose(self, model: str) -> Choice:
+        if model == "micro":
+            return Choice("the packaged agent needs no server")
+        adapter = find_adapter(model)
+        if self.engine == "embedded":
+            return Choice("as --engine says")
+        build = self.build
+        if self.engine == "vllm":
+            if build is None:
+                raise not_installed()
+            return Choice("as --engine says", build)
+        if build is None:
+            return Choice("no vllm is installed")
+        if build.needs_gpu and self.device == "cpu":
+            return Choice(f"--device cpu, and {build} is no CPU build")
+        if build.needs_gpu and not self.gpus:
+            return Choice(f"{build} is no CPU build, and there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show")
+        if not build.needs_gpu and self.device == "cuda":
+            return Choice(f"--device cuda, and {build} is a CPU build")
+        weights = _weights(adapter.base if adapter else model)
+        if weights is not None and weights <= SMALL:
+            return Choice("it is so small that a server would take longer to start")
+        if adapter is not None and adapter.unservable:
+            return Choice(adapter.unservable)
+        return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
+
+    def tell(self, model: str, role: Role) -> Choice:
+        """Say and record how `model` is run."""
+        choice = self.choose(model)
+        engine = "embedded" if choice.build is None else "vllm"
+        self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
+        how = "in this process (embedded engine)" if choice.build is None else f"by {choice.build}"
+        self.say(f"{_WHO[role]} {model} is run {how}: {choice.why}.")
+        return choice
+
+    @asynccontextmanager
+    async def serve(self, model: str, role: Role) -> AsyncIterator[str]:
+        """The address of a vllm that serves `model`; ended at the end unless somebody else still uses it.
+
+        Raises:
+            SweetError: it ended or is not up in time, or it ended while it was used.
+        """
+        if model not in self._running:
+            self._running[model] = await self._start(model, role)
+        running = self._running[model]
+        self.record[f"{role}_vllm_version"] = running.version
+        running.users += 1
+        try:
+            yield running.server.url
+        except ServerError as error:
+            # Nobody answers: where that is because it has ended, its own last words say more.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(running.server.ended(), END_SEEN)
+                raise running.server.failure() from error
+            raise
+        finally:
+            running.users -= 1
+            if not running.users:
+                del self._running[model]
+                await running.server.stop()
+
+    async def _start(self, model: str, role: Role) -> _Running:
+        began = time.monotonic()
+        server = await VllmServer.start(self._settings(model), Path(f"{self.logs}{role}.log"), _environment())
+        try:
+            self.say(f"vllm is starting; its output goes to {server.log}.")
+            await self._wait(server, began)
+            version = await server.version()
+        except BaseException:
+            await server.stop()
+            raise
+        self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - began, 1)
+        self.say(f"vllm {version or ''} answers at {server.url} after {time.monotonic() - began:.0f} s.")
+        return _Running(server, version)
+
+    async def _wait(self, server: VllmServer, began: float) -> None:
+        """Return when it is healthy; say now and then how far it is."""
+        up = asyncio.create_task(server.wait_until_healthy())
+        try:
+            while not up.done():
+                left = self.start_up - (time.monotonic() - began)
+                if left <= 0:
+                    raise server.failure(f"vllm did not answer within {self.start_up:g} seconds.")
+                await asyncio.wait({up}, timeout=min(TOLD_EVERY, left))
+                if not up.done():
+                    lines = last_lines(server.log, 1)
+                    self.say(f"vllm is starting, {time.monotonic() - began:.0f} s: {lines[0][:160] if lines else '…'}")
+            await up
+        finally:
+            up.cancel()
+            with contextlib.suppress(asyncio.CancelledError, SweetError):
+                await up
+
+    def _settings(self, model: str) -> VllmSettings:
+        options = list(_CHOSEN)
+        each = math.prod(_count(self.options, *names) for names in _GPUS_OF_A_REPLICA)
+        replicas = len(self.gpus) // each if self.build and self.build.needs_gpu else 1
+        if replicas > 1 and given(self.options, "--data-parallel-size", "-dp") is None:
+            options += ["--data-parallel-size", str(replicas)]
+        if given(self.options, "--gpu-memory-utilization") is None:
+            options += self._memory(model)
+        return VllmSettings(
+            str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model,
+            model,
+            "127.0.0.1",
+            0,
+            adapter=find_adapter(model),
+            passthrough=(*options, *self.options),
+        )
+
+    def _memory(self, model: str) -> list[str]:
+        """What vllm takes of the GPUs' memory by default is nearly all; others have a right to their part."""
+        if self.build is None or not self.build.needs_gpu:
+            return []
+        # Those that were planned before this one have their part already, this one and those behind it share the rest.
+        wanting = len(self._to_come) - self._to_come.index(model) if model in self._to_come else 1
+        free = [gpu.free for gpu in visible_gpus() if gpu.free is not None]
+        if not free or (wanting + self.others == 1 and min(free) >= _UNUSED):
+            return []
+        part = min(_MOST_MEMORY, (min(free) - _SPARE_MEMORY) / (wanting + self.others))
+        return ["--gpu-memory-utilization", f"{max(part, 0.01):.2f}"]
+
+
+_GPUS_OF_A_REPLICA = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
+
+
+def _count(options: Sequence[str], *names: str) -> int:
+    text = given(options, *names) or "1"
+    return max(int(text), 1) if text.isdecimal() else 1
+
+
+def _weights(model: str) -> int | None:
+    """Bytes of the weights of a model that is a directory."""
+    folder = Path(model).expanduser()
+    if not (folder / "config.json").is_file():
+        return None
+    files = [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
+    return sum(path.stat().st_size for path in files) if files else None
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the server: it is ours alone, asks for no key, and reports to nobody unless the user says."""
+    environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
+    return {"VLLM_NO_USAGE_STATS": "1"} | environment

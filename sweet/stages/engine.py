@@ -1,0 +1,50 @@
+"""From the options of a stage to how its models without an address are run (see `sweet.llm.local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+from sweet.llm.local import EngineChoice, Local
+from sweet.runs.attempt import ActiveAttempt
+from sweet.stages.base import Reporter
+
+
+class EngineConfig(Protocol):
+    """The options that say it."""
+
+    @property
+    def engine(self) -> EngineChoice: ...
+    @property
+    def device(self) -> Literal["auto", "cpu", "cuda"]: ...
+    @property
+    def start_up(self) -> float: ...
+    @property
+    def vllm_options(self) -> list[str]: ...
+
+
+def plan_models(
+    config: EngineConfig, models: Iterable[tuple[str, Sequence[str]]], reporter: Reporter, *, others: int = 0
+) -> Local:
+    """How these models, given with their addresses, will be run; see `Local.plan` for what it raises.
+
+    Args:
+        others: how many others in this process need memory of the GPUs.
+    """
+    local = Local(
+        engine=config.engine,
+        device=config.device,
+        options=tuple(config.vllm_options),
+        start_up=config.start_up,
+        say=reporter.say,
+        others=others,
+    )
+    local.plan(models)
+    return local
+
+
+def belongs_to(local: Local, attempt: ActiveAttempt) -> Local:
+    """`local`, with its logs beside those of the attempt, and its record in the attempt's environment."""
+    local.logs = str(attempt.log_path.with_suffix(".vllm-"))
+    local.record = attempt.environment
+    return local

@@ -1,0 +1,146 @@
+"""A program that is taken for `vllm`: it parses the same command line, has a worker, serves real HTTP, and obeys
+signals; it only says the same words every time. Switches behind its other arguments make it die, hang or refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """\
+#!{python}
+import json, os, signal, subprocess, sys, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+args = sys.argv[1:]
+print("\\x1b[31mloading\\x1b[0m", args, flush=True)
+if "--die" in args:
+    print("torch.OutOfMemoryError: no room", file=sys.stderr)
+    sys.exit(3)
+if "--stubborn" in args:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+with open(os.environ["STAND_IN_STATE"], "a") as file:
+    key = os.environ.get("VLLM_API_KEY")
+    file.write(json.dumps({{"args": args, "worker": worker.pid, "pid": os.getpid(), "key": key}}) + "\\n")
+if "--slow" in args:
+    time.sleep(600)
+def value(name):
+    return args[args.index(name) + 1] if name in args else None
+names = [value("--served-model-name")] + ([value("--lora-modules").split("=")[0]] if value("--lora-modules") else [])
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def answer(self, body):
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def do_GET(self):
+        said = {{"/health": {{}}, "/version": {{"version": "9.8.7"}}}}
+        self.answer(said.get(self.path, {{"data": [{{"id": name}} for name in names]}}))
+        if "--die-later" in args and self.path == "/v1/models":
+            os._exit(4)
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with open(os.environ["STAND_IN_STATE"] + ".asked", "a") as file:
+            file.write(body["model"] + "\\n")
+        if "--die-when-asked" in args:
+            print("EngineDeadError: gone", flush=True)
+            os._exit(5)
+        if "--never-answer" in args:
+            time.sleep(600)
+        message = {{"role": "assistant", "content": "What else? said " + body["model"]}}
+        choice = {{"message": message, "finish_reason": "stop", "token_ids": [1, 2]}}
+        choices = [dict(choice, index=i) for i in range(body["n"])]
+        self.answer({{"choices": choices, "usage": {{"prompt_tokens": 5, "completion_tokens": 2 * body["n"]}}}})
+    def log_message(self, *_):
+        pass
+ThreadingHTTPServer((value("--host"), int(value("--port"))), Handler).serve_forever()
+"""
+
+
+@dataclass
+class StandIn:
+    """The stand-in, first on the PATH.
+
+    Attributes:
+        state: one line for each time it was started.
+    """
+
+    folder: Path
+    state: Path
+
+    def starts(self) -> list[dict[str, Any]]:
+        """Arguments and process ids, each time it was started."""
+        return [json.loads(line) for line in self.state.read_text().splitlines()] if self.state.exists() else []
+
+    def started(self) -> dict[str, Any]:
+        """The first start; waits for it."""
+        self.wait_for(self.starts)
+        return self.starts()[0]
+
+    def wait_for(self, what: Callable[[], list[Any]]) -> None:
+        ends = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < ends, "it did not come"
+            time.sleep(0.02)
+
+    def asked(self) -> list[str]:
+        """The models that were asked for, one a request."""
+        path = Path(f"{self.state}.asked")
+        return path.read_text().splitlines() if path.exists() else []
+
+    def all_gone(self, seconds: float = 5.0) -> bool:
+        """Whether neither it nor its workers live any more."""
+        return bool(self.starts()) and all(gone(s[name], seconds) for s in self.starts() for name in ("pid", "worker"))
+
+    def say_version(self, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have the Python of the stand-in know a vllm of this version."""
+        info = self.folder / "site" / "vllm-0.0.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+        path = os.pathsep.join(filter(None, (str(info.parent), os.environ.get("PYTHONPATH"))))
+        monkeypatch.setenv("PYTHONPATH", path)
+
+    def add_program(self, name: str, text: str) -> None:
+        program = self.folder / "bin" / name
+        program.write_text(text)
+        program.chmod(0o755)
+
+    def show_gpus(self, *rows: str) -> None:
+        """Have nvidia-smi print these rows (index, uuid, free, total)."""
+        self.add_program("nvidia-smi", "#!/bin/sh\n" + "".join(f"echo '{row}'\n" for row in rows))
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    if (Path(sys.executable).parent / "vllm").exists():
+        pytest.skip("a real vllm lies beside this Python")
+    made = StandIn(folder, folder / "state.json")
+    (folder / "bin").mkdir()
+    made.add_program("vllm", PROGRAM.format(python=sys.executable))
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STAND_IN_STATE", str(made.state))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return made
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    """Whether the process has ended, or does so in time."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if status == "Z":
+            return True
+        time.sleep(0.02)
+    return False

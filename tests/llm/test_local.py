@@ -1,0 +1,342 @@
+"""Models that nobody serves: which engine is taken, how vllm is started, and that it is always ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import SweetError, UsageError
+from sweet.llm.adapter import find_adapter
+from sweet.llm.base import Sampling
+from sweet.llm.connect import open_client
+from sweet.llm.local import EngineChoice, Local
+from sweet.llm.machine import Gpu, visible_gpus
+from sweet.llm.vllm import TERM_PATIENCE, VllmSettings, command, given
+from sweet.tasks.base import Message
+from tests.llm.stand_in import StandIn, install
+
+HELLO = [Message(role="user", content="Hello?")]
+MODEL = "org/model"
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return install(tmp_path, monkeypatch)
+
+
+def make(tmp_path: Path, engine: EngineChoice = "vllm", *options: str, **changes: Any) -> tuple[Local, list[str]]:
+    said: list[str] = []
+    return Local(engine, options=options, logs=f"{tmp_path}/log.vllm-", say=said.append, **changes), said
+
+
+async def ask(local: Local, *models: str) -> list[str]:
+    """What each model says; all are open at once."""
+    local.plan((model, ()) for model in models)
+
+    async def inner(rest: tuple[str, ...]) -> list[str]:
+        if not rest:
+            return []
+        role: Any = "agent" if len(rest) == len(models) else "sim"
+        async with open_client(rest[0], role=role, local=local, patience=0.0) as client:
+            return [(await client.chat(HELLO, Sampling())).replies[0].text, *(await inner(rest[1:]))]
+
+    return await inner(models)
+
+
+def adapter(folder: Path, **config: Any) -> str:
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 12, **config}))
+    return str(folder)
+
+
+def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "other")
+    local, said = make(tmp_path, "vllm", "--max-model-len", "99")
+    assert asyncio.run(ask(local, MODEL)) == [f"What else? said {MODEL}"]
+    (start,) = vllm.starts()
+    args = start["args"]
+    assert args[:2] == ["serve", MODEL]
+    assert args[args.index("--host") + 1] == "127.0.0.1"
+    assert args[-2:] == ["--max-model-len", "99"]
+    assert "--enable-prefix-caching" in args
+    assert given(args, "--generation-config") == "vllm"
+    assert start["key"] is None, "our own server asks for no key"
+    assert vllm.all_gone()
+    assert "loading" in (tmp_path / "log.vllm-agent.log").read_text()
+    assert local.record["agent_engine"] == "vllm"
+    assert local.record["agent_vllm_version"] == "9.8.7"
+    assert any("as --engine says" in line for line in said)
+    assert any("9.8.7 answers at" in line for line in said)
+
+
+def test_two_who_want_one_model_share_its_server(vllm: StandIn, tmp_path: Path) -> None:
+    local, _ = make(tmp_path)
+    assert len(asyncio.run(ask(local, MODEL, MODEL))) == 2
+    assert len(vllm.starts()) == 1
+    assert (local.record["agent_engine"], local.record["sim_engine"]) == ("vllm", "vllm")
+    assert vllm.all_gone()
+
+
+def test_two_models_have_two_servers(vllm: StandIn, tmp_path: Path) -> None:
+    assert asyncio.run(ask(make(tmp_path)[0], MODEL, "other")) == [f"What else? said {MODEL}", "What else? said other"]
+    assert len(vllm.starts()) == 2
+    assert vllm.all_gone()
+
+
+def test_it_is_ended_on_an_error_of_who_uses_it(vllm: StandIn, tmp_path: Path) -> None:
+    async def fail() -> None:
+        async with open_client(MODEL, local=make(tmp_path)[0]):
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        asyncio.run(fail())
+    assert vllm.all_gone()
+
+
+@pytest.mark.parametrize("switch", ["--slow", "--never-answer"])
+def test_it_is_ended_when_who_uses_it_is_cancelled(vllm: StandIn, tmp_path: Path, switch: str) -> None:
+    """While it starts, and while it is asked."""
+
+    async def cancel() -> None:
+        asking = asyncio.create_task(ask(make(tmp_path, "vllm", switch)[0], MODEL))
+        await asyncio.to_thread(vllm.wait_for, vllm.asked if switch == "--never-answer" else vllm.starts)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled()
+
+    asyncio.run(asyncio.wait_for(cancel(), 60))
+    assert vllm.all_gone()
+
+
+def test_one_that_loads_and_does_not_listen_is_not_waited_for(vllm: StandIn, tmp_path: Path) -> None:
+    """The real one is deaf to SIGTERM while its engine loads."""
+
+    async def cancel() -> float:
+        asking = asyncio.create_task(ask(make(tmp_path, "vllm", "--stubborn", "--slow")[0], MODEL))
+        await asyncio.to_thread(vllm.started)
+        asking.cancel()
+        began = time.monotonic()
+        await asyncio.wait({asking})
+        return time.monotonic() - began
+
+    assert asyncio.run(asyncio.wait_for(cancel(), 60)) < 10 < TERM_PATIENCE
+    assert vllm.all_gone()
+
+
+def test_one_that_dies_at_once_tells_why(vllm: StandIn, tmp_path: Path) -> None:
+    with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room"):
+        asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], MODEL))
+
+
+def test_one_that_dies_while_it_is_used_tells_why(vllm: StandIn, tmp_path: Path) -> None:
+    with pytest.raises(SweetError, match=r"status 5.*\n.*loading.*\n.*EngineDeadError") as error:
+        asyncio.run(ask(make(tmp_path, "vllm", "--die-when-asked")[0], MODEL))
+    assert error.value.where == str(tmp_path / "log.vllm-agent.log")
+    assert vllm.all_gone()
+
+
+def test_one_that_does_not_come_up_in_time(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweet.llm.local.TOLD_EVERY", 0.5)
+    local, said = make(tmp_path, "vllm", "--slow", start_up=4.0)
+    with pytest.raises(SweetError, match=r"within 4 seconds.*\n.*loading"):
+        asyncio.run(ask(local, MODEL))
+    assert any("vllm is starting" in line and "loading" in line for line in said)
+    assert vllm.all_gone()
+
+
+HOLD = """\
+import asyncio, sys
+from sweet.llm.connect import open_client
+from sweet.llm.local import Local
+async def hold():
+    async with open_client("org/model", local=Local("vllm", options=sys.argv[2:], logs=sys.argv[1])):
+        print("up", flush=True)
+        await asyncio.sleep(600)
+asyncio.run(hold())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-c", HOLD, f"{tmp_path}/"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "up\n"
+        parent.send_signal(number)
+        parent.communicate(timeout=60)
+    assert vllm.all_gone()
+
+
+def test_it_does_not_outlive_a_parent_killed_while_it_starts(vllm: StandIn, tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, f"{tmp_path}/", "--slow"]) as parent:
+        vllm.started()
+        parent.kill()
+    assert vllm.all_gone()
+
+
+def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None:
+    name = adapter(tmp_path / "tuned", base_model_name_or_path=MODEL)
+    assert asyncio.run(ask(make(tmp_path)[0], name)) == [f"What else? said {name}"]
+    args = vllm.starts()[0]["args"]
+    assert args[:2] == ["serve", MODEL]
+    assert "--enable-lora" in args
+    assert given(args, "--lora-modules") == f"{name}={name}"
+    assert given(args, "--max-lora-rank") == "16", "the next that vllm takes"
+    assert given(args, "--served-model-name") == MODEL
+    assert given(args, "--tokenizer") is None
+
+
+def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -> None:
+    name = adapter(tmp_path / "tuned, twice=2", base_model_name_or_path=MODEL)
+    (tmp_path / "tuned, twice=2" / "tokenizer.json").write_text("{}")
+    found = find_adapter(name)
+    assert found is not None
+    words = command("vllm", VllmSettings(name, name, "::1", 8, adapter=found))
+    assert given(words, "--tokenizer") == name
+    assert json.loads(given(words, "--lora-modules") or "") == {"name": name, "path": name}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "does not say which model"),
+        ({"base_model_name_or_path": "/nothing/here"}, "is not there: /nothing/here"),
+        ({"base_model_name_or_path": "a/b/c"}, "is not there: a/b/c"),
+        ({"base_model_name_or_path": MODEL, "r": "many"}, "r: "),
+        ({"base_model_name_or_path": MODEL, "peft_type": "IA3"}, "only LoRA"),
+    ],
+)
+def test_an_adapter_that_cannot_be_used(vllm: StandIn, tmp_path: Path, config: dict[str, Any], message: str) -> None:
+    name = adapter(tmp_path / "tuned", **config)
+    with pytest.raises(UsageError, match=message) as error:
+        asyncio.run(ask(make(tmp_path)[0], name))
+    assert "adapter_config.json" in str(error.value.where)
+    assert error.value.fix
+    assert vllm.starts() == []
+
+
+def test_without_vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if (Path(sys.executable).parent / "vllm").exists():
+        pytest.skip("a real vllm lies beside this Python")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match="not installed") as error:
+        make(tmp_path)[0].plan([(MODEL, ())])
+    assert "pip install" in str(error.value.fix)
+    assert "no vllm is installed" in make(tmp_path, "auto")[0].choose(MODEL).why
+
+
+def test_what_auto_takes(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(model: str = MODEL, **changes: Any) -> tuple[bool, str]:
+        choice = make(tmp_path, changes.pop("engine", "auto"), **changes)[0].choose(model)
+        return choice.build is not None, choice.why
+
+    vllm.show_gpus()
+    assert chosen() == (
+        False,
+        "vllm is no CPU build, and there is no GPU that nvidia-smi and CUDA_VISIBLE_DEVICES show",
+    )
+    vllm.show_gpus("0, GPU-a, 80000, 81000", "1, GPU-b, 80000, 81000")
+    assert chosen() == (True, "2 GPU(s)")
+    assert chosen(device="cpu") == (False, "--device cpu, and vllm is no CPU build")
+    assert chosen("micro") == chosen("micro", engine="vllm") == (False, "the packaged agent needs no server")
+    assert chosen(engine="embedded") == (False, "as --engine says")
+
+    small = tmp_path / "small"
+    small.mkdir()
+    (small / "config.json").write_text("{}")
+    (small / "model.safetensors").write_bytes(b"0" * 100)
+    assert not chosen(str(small))[0]
+    assert chosen(str(small), engine="vllm")[0]
+    assert chosen(adapter(tmp_path / "dora", base_model_name_or_path=MODEL, use_dora=True)) == (
+        False,
+        "the adapter holds weight-decomposed matrices (use_dora), which vllm does not serve",
+    )
+
+    vllm.show_gpus()
+    vllm.say_version("0.32.0+cpu", monkeypatch)
+    assert chosen() == (True, "a CPU build")
+    assert chosen(device="cpu")[0]
+    assert chosen(device="cuda") == (False, "--device cuda, and vllm 0.32.0+cpu is a CPU build")
+
+
+def test_options_that_would_go_nowhere(vllm: StandIn, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the packaged agent needs no server"):
+        make(tmp_path, "vllm", "--x")[0].plan([("micro", ())])
+    with pytest.raises(UsageError, match="served already"):
+        make(tmp_path, "vllm", "--x")[0].plan([(MODEL, ("http://a",))])
+    with pytest.raises(UsageError, match="its --port chosen"):
+        make(tmp_path, "vllm", "--port=9")[0].plan([(MODEL, ())])
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        (None, ["GPU-aa", "GPU-ab", "GPU-c"]),
+        ("", []),
+        ("-1", []),
+        ("2,0", ["GPU-c", "GPU-aa"]),
+        ("1,7,0", ["GPU-ab"]),
+        ("GPU-c, GPU-ab", ["GPU-c", "GPU-ab"]),
+        ("GPU-a", []),
+        ("MIG-1234", ["MIG-1234"]),
+    ],
+)
+def test_gpus_are_counted_as_cuda_counts_them(vllm: StandIn, visible: str | None, names: list[str]) -> None:
+    vllm.show_gpus("0, GPU-aa, 500, 1000", "1, GPU-ab, 900, 1000", "2, GPU-c, [N/A], [N/A]")
+    seen = visible_gpus({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    assert [gpu.name for gpu in seen] == names
+    assert all(gpu in (Gpu("GPU-aa", 0.5), Gpu("GPU-ab", 0.9), Gpu("GPU-c"), Gpu("MIG-1234")) for gpu in seen)
+
+
+def test_without_a_driver_there_are_no_gpus(vllm: StandIn) -> None:
+    vllm.add_program("nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "others", "free", "wanted"),
+    [
+        ((), 0, 80000, {"--data-parallel-size": "4", "--gpu-memory-utilization": None}),
+        (("--tensor_parallel_size", "2"), 0, 80000, {"--data-parallel-size": "2"}),
+        (("-tp", "2", "--pipeline-parallel-size=2"), 0, 80000, {"--data-parallel-size": None}),
+        (("-dp", "3"), 0, 80000, {"--data-parallel-size": None}),
+        ((), 1, 80000, {"--gpu-memory-utilization": "0.48"}),
+        ((), 0, 40000, {"--gpu-memory-utilization": "0.46"}),
+        (("--gpu-memory-utilization", "0.7"), 1, 40000, {"--gpu-memory-utilization": "0.7"}),
+    ],
+)
+def test_all_gpus_are_used_and_their_memory_shared(
+    vllm: StandIn, tmp_path: Path, options: tuple[str, ...], others: int, free: int, wanted: dict[str, str | None]
+) -> None:
+    vllm.show_gpus(*(f"{i}, GPU-{i}, {free}, 81559" for i in range(4)))
+    asyncio.run(ask(make(tmp_path, "auto", *options, others=others)[0], MODEL))
+    args = vllm.starts()[0]["args"]
+    assert {name: given(args, name) for name in wanted} == wanted
+
+
+def test_two_models_share_the_memory_of_the_gpus(vllm: StandIn, tmp_path: Path) -> None:
+    vllm.show_gpus("0, GPU-0, 80000, 80000")
+    asyncio.run(ask(make(tmp_path, "auto")[0], MODEL, "other"))
+    assert given(vllm.starts()[0]["args"], "--gpu-memory-utilization") == "0.48"
+    assert given(vllm.starts()[1]["args"], "--gpu-memory-utilization") is None, "here nvidia-smi shows it still free"
+
+
+def test_choosing_needs_no_torch() -> None:
+    code = "import sys, sweet.llm.local; print([n for n in ('torch', 'transformers', 'openai') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_options_are_read_as_vllm_reads_them() -> None:
+    words = ["--max_model_len=5", "-tp", "2", "--max-model-len", "7", "--flag"]
+    assert given(words, "--max-model-len") == "7"
+    assert given(words, "--tensor-parallel-size", "-tp") == "2"
+    assert (given(words, "--flag"), given(words, "--other")) == ("", None)
