@@ -92,7 +92,6 @@ class Command(ABC, Generic[C]):
         summary: one line for the list of commands.
         text: further paragraphs of the help.
         examples: (command line, what it does).
-        tail: the field of the configuration, a list, that takes what follows `--`; those are vllm's options.
     """
 
     name: str
@@ -100,7 +99,6 @@ class Command(ABC, Generic[C]):
     summary: str
     text: str = ""
     examples: tuple[tuple[str, str], ...] = ()
-    tail: str | None = None
 
     def arguments(self) -> list[inspect.Parameter]:
         """The positional arguments. One that is named like a field of the configuration takes its option's place."""
@@ -108,14 +106,15 @@ class Command(ABC, Generic[C]):
 
     def positional(self) -> list[inspect.Parameter]:
         """The positional arguments, and last what follows `--`."""
-        if self.tail is None:
+        tail = self.config.behind_dashes()
+        if tail is None:
             return self.arguments()
-        help = self.config.model_fields[self.tail].description
+        help = self.config.model_fields[tail].description
         declared = typer.Argument(None, metavar="-- VLLM_OPTIONS", help=help, show_default=False)
         kind = inspect.Parameter.KEYWORD_ONLY
         return [
             *self.arguments(),
-            inspect.Parameter(self.tail, kind, default=declared, annotation=list[str] | None),
+            inspect.Parameter(tail, kind, default=declared, annotation=list[str] | None),
         ]
 
     @abstractmethod
@@ -149,7 +148,7 @@ class CommandLine:
         app = self._group(parents[0]) if parents else self.app
         register = app.command(
             leaf,
-            cls=TailCommand if command.tail else None,
+            cls=TailCommand if command.config.behind_dashes() else None,
             help=command.help(),
             short_help=command.summary,
             epilog=command.epilog(),

@@ -23,6 +23,9 @@ OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done,
 not what comes out: it is left out of the digest by which an attempt is recognised as the same."""
 
+BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
+"""Mark of the operational field, a list, that takes what follows `--` on the command line: the options of vllm."""
+
 
 class StageConfig(BaseModel):
     """Base of every stage's configuration: each field is one option of its command (see sweet.cli.options)."""
@@ -41,6 +44,12 @@ class StageConfig(BaseModel):
             if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("operational")
         }
         return self.model_dump(mode="json", exclude=skip)
+
+    @classmethod
+    def behind_dashes(cls) -> str | None:
+        """The field that takes what follows `--`."""
+        marked = (name for name, info in cls.model_fields.items() if info.json_schema_extra == BEHIND_DASHES)
+        return next(marked, None)
 
 
 def digest_of(value: Any) -> str:

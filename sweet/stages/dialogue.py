@@ -124,6 +124,7 @@ class Dialogue:
             top_p=rules.top_p,
             max_tokens=rules.max_tokens,
             seed=self.assignment.turn_seed(number),
+            logprobs=rules.recipe == "upstream",  # whose ranking compares with the sampler's own
         )
         asked = time.monotonic()
         try:
@@ -144,6 +145,7 @@ class Dialogue:
                 content=move.content,
                 output=reply.text,
                 token_ids=reply.token_ids,
+                logprobs=reply.logprobs if sampling.logprobs else None,
                 prompt_token_ids=completion.prompt_token_ids if last or move.ends else None,
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,

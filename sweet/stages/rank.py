@@ -21,7 +21,7 @@ from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures, first_cause
 from sweet.stages.rows import Candidate, CandidateRow
@@ -78,7 +78,7 @@ class RankConfig(StageConfig):
     (auto), always, or never (embedded). The agent micro is always embedded."""
     start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
     """Seconds that a vllm started here may take until it answers."""
-    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
 
 

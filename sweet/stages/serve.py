@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
 from sweet.tasks.registry import task_kind
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ServeConfig(StageConfig):
     """Where the embedded engine runs."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """File that vllm's output goes to; without it a new one in the folder for temporary files."""
-    passthrough: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    passthrough: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to vllm as it stands."""
 
 

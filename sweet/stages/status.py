@@ -168,8 +168,12 @@ def command_of(attempt: Attempt, run: str | Path) -> str:
         for field, info in config.model_fields.items()
         if not info.is_required()
     }
+    tail: list[str] = []
     for field, value in attempt.config.items():
         if field not in config.model_fields or value is None or value == _json(defaults.get(field)):
+            continue
+        if field == config.behind_dashes():
+            tail = ["--", *map(str, cast(list[str], value))]
             continue
         flag = field.rstrip("_").replace("_", "-")
         if isinstance(value, bool):
@@ -179,7 +183,7 @@ def command_of(attempt: Attempt, run: str | Path) -> str:
                 words += [f"--{flag}", str(item)]
     if "resume" in config.model_fields and "--resume" not in words:
         words.append("--resume")
-    return shlex.join(words)
+    return shlex.join(words + tail)
 
 
 def _json(value: Any) -> Any:

@@ -96,6 +96,15 @@ def test_what_was_stopped_goes_on_with_its_options(run: Run) -> None:
     assert steps(run) == ["sweet eval"], "it was left behind"
 
 
+def test_what_follows_two_dashes_goes_on_behind_them(run: Run) -> None:
+    config = RolloutConfig(agent="m", vllm_options=["--max-model-len", "9"], samples=2)
+    with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
+        attempt.start_artifact("rollouts", resume=True)
+        raise KeyboardInterrupt
+    report(run)
+    assert steps(run)[0] == "sweet rollout --agent m --samples 2 -- --max-model-len 9"
+
+
 def test_the_report_in_full(run: Run) -> None:
     with pytest.raises(ServerError), run.attempt("eval", Settings()) as attempt:
         attempt.metrics.update(success_rate=0.5, success_rate_ci_low=0.4, scorer="strict", trajectories=8)

@@ -10,7 +10,6 @@ COMMANDS = (
         name="rank",
         config=RankConfig,
         stage=run_rank,
-        tail="vllm_options",
         summary="Sample candidate replies at turns and let the critic rank them.",
         examples=(("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),),
     ),

@@ -15,7 +15,6 @@ COMMANDS = (
         name="rollout",
         config=RolloutConfig,
         stage=run_rollout,
-        tail="vllm_options",
         name_run=_name,
         summary="Play dialogues between the agent and the simulated human.",
         text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "

@@ -26,7 +26,6 @@ COMMANDS = (
     ServeSim(
         name="serve-sim",
         config=ServeConfig,
-        tail="passthrough",
         summary="Start the simulated human as an OpenAI-compatible server.",
         text="Prints its address on stdout once it answers, and serves until it is interrupted. An agent can be "
         "served the same way.",
