@@ -159,9 +159,8 @@ class RemoteClient:
         patience = _Patience(self.patience)
         for retries in itertools.count():
             await self.pace.enter()
-            began = time.monotonic()
             try:
-                completion = await self._first(body, sampling)
+                completion, seconds = await self._first(body, sampling)
             except _Failed as failed:
                 target, error = failed.target, failed.error
                 if not isinstance(error, Refused) or error.may_pass:
@@ -178,17 +177,20 @@ class RemoteClient:
                 self.pace.withdraw()
                 raise
             else:
-                self.pace.leave(time.monotonic() - began)
+                self.pace.leave(seconds)
                 return replace(completion, retries=retries)
         raise AssertionError("unreachable")
 
-    async def _first(self, body: dict[str, Any], sampling: Sampling) -> Completion:
-        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.pace)."""
+    async def _first(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
+        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.pace).
+
+        With it the seconds that it took, by itself: with those of a lost one before it, pace would lose patience late.
+        """
         under_way = {asyncio.create_task(self._ask(body, sampling))}
-        sent, times = time.monotonic(), 1
+        sent = time.monotonic()
         try:
             while True:
-                patience = self.pace.patience(times)
+                patience = self.pace.patience()
                 wait = GLANCE if patience is None else max(0.0, sent + patience - time.monotonic())
                 done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -197,7 +199,7 @@ class RemoteClient:
                 if not done and patience is not None:
                     self.pace.spare()
                     under_way.add(asyncio.create_task(self._ask(body, sampling)))
-                    sent, times = time.monotonic(), times + 1
+                    sent = time.monotonic()
         finally:
             for task in under_way:
                 task.cancel()
@@ -220,8 +222,8 @@ class RemoteClient:
             return
         await asyncio.sleep(pause)
 
-    async def _ask(self, body: dict[str, Any], sampling: Sampling) -> Completion:
-        target = self._choose()
+    async def _ask(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
+        target, began = self._choose(), time.monotonic()
         target.under_way += 1
         try:
             told = target.told
@@ -242,7 +244,7 @@ class RemoteClient:
         finally:
             target.under_way -= 1
         target.succeed()
-        return _completion(raw, sampling, target)
+        return _completion(raw, sampling, target), time.monotonic() - began
 
     def _more(self, sampling: Sampling) -> dict[str, Any]:
         """What is asked for beyond OpenAI's interface, and no more than is read: ids and figures make answers long."""

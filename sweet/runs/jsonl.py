@@ -58,7 +58,7 @@ def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """
     for number, line in _lines(path):
         try:
-            row = from_json(line) if line.strip() else None
+            row = from_json(line, cache_strings="keys") if line.strip() else None
         except ValueError as error:
             if not line.endswith(b"\n"):
                 return
