@@ -17,7 +17,7 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
@@ -54,7 +54,7 @@ class Sandbox:
         """Run all programs, several at once, and give their executions in the same order; errors as of `stream`."""
         return list(self.stream(programs))
 
-    def stream(self, programs: Iterable[Program]) -> Iterator[Execution]:
+    def stream(self, programs: Iterable[Program]) -> Generator[Execution, None, None]:
         """The executions of programs in their order, each as soon as those before it are there too.
 
         Programs are taken as they are needed (sweet.sandbox.stream.AHEAD), by other threads than the caller's.

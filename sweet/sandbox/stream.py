@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -41,10 +41,10 @@ class Stream:
         self._busy: set[Worker] = set()
         self._threads: list[threading.Thread] = []
         self._working = 0
-        self._over = False
+        self._over = self._abandoned = False
         self._broken: BaseException | None = None
 
-    def through(self, threads: int) -> Iterator[Execution]:
+    def through(self, threads: int) -> Generator[Execution, None, None]:
         self._threads = [threading.Thread(target=self._work, name="sandbox") for _ in range(threads)]
         self._working = threads
         for thread in self._threads:
@@ -66,7 +66,7 @@ class Stream:
 
     def _stop(self) -> None:
         """End the threads, those in the middle of a program too: nobody waits for it any more."""
-        self._over = True
+        self._over = self._abandoned = True
         self._room.release(len(self._threads))
         for worker in list(self._busy):
             worker.abandon()
@@ -86,7 +86,7 @@ class Stream:
                     self._done[index] = execution
                     self._news.notify()
         except BaseException as error:
-            self._broken = self._broken or error
+            self._broken, self._abandoned = self._broken or error, True
         finally:
             self._over = True
             self._room.release(len(self._threads))
@@ -96,7 +96,7 @@ class Stream:
 
     def _run(self, program: Program) -> Execution:
         worker = self._idle.get()
-        worker.abandoned = self._over
+        worker.abandoned = self._abandoned
         self._busy.add(worker)
         try:
             return worker.run(program)

@@ -208,3 +208,22 @@ def test_honest_libraries_work(call: Runner, name: str) -> None:
     source, value = HONEST_LIBRARIES[name]
     result = call(source)
     assert same(value, result.value), result
+
+
+def test_streams_side_by_side_and_a_short_one_among_many_threads() -> None:
+    """A stream of fewer programs than threads, again and again, while another is under way in the same jails."""
+    with open_jails("unsafe", 4, Limits()) as box:
+        long = box.stream(HONEST for _ in range(60))
+        for execution in long:
+            assert execution.results[0].value == 2
+            assert box.run([HONEST])[0].results[0].value == 2
+
+
+def test_who_stops_picking_up_waits_for_nothing() -> None:
+    with open_jails("unsafe", 2, Limits(call_seconds=60.0, total_seconds=60.0)) as box:
+        stream = box.stream([HONEST, *[Program("while True: pass", ("1",))] * 5])
+        assert next(stream).results[0].value == 2
+        began = time.monotonic()
+        stream.close()
+        assert time.monotonic() - began < 20
+        assert box.run([HONEST])[0].results[0].value == 2

@@ -26,8 +26,6 @@ from sweet.tasks.scores import ScoreOutcome
 
 _SHOWN = 200
 _MOST_SEEN = 4096
-_BY_CHANCE = ("timeout", "crash")
-"""Outcomes that a busy machine may have caused: they are never handed on to a twin."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,8 @@ class CodeScorer:
                 yield _invalid(job.task, known.invalid)
             elif job.read is not None:
                 yield job.read
-            elif job.twin is not None and job.twin.verdict is not None and job.twin.verdict.outcome not in _BY_CHANCE:
-                yield job.twin.verdict
+            elif job.twin is not None and (verdict := job.twin.verdict) is not None and not _by_chance(verdict):
+                yield verdict
             else:
                 (execution,) = self.box.run([job.program] if job.program else [])
                 yield self._judge(job, execution)
@@ -189,6 +187,11 @@ class CodeScorer:
         if want.status == "raised":
             return got.status == "raised" and got.error == want.error
         return got.status == "value" and same(want.value, got.value, self.tolerance)
+
+
+def _by_chance(verdict: Verdict) -> bool:
+    """Whether a busy machine may have had a part in it: some tests passed, and one ran out of time or crashed."""
+    return verdict.passed > 0 and verdict.outcome in ("timeout", "crash")
 
 
 def _invalid(task: Task, why: str) -> Verdict:
