@@ -14,12 +14,18 @@ from typing import Any
 
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
+from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
 NO_RESPONSE = "No response."
 """What the human says when its server failed, in the published protocol (recipe `upstream`)."""
 
+
+AGENT_SYSTEM = "agent_system"
+"""Key in the meta of rollouts: the agent's system prompt, where it is not the packaged one."""
 
 _FAULTS: dict[HumanFault, str] = {
     "empty": "the simulated human said nothing",
@@ -58,6 +64,11 @@ class Rules:
     max_tokens: int
     recipe: Recipe
     token_limit: int | None = None
+
+
+def agent_system(run: Run, rollouts: Artifact) -> str:
+    """The system prompt under which the agent of these rollouts spoke: `--prompts` leaves it with them."""
+    return str(rollouts.meta.get(AGENT_SYSTEM) or task_kind(run.manifest().task).agent_system())
 
 
 @dataclass

@@ -22,11 +22,11 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.dialogue import agent_system
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures, first_cause
 from sweet.stages.rows import Candidate, CandidateRow
 from sweet.tasks.base import Message, Recipe
-from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             if missing:
                 judge = load_critic(run, critic, config)
-                system = task_kind(run.manifest().task).agent_system()
+                system = agent_system(run, rollouts)
                 desk = _Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
                 attempt.environment["agent_model"] = desk.served

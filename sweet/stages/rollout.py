@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -25,7 +26,7 @@ from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.crew import Book, Crew
-from sweet.stages.dialogue import Assignment, Rules
+from sweet.stages.dialogue import AGENT_SYSTEM, Assignment, Rules
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task, TaskKind
@@ -61,6 +62,8 @@ class RolloutConfig(StageConfig):
     """Tokens of one reply at most."""
     seed: int = Field(default=0, ge=0)
     """Seed of the whole rollout; with task and sample it names a dialogue."""
+    prompts: Path | None = None
+    """Folder with agent.txt, human.txt or both, in place of the packaged prompts."""
     recipe: Recipe = "paper"
     """paper, or upstream to follow the published code where the two differ."""
     token_limit: int | None = Field(default=None, ge=1)
@@ -89,6 +92,8 @@ class RolloutConfig(StageConfig):
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
     """Play the dialogues that are missing and return the metrics of all of them."""
     kind = task_kind(config.task)
+    if config.prompts is not None:
+        kind = kind.with_prompts(config.prompts)
     source = config.tasks or kind.default_tasks()
     tasks = kind.load(source, config.split)[: config.num_tasks]
     _check_playable(tasks, config)
@@ -108,6 +113,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         "max_turns": config.max_turns,
         "recipe": config.recipe,
     }
+    if config.prompts is not None:
+        texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
+        meta |= {AGENT_SYSTEM: kind.agent_system(), "prompts_digest": digest_of(texts)}
     with run.attempt("rollout", config, environment={"tasks_digest": tasks_digest}) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta, resume=True, anew=config.new)
         book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())

@@ -20,10 +20,10 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.dialogue import agent_system
 from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.rows import Pair, Preference
 from sweet.stages.train import TrainConfig
-from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 
 CHECKPOINT = "checkpoint.pt"
@@ -59,7 +59,7 @@ class Training:
             batch=config.batch,
         )
         self.max_length: int | None = config.max_length or context_of(self.model)
-        self.system = task_kind(run.manifest().task).agent_system()
+        self.system = agent_system(run, inputs[-1])
         self.pool = Pool()
         self.examples: list[Example] = []
         self.heldout: list[Example] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,6 +92,9 @@ class TaskKind(Protocol):
 
     def load(self, tasks: str, split: str) -> list[Task]:
         """The tasks of a named dataset or of a JSONL file, in their order; InputError where they are wrong."""
+
+    def with_prompts(self, folder: Path) -> TaskKind:
+        """The same kind with other prompts, those of a folder; InputError where they cannot be used."""
 
     def agent_system(self) -> str:
         """The agent's system prompt."""

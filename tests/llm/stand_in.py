@@ -57,7 +57,9 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(5)
         if "--never-answer" in args:
             time.sleep(600)
-        message = {{"role": "assistant", "content": "What else? said " + body["model"]}}
+        human = body["messages"][0]["content"].startswith("You play")
+        asked = "I do not know," if human else "What else?"
+        message = {{"role": "assistant", "content": asked + " said " + body["model"]}}
         choice = {{"message": message, "finish_reason": "stop", "token_ids": [1, 2]}}
         choices = [dict(choice, index=i) for i in range(body["n"])]
         self.answer({{"choices": choices, "usage": {{"prompt_tokens": 5, "completion_tokens": 2 * body["n"]}}}})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.errors import InputError
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.code.prompts import AGENT_SYSTEM, HumanPrompt, human_prompt, parse_human_prompt
+from sweet.tasks.code.prompts import HumanPrompt, Prompts, parse_human_prompt
 
 TEXTS = st.one_of(
     st.text(),
@@ -22,7 +25,7 @@ CODE = "def price(hours):\n    return 3 * hours"
 
 @given(st.builds(HumanPrompt, TEXTS, TEXTS, st.lists(MESSAGES).map(tuple)))
 def test_a_human_prompt_reads_back_exactly(prompt: HumanPrompt) -> None:
-    assert parse_human_prompt(human_prompt(prompt)) == prompt
+    assert parse_human_prompt(Prompts.packaged().human_prompt(prompt)) == prompt
 
 
 @given(st.text())
@@ -42,7 +45,7 @@ def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message()
 
 def test_the_agent_is_told_the_protocol() -> None:
     for word in ("I WANT TO ANSWER:", "OUTPUT:", "10 turns", "one short question"):
-        assert word in AGENT_SYSTEM
+        assert word in Prompts.packaged().agent
 
 
 @pytest.mark.parametrize(
@@ -110,3 +113,36 @@ def test_recipe_upstream_splits_at_the_exact_markers(
 ) -> None:
     move = CodeKind().move(output, last=last, recipe="upstream")
     assert (move.content, move.answer, move.ends) == (content, answer, ends)
+
+
+def test_a_folder_replaces_one_text_or_both(tmp_path: Path) -> None:
+    (tmp_path / "human.txt").write_text("Be curt.\r\n{dialogue}\n{request}\nKnow this:\n  {reference}\n")
+    prompts = Prompts.of(tmp_path)
+    assert prompts.agent == Prompts.packaged().agent
+    told = prompts.human_prompt(
+        HumanPrompt("A price {reference}.", CODE, (Message(role="user", content="{dialogue}"),))
+    )
+    lines = ["Be curt.", "You:", "    {dialogue}", "    A price {reference}.", "Know this:"]
+    assert told.split("\n") == [*lines, *(f"    {line}" for line in CODE.split("\n"))]
+    (tmp_path / "agent.txt").write_text("Ask, then answer.\n")
+    assert CodeKind().with_prompts(tmp_path).agent_system() == "Ask, then answer."
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "this one holds nothing"),
+        ({"humans.txt": "x"}, "this one holds humans.txt"),
+        ({"agent.txt": " \n"}, "is empty"),
+        ({"human.txt": "{request}\n{dialogue}"}, "must have {reference} once"),
+        ({"human.txt": "a {request}\n{reference}\n{dialogue}\n{dialogue}"}, "must have {request}, {dialogue} once"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as error:
+        Prompts.of(tmp_path)
+    assert said in str(error.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        Prompts.of(tmp_path / "nowhere")

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from sweet.tasks.base import Message, Task, reveal
-from sweet.tasks.code.prompts import AGENT_SYSTEM, read_move
+from sweet.tasks.code.prompts import Prompts, read_move
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.micro.dialogues import PATIENCE, dialogue
 from sweet.tasks.micro.generator import as_task, instances
@@ -28,7 +28,7 @@ def solved(task: Task, messages: list[Message]) -> bool:
 
 def test_turns_alternate_and_end_in_an_answer() -> None:
     for task, messages in play(told=False):
-        assert messages[0] == Message(role="system", content=AGENT_SYSTEM)
+        assert messages[0] == Message(role="system", content=Prompts.packaged().agent)
         assert messages[1] == Message(role="user", content=task.problem_description)
         turns = [message.content for message in messages if message.role == "assistant"]
         assert [message.role for message in messages[1:]] == ["user", "assistant"] * len(turns)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from sweet.tasks.base import Message, Move, Recipe, Task
-from sweet.tasks.code import datasets, prompts
+from sweet.tasks.code import datasets
+from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
 from sweet.tasks.datasets import colbench_file
 
 
@@ -15,6 +17,12 @@ class CodeKind:
     name = "code"
     human_reply_limit = 400
 
+    def __init__(self, prompts: Prompts | None = None) -> None:
+        self.prompts = prompts or Prompts.packaged()
+
+    def with_prompts(self, folder: Path) -> CodeKind:
+        return CodeKind(Prompts.of(folder))
+
     def default_tasks(self) -> str:
         return "colbench" if colbench_file("train").is_file() else "micro"
 
@@ -22,11 +30,11 @@ class CodeKind:
         return datasets.load(tasks, split)
 
     def agent_system(self) -> str:
-        return prompts.AGENT_SYSTEM
+        return self.prompts.agent
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        text = prompts.dialogue_prompt(task.problem_description, task.hidden, dialogue)
+        text = self.prompts.human_prompt(HumanPrompt(task.problem_description, task.hidden, tuple(dialogue)))
         return [Message(role="user", content=text)]
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
-        return prompts.read_move(output, last=last, recipe=recipe)
+        return read_move(output, last=last, recipe=recipe)

@@ -1,16 +1,22 @@
 """The words of the code task: how agent and human are addressed, and how a raw reply is read.
 
-The human's prompt is one user message that holds the request, the reference function and the dialogue so far. Every
-line of such a text is indented by four spaces and every line of ours starts at the margin, so the prompt can be read
-back exactly whatever the texts contain: a human served over HTTP learns all it must know from the prompt alone.
+The words are files, `agent.txt` and `human.txt` in the folder `texts` of this package; a folder of one's own may hold
+others in their place. The human's prompt is one user message that holds the request, the reference function and the
+dialogue so far, each where the file says so on a line of its own (`{request}`, `{reference}`, `{dialogue}`). Every line
+of such a text is indented by four spaces, so a prompt whose own lines start at the margin can be read back exactly
+whatever the texts contain: a human served over HTTP learns all it must know from the prompt alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
 
+from sweet.errors import InputError
 from sweet.tasks.base import Message, Move, Recipe
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
@@ -18,31 +24,14 @@ OUTPUT_MARKER = "OUTPUT:"
 MAX_TURNS = 10
 """The agent's turns in the original protocol."""
 
-AGENT_SYSTEM = f"""\
-You are a programmer. A person asks you for one Python function; the request leaves out details that the function needs.
-You have {MAX_TURNS} turns. Use them to find out what is missing, then deliver the function.
-
-- In each turn ask one short question about one detail. The person replies in one or two sentences.
-- When you know enough, deliver: write "{ANSWER_MARKER}" and after it the complete Python code, nothing else.
-- The function must have the name and the arguments of the requested signature. It is run against hidden tests.
-- Your last turn must be the delivery. After it the dialogue is over.
-- You may think first: what stands before "{OUTPUT_MARKER}" is kept from the person, who reads only what follows it."""
-
 _INDENT = "    "
 _REQUEST = "YOUR REQUEST"
 _REFERENCE = "THE FUNCTION YOU HAVE IN MIND"
-_DIALOGUE = "THE DIALOGUE SO FAR"
 _SPEAKER = {"user": "You:", "assistant": "Programmer:"}
 _ROLE = {label: role for role, label in _SPEAKER.items()}
 
-_HUMAN_HEAD = """\
-You play a person who wants a Python function from a programmer. You know exactly how it must behave, because you can \
-see the finished function below. The programmer cannot see it."""
-_HUMAN_TAIL = """\
-Now reply to the programmer's last message, as the person.
-- At most two sentences, in plain words. Never write code.
-- Tell only what was asked about, and only what follows from the function above.
-- If the function does not settle it, say that you do not know."""
+_PLACES = ("{request}", "{reference}", "{dialogue}")
+_LONGEST = 100_000
 
 _PAPER_ANSWER = re.compile(
     r"(?P<mark>\*{1,3}|_{1,3}|`)?I[ \t]+WANT[ \t]+TO[ \t]+ANSWER"
@@ -64,22 +53,77 @@ class HumanPrompt:
     dialogue: tuple[Message, ...]
 
 
-def human_prompt(prompt: HumanPrompt) -> str:
-    """The text that asks an LLM to play the human; `parse_human_prompt` is its inverse."""
-    lines = [
-        _HUMAN_HEAD,
-        "",
-        _REQUEST,
-        _indented(prompt.request),
-        "",
-        _REFERENCE,
-        _indented(prompt.hidden),
-        "",
-        _DIALOGUE,
-    ]
-    for message in prompt.dialogue:
-        lines += [_SPEAKER[message.role], _indented(message.content)]
-    return "\n".join([*lines, "", _HUMAN_TAIL])
+@dataclass(frozen=True)
+class Prompts:
+    """The texts of one folder: the agent's system prompt, and the human's prompt with its three places."""
+
+    agent: str
+    human: str
+
+    @classmethod
+    def packaged(cls) -> Prompts:
+        return _packaged()
+
+    @classmethod
+    def of(cls, folder: Path) -> Prompts:
+        """The packaged texts with those of a folder in their place.
+
+        Raises:
+            InputError: the folder is none, holds neither text or something else, or a text cannot be used.
+        """
+        try:
+            names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+        except OSError as error:
+            raise InputError(f"The folder of prompts cannot be read: {error.strerror}.", path=folder) from error
+        known = {f"{field.name}.txt": field.name for field in fields(cls)}
+        if not names or set(names) - set(known):
+            other = ", ".join(name for name in names if name not in known) or "nothing"
+            raise InputError(
+                f"A folder of prompts holds {' and '.join(known)} or one of them; this one holds {other}.", path=folder
+            )
+        texts = {known[name]: _read(folder / name) for name in names}
+        if "human" in texts:
+            _check_places(texts["human"], folder / "human.txt")
+        return replace(cls.packaged(), **texts)
+
+    def human_prompt(self, prompt: HumanPrompt) -> str:
+        """The text that asks an LLM to play the human; of the packaged texts `parse_human_prompt` is its inverse."""
+        said = [line for m in prompt.dialogue for line in (_SPEAKER[m.role], _indented(m.content))]
+        held = {"request": _indented(prompt.request), "reference": _indented(prompt.hidden), "dialogue": said}
+        lines: list[str] = []
+        for line in self.human.split("\n"):
+            told = held.get(line.strip()[1:-1]) if line.strip() in _PLACES else line
+            lines += told if isinstance(told, list) else [str(told)]
+        return "\n".join(lines)
+
+
+@cache
+def _packaged() -> Prompts:
+    folder = resources.files("sweet.tasks.code") / "texts"
+    return Prompts(
+        **{field.name: (folder / f"{field.name}.txt").read_text("utf-8").strip() for field in fields(Prompts)}
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        text = file.read_bytes()[: _LONGEST + 1].decode("utf-8").replace("\r\n", "\n").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The prompt cannot be read as UTF-8 text: {error}.", path=file) from error
+    if not text or len(text) > _LONGEST:
+        raise InputError("The prompt is empty." if not text else "The prompt is too long.", path=file)
+    return text
+
+
+def _check_places(text: str, file: Path) -> None:
+    lines = [line.strip() for line in text.split("\n")]
+    missing = [place for place in _PLACES if lines.count(place) != 1]
+    if missing:
+        raise InputError(
+            f"The human's prompt must have {', '.join(missing)} once, each on a line of its own.",
+            path=file,
+            fix="they stand for the request, the reference solution and the dialogue so far",
+        )
 
 
 def parse_human_prompt(text: str) -> HumanPrompt:
@@ -148,8 +192,3 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             yield head, "\n".join(body)
             body = []
         head = line
-
-
-def dialogue_prompt(request: str, hidden: str, dialogue: Sequence[Message]) -> str:
-    """`human_prompt` of its three parts."""
-    return human_prompt(HumanPrompt(request, hidden, tuple(dialogue)))

@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass, field
 
 from sweet.tasks.base import Message, Task, reveal
-from sweet.tasks.code.prompts import AGENT_SYSTEM, ANSWER_MARKER
+from sweet.tasks.code.prompts import ANSWER_MARKER, Prompts
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.micro.generator import Instance, as_task, solution
 from sweet.tasks.micro.rules import RATE, REST_QUESTION, RULES, USELESS_QUESTIONS
@@ -63,7 +63,7 @@ class _Dialogue:
     def play(self) -> list[Message]:
         task = as_task(self.instance, "cloned")
         messages = [
-            Message(role="system", content=AGENT_SYSTEM),
+            Message(role="system", content=Prompts.packaged().agent),
             Message(role="user", content=task.problem_description),
         ]
         question: str | None = self._question()
