@@ -59,6 +59,18 @@ class Refused(HttpError):
         return self.status in (408, 425, 429) or self.status >= 500
 
 
+def allow_open_files(count: int) -> None:
+    """Let this process have so many files and connections open, as far as the system lets it."""
+    try:
+        import resource
+    except ImportError:  # a system that knows no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class Channel:
     """Requests to one server. Made inside the event loop that uses it; `aclose` gives the connections back.
 

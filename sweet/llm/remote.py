@@ -30,7 +30,7 @@ from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.answers import ChatAnswer, Served, describe
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Sampling
-from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered
+from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered, allow_open_files
 from sweet.llm.pace import START, Pace
 from sweet.tasks.base import Message
 
@@ -133,6 +133,8 @@ class RemoteClient:
             UsageError: an address is none, a server refuses the key, or does not serve the model.
             ServerError: a server cannot be reached.
         """
+        # A pool for each address and role, and as much again for whatever else is open.
+        allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
         addresses = dict.fromkeys(base_url(url) for url in urls)
         targets = [_Target(url, _channel(url, concurrency, role)) for url in addresses]
         self = cls(targets, Pace(concurrency, START * len(targets)), patience, role)

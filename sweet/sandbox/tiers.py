@@ -82,6 +82,10 @@ def probe_tier(tier: Tier) -> TierStatus:
     return TierStatus(tier, True, _describe(tier))
 
 
+WORKERS_A_CORE = 3
+"""While one waits for an answer that hangs, or for this process, the others go on."""
+
+
 @contextmanager
 def open_sandbox(
     tier: TierChoice = "auto", workers: int | None = None, limits: Limits | None = None
@@ -90,14 +94,14 @@ def open_sandbox(
 
     Args:
         tier: `auto` takes the strongest that works; `unsafe` is never chosen by itself.
-        workers: jails at once; without it two a core that this process may use, so that none waits for this process.
+        workers: jails at once; without it WORKERS_A_CORE for each core that this process may use.
         limits: bounds on every answer.
 
     Raises:
         UsageError: the tier asked for does not work here.
         SweetError: no safe tier works here.
     """
-    with open_jails(_choose(tier), workers or 2 * _cores(), limits or Limits()) as box:
+    with open_jails(_choose(tier), workers or WORKERS_A_CORE * _cores(), limits or Limits()) as box:
         yield box
 
 

@@ -106,7 +106,10 @@ class Crew:
         self._room = asyncio.Event()
         self._began = time.monotonic()
         self._left = total
+        self._ceiling_seen = 0
+        self._cut_off = False
         self._set_ceiling(self.ceiling)
+        self._look_for_ceiling()
         with self.reporter.progress("dialogues", total) as bar, self._signals():
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
@@ -115,11 +118,18 @@ class Crew:
                     await self._feed(assignments, group)
             except BaseExceptionGroup as errors:
                 raise first_cause(errors) from errors
+            except asyncio.CancelledError:
+                if not self._cut_off:
+                    raise
+                raise self._interrupted() from None
             finally:
                 ticking.cancel()
                 self._note()
         if self.draining and self._left:
-            raise Interrupted(f"Stopped. {len(self.book.ids)} dialogues are done, {self._left} are missing.")
+            raise self._interrupted()
+
+    def _interrupted(self) -> Interrupted:
+        return Interrupted(f"Stopped. {len(self.book.ids)} dialogues are done, {self._left} are missing.")
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         for assignment in assignments:
@@ -157,15 +167,18 @@ class Crew:
         self._bar.advance()
 
     async def _tick(self) -> None:
-        file, seen = self.folder / CEILING_FILE, 0.0
         while True:
-            with contextlib.suppress(OSError):
-                changed = file.stat().st_mtime
-                if changed != seen:
-                    seen = changed
-                    self._read_ceiling(file)
-            self._note()
             await asyncio.sleep(_TICK_SECONDS)
+            self._look_for_ceiling()
+            self._note()
+
+    def _look_for_ceiling(self) -> None:
+        file = self.folder / CEILING_FILE
+        with contextlib.suppress(OSError):
+            changed = file.stat().st_mtime_ns
+            if changed != self._ceiling_seen:
+                self._ceiling_seen = changed
+                self._read_ceiling(file)
 
     def _read_ceiling(self, file: Path) -> None:
         text = file.read_bytes()[:20].strip()
@@ -223,6 +236,7 @@ class Crew:
 
     def _interrupt(self) -> None:
         if self.draining and self._whole is not None:
+            self._cut_off = True
             self._whole.cancel()
             return
         self.draining = True

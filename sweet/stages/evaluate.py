@@ -44,7 +44,7 @@ class EvalConfig(StageConfig):
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Answers run at once; without it two a core."""
+    """Answers run at once; without it three a core."""
 
 
 def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,6 +19,7 @@ from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
+from sweet.llm.pace import ENOUGH_SAMPLES
 from sweet.llm.remote import RemoteClient
 from sweet.llm.server import listening
 from sweet.tasks.base import Message
@@ -28,7 +29,7 @@ ASK = [Message(role="user", content="What is the rate per hour?")]
 FEW = Sampling(max_tokens=8, n=2, seed=3, logprobs=True)
 ONE = Sampling(max_tokens=100)
 
-Answer = Callable[[dict[str, Any]], Response]
+Answer = Callable[[dict[str, Any]], Response | Awaitable[Response]]
 
 
 def good(body: dict[str, Any]) -> Response:
@@ -64,7 +65,8 @@ class Server:
         answer = self.answers.pop(0) if self.answers else good
         if isinstance(answer, Response):
             return answer
-        return answer(body)
+        said = answer(body)
+        return said if isinstance(said, Response) else await said
 
 
 def run(
@@ -356,3 +358,25 @@ def test_no_addresses(text: str) -> None:
 def test_what_is_on_this_machine() -> None:
     assert all(map(is_loopback, ["http://127.0.0.5:1", "http://[::1]:1", "http://localhost/v1"]))
     assert not any(map(is_loopback, ["http://example.org", "http://10.0.0.1", "https://localhost.example.org"]))
+
+
+def test_a_request_that_is_lost_is_asked_again_and_the_first_answer_counts() -> None:
+    async def lost(_body: dict[str, Any]) -> Response:
+        await asyncio.sleep(20)
+        return error(500, "too late")
+
+    server = Server(lost)
+
+    async def work(client: RemoteClient) -> float:
+        for _ in range(ENOUGH_SAMPLES):
+            await client.pace.enter()
+            client.pace.leave(0.01)
+        began = time.monotonic()
+        assert (await client.chat(ASK, ONE)).replies[0].text == "It is 5."
+        assert (await client.chat(ASK, ONE)).retries == 0
+        assert client.pace.under_way == 0
+        return time.monotonic() - began
+
+    assert run(work, server) < 10
+    assert len(server.asked) == 3
+    assert server.asked[0] == server.asked[1], "the same request, with the same seed"

@@ -135,3 +135,29 @@ def test_seeds_depend_on_the_name_alone(sample: int, seed: int, turn: int) -> No
     assert one.turn_seed(turn) != one.turn_seed(turn + 1)
     assert 0 <= one.turn_seed(turn) < 2**31
     assert one.id != Assignment(TASK, sample + 1, seed).id
+
+
+def test_a_dialogue_that_costs_too_much_ends_without_an_answer() -> None:
+    limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", token_limit=24)
+    agent = Lines("Rate?", "Per hour?", "More?")
+    trajectory = asyncio.run(Dialogue(Assignment(TASK, 0, 0), agent, ScriptedHuman(), CodeKind(), limited).play())
+    assert (trajectory.outcome, trajectory.answer) == ("token_limit", NO_ANSWER)
+    assert len(trajectory.agent_turns) == 2
+
+
+class EchoingHuman:
+    name = "echo"
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        return HumanReply(dialogue[-1].content, fault="echo")
+
+
+@pytest.mark.parametrize(("recipe", "outcome"), [("paper", "human_error"), ("upstream", "answered")])
+def test_what_the_human_does_wrong_ends_the_dialogue_unless_it_is_the_published_way(
+    recipe: Recipe, outcome: str
+) -> None:
+    agent = Lines("What is the rate?", "I WANT TO ANSWER: x")
+    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, EchoingHuman(), CodeKind(), rules(recipe=recipe))
+    trajectory = asyncio.run(dialogue.play())
+    assert (trajectory.outcome, trajectory.fault) == (outcome, "echo" if outcome == "human_error" else None)
+    assert trajectory.dialogue_history[2].content == "What is the rate?", "it stays to be read"
