@@ -14,6 +14,7 @@ it raises one of these, and `sweet.cli` draws the panel. Anything else that esca
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class SweetError(Exception):
@@ -69,10 +70,15 @@ class ServerError(SweetError):
 
 
 class TooManyFailures(SweetError):
-    """The stage finished, but more items failed than `--fail-on-error` allows."""
+    """The stage finished, but more items failed than `--fail-on-error` allows.
+
+    Attributes:
+        result: what the stage made all the same, a sweet.stages.base.StageResult.
+    """
 
     title = "Too many failed"
     exit_code = 4
+    result: Any = None
 
 
 class Interrupted(SweetError):

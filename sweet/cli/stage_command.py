@@ -14,6 +14,7 @@ from pathlib import Path
 from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
 from sweet.cli.options import C
+from sweet.errors import TooManyFailures
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.status import suggest_next
@@ -86,6 +87,9 @@ class StageCommand(Command[C]):
         call.run = run.path
         try:
             result = self.stage(run, call.config, call.reporter)
+        except TooManyFailures as error:
+            console.finish(error.result, as_json=call.common.json, show_people=self.show)
+            raise
         except BaseException:
             if made and not run.manifest().attempts:  # a wrong option must not leave an empty run as the newest
                 shutil.rmtree(run.path, ignore_errors=True)

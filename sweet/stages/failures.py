@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweet.errors import SweetError, TooManyFailures
+from sweet.stages.base import StageResult
 
 
 def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -13,11 +14,13 @@ def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])
 
 
-def check_failures(failed: int, tried: int, allowed: float, *, what: str, log: Path) -> None:
+def check_failures(failed: int, tried: int, allowed: float, *, what: str, log: Path, result: StageResult) -> None:
     """Raise TooManyFailures where more items failed than `allowed`: a share of those tried below 1, else a count."""
     if failed > (allowed * tried if allowed < 1 else allowed):
-        raise TooManyFailures(
+        error = TooManyFailures(
             f"{failed} of {tried} {what} failed; those that finished are kept.",
             where=log,
             fix="run the same command again for the failed ones, or raise --fail-on-error",
         )
+        error.result = result
+        raise error

@@ -125,8 +125,10 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=rows)
-        check_failures(len(places) - rows, len(missing), config.fail_on_error, what="turns", log=attempt.metrics_path)
-    return StageResult("rank", run.path, metrics, [artifact])
+        result = StageResult("rank", run.path, metrics, [artifact])
+        failed, log_path = len(places) - rows, attempt.metrics_path
+        check_failures(failed, len(missing), config.fail_on_error, what="turns", log=log_path, result=result)
+    return result
 
 
 def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Place]:

@@ -138,8 +138,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
         metrics = {**book.metrics(), "failed": crew.failed, "seconds": round(time.monotonic() - began, 3)}
         attempt.metrics.update(metrics)
-        check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=attempt.metrics_path)
-    return StageResult("rollout", run.path, metrics, [artifact])
+        result = StageResult("rollout", run.path, metrics, [artifact])
+        log_path = attempt.metrics_path
+        check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
+    return result
 
 
 async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: Local) -> dict[str, Any]:

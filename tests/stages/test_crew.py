@@ -225,3 +225,15 @@ def test_files_may_be_open_for_every_connection(server: str) -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(400, before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_too_many_failures_are_exit_4_and_the_result_is_told_all_the_same(
+    tmp_path: Path, tasks: Path, server: str
+) -> None:
+    run = tmp_path / "run"
+    command = words(run, tasks, server, "--json", "--deadline", "0.15", "--fail-on-error", "3")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 4, done.stderr
+    told = json.loads(done.stdout)
+    assert told["metrics"]["failed"] + told["metrics"]["episodes"] == COUNT
+    assert told["artifacts"][0]["rows"] == len(ids(run))
