@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,12 +23,15 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from sweet.cli.console import figure, inert, narration_console
 
 REDRAWS_PER_SECOND = 4
 SECONDS_BETWEEN_LINES = 5.0
+NARROW = 60
+"""Columns of a terminal below which a bar has no room for the time it has taken."""
 
 
 class ConsoleReporter:
@@ -62,7 +65,7 @@ class ConsoleReporter:
     def _live_bar(self, title: str, total: int | None) -> LiveBar:
         with self._lock:
             if self._bars is None:
-                self._bars = _columns(self.console)
+                self._bars = _bars(self.console)
                 self._bars.start()
             self._open += 1
             return LiveBar(self, title, total, self._bars)
@@ -117,7 +120,7 @@ class LiveBar(Bar):
         self._task: TaskID = bars.add_task(inert(title).markup, total=total, figures="")
 
     def redraw(self) -> None:
-        self._bars.update(self._task, completed=self.count, figures=inert(self.figures()).markup)
+        self._bars.update(self._task, completed=self.count, figures=inert(self.figures().removeprefix(" · ")).plain)
 
     def remove(self) -> None:
         self._bars.remove_task(self._task)
@@ -138,15 +141,25 @@ class LineBar(Bar):
             self.reporter.say(f"{self.title}: {self.standing()}, {rate:.3g}/s{self.figures()}")
 
 
-def _columns(console: Console) -> Progress:
-    return Progress(
+class _Bars(Progress):
+    """Each bar with its figures on a line of their own below it: beside it they would crush each other."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        for task in self.tasks:
+            yield self.make_tasks_table([task])
+            if task.fields["figures"]:
+                yield Text(f"  {task.fields['figures']}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _bars(console: Console) -> Progress:
+    wide = console.width >= NARROW
+    return _Bars(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[figures]}"),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        *([TimeElapsedColumn(table_column=Column(no_wrap=True))] if wide else []),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
         console=console,
         refresh_per_second=REDRAWS_PER_SECOND,
         expand=True,

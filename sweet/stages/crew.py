@@ -198,7 +198,9 @@ class Crew:
 
     def _note(self) -> None:
         seconds = max(time.monotonic() - self._began, 1e-9)
-        figures: dict[str, object] = {"running": self.running}
+        figures: dict[str, object] = {}
+        if self.running:
+            figures["running"] = self.running
         if self.failed:
             figures["failed"] = self.failed
         if self.book.ids:
