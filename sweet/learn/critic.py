@@ -8,14 +8,16 @@ sampler told none, the base model's without c.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
 from sweet.tasks.base import Message, Recipe
+from sweet.tasks.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,38 @@ class Critic:
                 found.append(Verdict(critic[number][place], base, span.stop - span.start))
             verdicts.append(found)
         return verdicts
+
+    def credit(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+        """The advantage of each turn that the agent took, equation (3), by the turn's index in its dialogue.
+
+        A dialogue is computed once for all its turns. Turns left out for its length have none.
+        """
+        upstream = self.recipe == "upstream"
+        informed = [self._dialogue(t, system, t.task.hidden if self.informed else None) for t in dialogues]
+        bare = [self._dialogue(t, system, None) for t in dialogues] if upstream else informed
+        seen = [[row.shifted(-self.encoder.header, -1) for row in rows] if upstream else rows for rows in informed]
+        critic, reference = self._turn_means(self.critic, seen), self._turn_means(self.reference, bare)
+        return [
+            {turn: mean - base[turn] for turn, mean in means.items() if turn in base}
+            for means, base in zip(critic, reference, strict=True)
+        ]
+
+    def _dialogue(self, trajectory: Trajectory, system: str | None, hidden: str | None) -> Sequence[TokenSequence]:
+        encoded = self.encoder.dialogue(
+            trajectory, system, hidden=hidden, recipe=self.recipe, max_length=self.max_length
+        )
+        self.dropped += encoded.dropped
+        return encoded.sequences
+
+    def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
+        rows = [row for sequences in dialogues for row in sequences]
+        found = iter(zip(rows, span_logprobs(scorer, rows, self.budget), strict=True))
+        means: list[dict[int, float]] = []
+        for sequences in dialogues:
+            means.append({})
+            for row, (sums, counts) in itertools.islice(found, len(sequences)):
+                means[-1] |= zip((span.turn for span in row.spans), (sums / counts).tolist(), strict=True)
+        return means
 
     def _encode(self, turn: TurnReplies, hidden: str | None) -> list[TokenSequence]:
         rows, dropped = self.encoder.turn(

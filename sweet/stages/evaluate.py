@@ -23,6 +23,7 @@ from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice, open_sandbox
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.best_of import measure_best_of
 from sweet.stages.statistics import clustered_mean, compare
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Scorer, cache_folder
@@ -41,6 +42,12 @@ class EvalConfig(StageConfig):
     """The rollouts to score; without it the newest."""
     compare: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """Another run: its newest scores are compared with these, task by task."""
+    best_of: Literal["critic"] | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """critic: also tell the success of the best of N dialogues of a task, N = 1, 2, 4, …, chosen by the critic."""
+    critic: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """The critic that chooses; the newest finished one where not given."""
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Where the critic runs."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
@@ -83,6 +90,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
         }
         if theirs is not None and config.compare is not None:
             metrics["compare"] = {"run": str(config.compare), **_compared(tally.scores, theirs, config.compare)}
+        if config.best_of is not None:
+            metrics["best_of"] = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
     return StageResult("eval", run.path, metrics, [artifact])

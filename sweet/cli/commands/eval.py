@@ -17,6 +17,7 @@ COMMANDS = (
             ("sweet eval RUN --compare OTHER", "the difference to another run on the same tasks"),
             ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its numbers"),
             ("sweet eval RUN --scorer both", "the two side by side"),
+            ("sweet eval RUN --best-of critic", "how well the critic tells the better dialogues of a task"),
         ),
     ),
 )

@@ -1,0 +1,110 @@
+"""Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
+
+The critic adds up the advantages of a dialogue's turns, the training-time information in sight. For each N the success
+of the dialogue it likes best of N is told as an expectation over all choices of N of the task's dialogues, so nothing
+is drawn; beside it what a choice at random and one that knows the rewards would reach. The interval is over tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweet.errors import SweetError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter
+from sweet.stages.dialogue import agent_system
+from sweet.stages.label import SOLVED
+from sweet.stages.statistics import clustered_mean
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from sweet.learn.critic import Critic
+
+_TOGETHER = 64
+
+
+@dataclass(frozen=True)
+class Liked:
+    """A dialogue: how much the critic likes it, and whether it solved its task."""
+
+    liking: float
+    solved: float
+
+
+def measure_best_of(
+    run: Run,
+    rollouts: Artifact,
+    scores: Sequence[Score],
+    critic_id: str | None,
+    device: Literal["auto", "cpu", "cuda"],
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """Success of the best of N = 1, 2, 4, … dialogues of a task, for `metrics`.
+
+    Raises:
+        SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
+    """
+    from sweet.stages.rank import RankConfig, load_critic
+
+    rewards = {score.id: float((score.reward or 0.0) >= SOLVED) for score in scores if score.reward is not None}
+    artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
+    dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
+    by_task: dict[str, list[Liked]] = {}
+    critic = load_critic(run, artifact, RankConfig(device=device))
+    with reporter.progress("judged", len(dialogues)) as bar:
+        for dialogue, liking in _likings(critic, dialogues, agent_system(run, rollouts)):
+            by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
+            bar.advance()
+    most = max(map(len, by_task.values()), default=0)
+    if most < 2:
+        raise SweetError(
+            "No task has two dialogues, so there is nothing to choose the best of.",
+            where=rollouts.id,
+            fix="sweet rollout with --samples 16",
+        )
+    return {"critic": artifact.id, "n": {str(n): at(n, by_task) for n in sizes(most)}}
+
+
+def sizes(most: int) -> list[int]:
+    """1, 2, 4, … up to `most`."""
+    return [2**power for power in range(most.bit_length())]
+
+
+def at(n: int, by_task: dict[str, list[Liked]]) -> dict[str, Any]:
+    """Success of the best of `n`, over the tasks that have as many dialogues."""
+    tasks = {task: found for task, found in by_task.items() if len(found) >= n}
+    choices = {
+        "critic": [expected(n, [d.solved for d in sorted(f, key=lambda d: d.liking)]) for f in tasks.values()],
+        "random": [sum(d.solved for d in found) / len(found) for found in tasks.values()],
+        "oracle": [expected(n, sorted(d.solved for d in found)) for found in tasks.values()],
+    }
+    told: dict[str, Any] = {"tasks": len(tasks)}
+    for name, values in choices.items():
+        rate = clustered_mean(values, list(tasks))
+        told |= {
+            name: round(rate.mean, 6),
+            f"{name}_ci_low": round(rate.low, 6),
+            f"{name}_ci_high": round(rate.high, 6),
+        }
+    return told
+
+
+def expected(n: int, rising: Sequence[float]) -> float:
+    """The expected value of the last of `n` drawn without replacement from `rising`, kept in its order.
+
+    The item at index i is the last of C(i, n - 1) of the C(len, n) choices.
+    """
+    return sum(math.comb(i, n - 1) * value for i, value in enumerate(rising)) / math.comb(len(rising), n)
+
+
+def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float]]:
+    for start in range(0, len(dialogues), _TOGETHER):
+        part = dialogues[start : start + _TOGETHER]
+        for dialogue, credit in zip(part, critic.credit(part, system), strict=True):
+            yield dialogue, sum(credit.values())
