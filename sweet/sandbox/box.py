@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
-from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth
+from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth, compiled
 from sweet.sandbox.stream import Stream, Worker
 from sweet.sandbox.watch import excess
 
@@ -193,21 +193,29 @@ class _Child:
         self.seconds = 0.0
         self.results: list[Result] = []
         self.buffer = bytearray()
-        self.order = {
-            "source": program.source,
+        self.source, self.scoped = program.source, program.scoped
+
+    def _order(self, same_python: bool) -> bytes:
+        """What the child is to do; the code with its source where the jail's interpreter is this one."""
+        order: dict[str, Any] = {
+            "source": self.source,
             "calls": tuple(self.calls),
-            "scoped": program.scoped,
+            "scoped": self.scoped,
             "nonce": self.nonce,
-            "value_bytes": limits.value_bytes,
-            "cpu_seconds": int(limits.total_seconds) + 2,
+            "value_bytes": self.limits.value_bytes,
+            "cpu_seconds": int(self.limits.total_seconds) + 2,
         }
+        if same_python:
+            order["code"] = compiled(self.source)
+            order["call_codes"] = tuple(compiled(call.strip(), "eval") for call in self.calls)
+        return marshal.dumps(order, marshal.version if same_python else MARSHAL)
 
     def follow(self, jail: Jail) -> None:
         """Let the child run and read what it reports, to its end."""
         reading, writing = os.pipe()
         try:
             try:
-                with _holding(marshal.dumps(self.order, MARSHAL)) as order:
+                with _holding(self._order(jail.same_python)) as order:
                     jail.fork(order, writing)
             finally:
                 os.close(writing)

@@ -313,14 +313,14 @@ def seed_chance() -> None:
 
 
 class _Program:
-    """A program's source, compiled once and executed afresh for every call."""
+    """A program, compiled once and executed afresh for every call. What was compiled before comes with the order."""
 
-    def __init__(self, source: str, scoped: bool) -> None:
+    def __init__(self, source: str, scoped: bool, code: Any = None) -> None:
         self.scoped = scoped
         self.by_chance = "import" in source and any(word in source for word in _CHANCE)
-        self.code = compile(source, FILENAME, "exec", dont_inherit=True)
+        self.code = code or compile(source, FILENAME, "exec", dont_inherit=True)
 
-    def value(self, call: str) -> Any:
+    def value(self, call: str, code: Any = None) -> Any:
         _clock.start()
         if self.by_chance or "random" in call:
             seed_chance()
@@ -332,7 +332,7 @@ class _Program:
             sys.modules[MODULE] = module
             seen = names = module.__dict__
         exec(self.code, seen, names)
-        return eval(compile(call.strip(), "<call>", "eval", dont_inherit=True), seen, names)
+        return eval(code or compile(call.strip(), "<call>", "eval", dont_inherit=True), seen, names)
 
 
 def _raised(error: BaseException) -> str:
@@ -358,11 +358,12 @@ def run(order: dict[str, Any], report: int) -> None:
             data = data[os.write(report, data) :]
 
     tell(-1, "begun", "")
+    codes = order.get("call_codes", ())
     program: _Program | None = None
     for index, call in enumerate(order["calls"]):
         try:
-            program = program or _Program(order["source"], order["scoped"])
-            kind, text = "value", encode(program.value(call), max_bytes)
+            program = program or _Program(order["source"], order["scoped"], order.get("code"))
+            kind, text = "value", encode(program.value(call, codes[index] if codes else None), max_bytes)
         except BaseException as error:
             kind, text = "raised", _raised(error)
         tell(index, kind, text)

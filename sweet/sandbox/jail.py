@@ -158,6 +158,11 @@ class Jail:
         return int(_STATUS.unpack(data)[0])
 
     @property
+    def same_python(self) -> bool:
+        """Whether what runs in the jail is the interpreter of this process."""
+        return self._container is None
+
+    @property
     def root(self) -> int | None:
         """The zygote's process id as this process sees it; None where it cannot see it (docker)."""
         return None if self._container else self._inner_pid or self._process.pid

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import CodeType
 from typing import Any, Literal
 
 Status = Literal["value", "raised", "timeout", "crash"]
 
+
+_LONGEST_COMPILED = 100_000
+_warnings = threading.RLock()
+FILENAME = "<answer>"
+"""The file that an answer's code says it comes from."""
 
 MARSHAL = 2
 """The version of `marshal` in which zygotes are spoken to: every Python 3 reads, those of containers too."""
@@ -118,3 +129,30 @@ class Execution:
 
     results: tuple[Result, ...]
     seconds: float
+
+
+@lru_cache(maxsize=256)
+def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | None:
+    """The code of a source, or of an expression; None where it is too long or cannot be compiled: why, the child tells.
+
+    It is compiled here because this process can keep what it has compiled, and a child has to read the compiler's
+    memory first. Nothing of it is executed here.
+    """
+    if len(source) > _LONGEST_COMPILED:
+        return None
+    try:
+        with quiet():
+            return compile(source, FILENAME if mode == "exec" else "<call>", mode, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What the compiler warns of in an answer (an invalid escape) concerns nobody, and would be shown with its text.
+
+    Warnings are switched off for a whole process, so one thread does it at a time.
+    """
+    with _warnings, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -323,3 +323,35 @@ def test_extraction_takes_any_text(text: str) -> None:
 @given(st.text(alphabet="abcdefghij .,!'\n"), st.text(alphabet="abcdefghij .,!'\n"))
 def test_a_fence_is_found_in_any_prose(before: str, after: str) -> None:
     assert extract_code(f"{before}\n```python\n{CODE}\n```\n{after}", {"price"}) == CODE
+
+
+HARD_TO_COMPILE = {
+    "minus": "-" * 50_000 + "1",
+    "open": "(" * 5000,
+    "plus": "1+" * 40_000 + "1",
+    "dots": "a." * 40_000 + "a",
+    "lists": "[" * 90 + "]" * 90,
+    "power": "9**9**9**9",
+    "escape": "x = '\\d'",
+}
+
+
+@pytest.mark.parametrize("name", HARD_TO_COMPILE)
+def test_what_is_hard_to_compile_hurts_nobody(box: Sandbox, name: str) -> None:
+    source = HARD_TO_COMPILE[name]
+    fenced = f"{FENCE}python\n{CODE}\nx = {source}\n{FENCE}"
+    verdicts = [score(box, f"{source}\n{CODE}"), score(box, fenced, scorer="upstream")]
+    assert all(verdict.outcome != "crash" for verdict in verdicts)
+    assert score(box, CODE).outcome == "passed"
+
+
+def test_warnings_about_an_answer_are_shown_nowhere(box: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
+    """Many threads compile at once; in each test here a warning is an error, and outside of tests it would be shown."""
+    answers = [(task(), f"# {i}\nPATTERN = '\\d'\n{CODE}") for i in range(40)]
+    assert {verdict.outcome for verdict in CodeScorer(box, "strict").score(answers)} == {"passed"}
+    assert capfd.readouterr().err == ""
+
+
+def test_an_answer_too_long_to_be_compiled_here_is_compiled_in_its_child(box: Sandbox) -> None:
+    long = "x = 1\n" * 30_000
+    assert score(box, long + CODE, scorer="upstream").reward == 1.0

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.sandbox import guest
-from sweet.sandbox.program import Limits, Program, Result
+from sweet.sandbox.program import Limits, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
 
@@ -185,7 +185,8 @@ def _fault(source: str, calls: tuple[str, ...], once: tuple[Result, ...], again:
 def _raising_lines(source: str) -> set[int]:
     """Lines of `raise` statements: an exception that comes from one was meant."""
     try:
-        tree = ast.parse(source)
+        with quiet():
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return set()
     return {

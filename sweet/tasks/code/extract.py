@@ -12,8 +12,10 @@ import builtins
 import functools
 import re
 import textwrap
-import warnings
 from collections.abc import Collection
+from types import CodeType
+
+from sweet.sandbox.program import compiled, quiet
 
 FORBIDDEN_IN_PUBLISHED = (
     "import os",
@@ -85,21 +87,22 @@ def defined_names(source: str) -> set[str]:
 def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
     """The fenced blocks that parse as Python."""
     blocks = (textwrap.dedent(match["code"]).strip("\n") for match in fence.finditer(answer))
-    return [code for code in blocks if _parsed(code) is not None]
+    return [code for code in blocks if compiled(code) is not None]
 
 
 @functools.lru_cache(maxsize=16)
 def _parsed(source: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in an answer concern nobody
-        try:
+    try:
+        with quiet():
             return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _defines(source: str, names: Collection[str]) -> bool:
-    return not defined_names(source).isdisjoint(names)
+    code = compiled(source)
+    functions = [] if code is None else [c.co_name for c in code.co_consts if isinstance(c, CodeType)]
+    return any(name in names for name in functions) or not defined_names(source).isdisjoint(names)
 
 
 def _bound(node: ast.stmt) -> set[str]:
@@ -167,8 +170,7 @@ def _longest_parsable(lines: list[str]) -> str | None:
     while end > 0:
         source = textwrap.dedent("\n".join(lines[:end]))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with quiet():
                 ast.parse(source)
         except SyntaxError as error:
             end = min(end - 1, max((error.lineno or end) - 1, 0))
@@ -181,7 +183,8 @@ def _longest_parsable(lines: list[str]) -> str | None:
 
 def _without_prose(source: str) -> str:
     """The source without lone words at its top level: prose that happens to parse."""
-    tree = ast.parse(source)
+    with quiet():
+        tree = ast.parse(source)
     lines = source.split("\n")
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Name | ast.Tuple | ast.Attribute | ast.Compare):

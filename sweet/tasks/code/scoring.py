@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.sandbox.box import Sandbox
-from sweet.sandbox.program import Execution, Program, Result
+from sweet.sandbox.program import Execution, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
@@ -208,7 +208,9 @@ def _asked_names(source: str, calls: tuple[str, ...]) -> frozenset[str]:
     used: set[str] = set()
     for call in calls:
         try:
-            used |= {node.id for node in ast.walk(ast.parse(call.strip(), mode="eval")) if isinstance(node, ast.Name)}
+            with quiet():
+                tree = ast.parse(call.strip(), mode="eval")
+            used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         except (SyntaxError, ValueError, RecursionError):
             continue
     return frozenset(used & defined_names(source))
