@@ -8,11 +8,12 @@ ranks is `sweet.learn.zero`.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -159,7 +160,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     (folder / "config.json").unlink(missing_ok=True)
-    with _no_bars():
+    with _quiet():
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
     for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
@@ -168,15 +169,16 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the library's own progress bars."""
+def _quiet() -> Iterator[None]:
+    """Without the library's own progress bars, and without what DeepSpeed prints where saving imports it."""
     from transformers.utils import logging as library
 
     logging: Any = library
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stdout(io.StringIO()):
+            yield
     finally:
         if shown:
             logging.enable_progress_bar()

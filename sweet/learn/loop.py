@@ -2,9 +2,10 @@
 
 A step takes `batch` examples whatever fits into memory at once: they are grouped into micro-batches under a token
 budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient does not
-depend on the grouping, nor on how many ranks share the work (`sweet.learn.shares`). The order of examples is drawn from (seed, epoch). What a step needs to be repeated exactly
-(weights, optimizer, position, random state, sums for the epoch's figures) is in the checkpoint, so a loop that was
-stopped and resumed ends in the same weights as one that was not.
+depend on the grouping, nor on how many ranks share the work (`sweet.learn.shares`). The order of examples is drawn from
+(seed, epoch). What a step needs to be repeated exactly (weights, optimizer, position, random state, sums for the
+epoch's figures) is in the checkpoint, so a loop that was stopped and resumed ends in the same weights as one that was
+not.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
+
+    def steps_per_epoch(self, examples: int) -> int:
+        return math.ceil(examples / self.batch)
+
+    def steps(self, examples: int) -> int:
+        """Steps of a training on this many examples."""
+        return self.steps_per_epoch(examples) * self.epochs
 
 
 @dataclass(frozen=True)
@@ -109,8 +117,8 @@ class Loop:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
-        self.steps_per_epoch = math.ceil(len(self.examples) / self.settings.batch)
-        self.steps = self.steps_per_epoch * self.settings.epochs
+        self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
+        self.steps = self.settings.steps(len(self.examples))
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""

@@ -17,7 +17,6 @@ import logging
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -91,10 +90,9 @@ class _ManyScorer(Scorer):
         return super().__call__(sequences, groups)
 
     def __call__(self, sequences: Sequence[TokenSequence], groups: Groups = None) -> SpanScores:
-        # Weights that are fetched in inference mode could not be changed afterwards.
-        plain: AbstractContextManager[Any] = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+        # Weights that are fetched in inference mode could not be changed afterwards. Leaving it enables gradients.
         graded = torch.is_grad_enabled()
-        with plain, torch.set_grad_enabled(graded):
+        with torch.inference_mode(False), torch.set_grad_enabled(graded):
             return SpanScores(*self.through(sequences, groups))
 
 
@@ -116,12 +114,8 @@ class ZeroEngine:
         scorer = _ManyScorer(model)
         scorer.move(device)
         self.scorer: Scorer = scorer
-        # What is on the host is updated there, and is still there when the optimizer is made.
-        offloaded = settings.offload != "none"
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(
-            parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True if not offloaded else None
-        )
+        optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
         self._engine, self._optimizer, *_ = deepspeed.initialize(
             model=_Forward(model, scorer),
             optimizer=optimizer,
