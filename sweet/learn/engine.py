@@ -1,21 +1,31 @@
-"""The plain torch engine: one device, AdamW, and checkpoints that are whole or not there at all."""
+"""What moves a model a step at a time, and the plain torch engine: one device, AdamW, checkpoints that are whole or
+not there at all.
+
+The loop is written for an `Engine` of one or several processes (ranks). Each rank computes its share of a step, and the
+engine sums gradients and figures over the ranks; with one rank there is nothing to exchange. The engine of several
+ranks is `sweet.learn.zero`.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.learn.logprobs import Scorer
 
 BETAS = (0.9, 0.95)
+
+T = TypeVar("T")
 
 PEAKS = {
     "H200": 989e12,
@@ -38,17 +48,50 @@ def peak_flops(device: torch.device) -> float | None:
     return next((peak for name, peak in PEAKS.items() if name in words), None)
 
 
+class Engine(Protocol):
+    """A model with its optimizer. All ranks call every method together and in the same order, `backward` included.
+
+    Attributes:
+        scorer: forwards go through it, by all ranks together as well.
+        rank, world: which process this is, and how many there are.
+    """
+
+    scorer: Scorer
+    rank: int
+    world: int
+
+    def backward(self, loss: Tensor, *, last: bool = True) -> None:
+        """Add the gradients of a part of a step; those of all ranks are summed. `last` marks a step's last part."""
+
+    def step(self, lr: float) -> float:
+        """Clip, update the weights, forget the gradients; the norm before clipping, which may not be finite."""
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value summed over the ranks."""
+
+    def gather(self, mine: T) -> list[T]:
+        """What each rank gave, by rank."""
+
+    def save(self, path: Path, state: dict[str, Any]) -> None:
+        """Keep all that the training goes on from, and `state`, in place of what was kept before at `path`."""
+
+    def load(self, path: Path, digest: str) -> dict[str, Any]:
+        """Take up what `save` kept; the state that was given to it. UsageError where it is of another training."""
+
+
 class TorchEngine:
-    """Holds the optimizer of a model and moves both a step at a time."""
+    """Implements `Engine` with one process and one device."""
+
+    rank, world = 0, 1
 
     def __init__(self, model: Any, clip: float) -> None:
         self.model = model
+        self.scorer = Scorer(model)
         self.clip = clip
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a part of a step."""
+    def backward(self, loss: Tensor, *, last: bool = True) -> None:
         torch.autograd.backward([loss])
 
     def step(self, lr: float) -> float:
@@ -60,6 +103,12 @@ class TorchEngine:
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return norm
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def gather(self, mine: T) -> list[T]:
+        return [mine]
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Write weights, optimizer, random state and `state` in one file, in place of a former one."""
@@ -111,7 +160,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     (folder / "config.json").unlink(missing_ok=True)
-    with _no_bars():
+    with _quiet():
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
     for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
@@ -120,15 +169,16 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the library's own progress bars."""
+def _quiet() -> Iterator[None]:
+    """Without the library's own progress bars, and without what DeepSpeed prints where saving imports it."""
     from transformers.utils import logging as library
 
     logging: Any = library
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stdout(io.StringIO()):
+            yield
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -2,9 +2,10 @@
 
 A step takes `batch` examples whatever fits into memory at once: they are grouped into micro-batches under a token
 budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient does not
-depend on the grouping. The order of examples is drawn from (seed, epoch). What a step needs to be repeated exactly
-(weights, optimizer, position, random state, sums for the epoch's figures) is in the checkpoint, so a loop that was
-stopped and resumed ends in the same weights as one that was not.
+depend on the grouping, nor on how many ranks share the work (`sweet.learn.shares`). The order of examples is drawn from
+(seed, epoch). What a step needs to be repeated exactly (weights, optimizer, position, random state, sums for the
+epoch's figures) is in the checkpoint, so a loop that was stopped and resumed ends in the same weights as one that was
+not.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import torch
 
 from sweet.errors import SweetError
 from sweet.learn.data import Example, Objective, Reference, losses
-from sweet.learn.engine import TorchEngine, peak_flops
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, batches, span_logprobs
+from sweet.learn.engine import Engine, TorchEngine, peak_flops
+from sweet.learn.logprobs import TOKEN_BUDGET, batches, span_logprobs
+from sweet.learn.shares import own_groups, own_share
 from sweet.learn.tokens import TokenSequence
 
 Record = dict[str, Any]
@@ -40,6 +42,13 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
+
+    def steps_per_epoch(self, examples: int) -> int:
+        return math.ceil(examples / self.batch)
+
+    def steps(self, examples: int) -> int:
+        """Steps of a training on this many examples."""
+        return self.steps_per_epoch(examples) * self.epochs
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,7 @@ class Loop:
         checkpoint: the file the state is kept in.
         on_reference: told when the reference log-probabilities are there and training begins.
         on_step: told the figures of each step, as they are written to the metrics file.
+        make_engine: makes what moves the model, from it and the norm that gradients are clipped to.
     """
 
     model: Any
@@ -96,22 +106,33 @@ class Loop:
     checkpoint: Path | None = None
     on_reference: Callable[[], None] = lambda: None
     on_step: Callable[[Record], None] = lambda _record: None
+    make_engine: Callable[[Any, float], Engine] = TorchEngine
     _sums: _Sums = field(default_factory=_Sums)
     _heldout: float | None = None
 
     def __post_init__(self) -> None:
         # Dropout would make policy and reference differ where their weights do not.
         self.model.eval()
-        self.scorer = Scorer(self.model)
-        self.engine = TorchEngine(self.model, self.settings.clip)
-        self.steps_per_epoch = math.ceil(len(self.examples) / self.settings.batch)
-        self.steps = self.steps_per_epoch * self.settings.epochs
+        # An engine may leave no more of the weights in this process than its share.
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.engine = self.make_engine(self.model, self.settings.clip)
+        self.scorer = self.engine.scorer
+        self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
+        self.steps = self.settings.steps(len(self.examples))
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
         if not self.objective.needs_reference:
             return None
-        return [sums for sums, _ in span_logprobs(self.scorer, self.pool, 2 * self.settings.token_budget)]
+        budget = 2 * self.settings.token_budget
+        found: dict[int, torch.Tensor] = {}
+        groups = list(batches([len(sequence.ids) for sequence in self.pool], budget))
+        for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
+            scored = span_logprobs(self.scorer, [self.pool[i] for i in group], budget)
+            if counts:
+                found.update(zip(group, (sums for sums, _ in scored), strict=True))
+        known = {index: sums for part in self.engine.gather(found) for index, sums in part.items()}
+        return [known[index] for index in range(len(self.pool))]
 
     def run(self, *, resume: bool = False) -> Summary:
         """Train to the end, from the checkpoint where `resume` says so and there is one."""
@@ -138,16 +159,18 @@ class Loop:
         lr = learning_rate(step, self.steps, self.settings)
         sizes = [self._size(example) for example in examples]
         loss = right = margin = 0.0
-        for group in batches(sizes, self.settings.token_budget):
+        share = own_share(sizes, self.settings.token_budget, self.engine.rank, self.engine.world)
+        for number, (group, counts) in enumerate(share):
             part = [examples[i] for i in group]
             found = losses(self.scorer, self.objective, self.pool, part, reference)
-            self.engine.backward(found.loss.sum() / len(examples))
-            loss += float(found.loss.detach().sum())
+            self.engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
+            loss += float(found.loss.detach().sum()) * counts
             gap = (found.chosen - found.rejected).detach()
-            right += float((gap > 0).sum())
-            margin += float(gap.sum())
+            right += float((gap > 0).sum()) * counts
+            margin += float(gap.sum()) * counts
             if not math.isfinite(loss):
                 raise self._diverged(step, part, "loss")
+        loss, right, margin = self.engine.total([loss, right, margin])
         norm = self.engine.step(lr)
         if not math.isfinite(norm):
             raise self._diverged(step, examples, "gradient")
@@ -216,16 +239,16 @@ class Loop:
     def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders rightly."""
         right = 0
-        for group in batches([self._size(example) for example in examples], 2 * self.settings.token_budget):
+        groups = list(batches([self._size(example) for example in examples], 2 * self.settings.token_budget))
+        for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
             found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
-            right += int((found.chosen > found.rejected).sum())
-        return right / len(examples)
+            right += int((found.chosen > found.rejected).sum()) * counts
+        return self.engine.total([right])[0] / len(examples)
 
     def _summary(self, tokens: int, seconds: float) -> Summary:
         sums, preference = self._sums, self.objective.needs_reference
         speed = tokens / max(seconds, 1e-9)
         peak = peak_flops(self.scorer.device)
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
         count = max(sums.examples, 1)
         return Summary(
             steps=self.steps,
@@ -234,7 +257,7 @@ class Loop:
             margin=sums.margin / count if preference else None,
             tokens=tokens,
             tokens_per_second=speed,
-            mfu=6 * parameters * speed / peak if peak else None,
+            mfu=6 * self.parameters * speed / (peak * self.engine.world) if peak else None,
             seconds=seconds,
             heldout_accuracy=self._heldout,
         )

@@ -105,6 +105,30 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
         raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
 
 
+def outline_model(name: str, *, tokenizer: Any = None) -> Any:
+    """The model without its weights: configuration and shapes. Arguments and errors as of `load_model`."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    configs: Any = AutoConfig
+    automatic: Any = AutoModelForCausalLM
+    adapter = find_adapter(name)
+    path = _locate(adapter.base if adapter else name)
+    with _explained(name), torch.device("meta"):
+        model = automatic.from_config(configs.from_pretrained(path, trust_remote_code=False))
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer, name)
+    return model
+
+
+def stored_type(name: str) -> torch.dtype | None:
+    """The type that a model's weights are stored in, where its configuration tells."""
+    from transformers import AutoConfig
+
+    automatic: Any = AutoConfig
+    kind: torch.dtype | None = automatic.from_pretrained(config_path(name)).dtype
+    return kind
+
+
 def _merged(model: Any, adapter: Adapter, name: str) -> Any:
     try:
         from peft import PeftModel

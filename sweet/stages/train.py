@@ -8,6 +8,7 @@ and lives in `sweet.stages.training`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -29,8 +30,8 @@ class TrainConfig(StageConfig):
 
     model: str | None = None
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
-    engine: Literal["torch"] = Field(default="torch", json_schema_extra=OPERATIONAL)
-    """What trains: plain torch on one device."""
+    engine: Literal["torch", "deepspeed"] = Field(default="torch", json_schema_extra=OPERATIONAL)
+    """What trains: plain torch on one device, or DeepSpeed on several."""
     lr: float | None = Field(default=None, gt=0)
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models."""
     beta: float = Field(default=0.1, ge=0)
@@ -53,6 +54,14 @@ class TrainConfig(StageConfig):
     """The artifact to learn from; the newest finished one of the kind where not given."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where to train."""
+    devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    """With deepspeed: GPUs to train on (of each host), or processes on a CPU; every GPU where not given."""
+    hostfile: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line; the run lies on a disk that all see."""
+    zero: int | None = Field(default=None, ge=0, le=3, json_schema_extra=OPERATIONAL)
+    """With deepspeed: what each GPU keeps only a part of. 1: optimizer, 2: gradients too, 3: weights too (default)."""
+    offload: Literal["none", "optimizer", "all"] = Field(default="none", json_schema_extra=OPERATIONAL)
+    """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)

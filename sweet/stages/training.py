@@ -1,21 +1,29 @@
 """How the critic and the actor are trained: load, encode, train, save, record.
 
 Kept apart from `sweet.stages.train`, whose options must be readable without torch. The folder of a training holds its
-checkpoint until the training is done, and then the model alone.
+checkpoint until the training is done, and then the model alone. With one device the training happens in this process;
+with DeepSpeed in several beneath it, which hold the weights, so that this one needs only the model's shapes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from sweet.errors import SweetError
+import torch
+
+from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.engine import save_model
+from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings, Record, Summary
+from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
 from sweet.learn.tokens import ChatEncoder, ReplyText
-from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
+from sweet.learn.zero import ZeroSettings
+from sweet.llm.pretrained import load_model, load_tokenizer, outline_model, resolve_device, stored_type
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -27,6 +35,10 @@ from sweet.stages.train import TrainConfig
 from sweet.tasks.trajectory import Trajectory
 
 CHECKPOINT = "checkpoint.pt"
+RANKS = "ranks"
+"""The folder in which several ranks work."""
+ZERO = 3
+"""Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
 
 T = TypeVar("T")
@@ -42,12 +54,17 @@ class Training:
         self, run: Run, config: TrainConfig, learner: Learner, inputs: Sequence[Artifact], reporter: Reporter
     ) -> None:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
+        self.layout = layout_of(config)
         self.base = config.model or agent_of(inputs[-1])
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)
         # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
-        self.model = load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
+        self.model = (
+            load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
+            if self.layout is None
+            else outline_model(self.base, tokenizer=self.tokenizer)
+        )
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.hyper: Hyper = resolve(
             learner,
@@ -84,13 +101,13 @@ class Training:
         meta = {"base": self.base, **meta, **used, "beta": config.beta}
         with self.run.attempt(stage, config, inputs=self.inputs) as attempt:
             draft = attempt.start_artifact(kind, suffix="", meta=meta, resume=config.resume)
-            checkpoint = draft.path / CHECKPOINT
-            former = self._finished(draft.id) if draft.resumed and not checkpoint.exists() else None
+            begun = self._checkpoint(draft.path)
+            former = self._finished(draft.id) if draft.resumed and not begun else None
             if former is None:
                 with JsonlWriter(attempt.metrics_path) as log:
-                    summary = self._train(stage, checkpoint, log)
-                save_model(self._storable(), self.tokenizer, draft.path)
-                checkpoint.unlink()
+                    summary = self._train(stage, draft.path, log, attempt.log_path.with_suffix(".ranks.log"))
+                (draft.path / CHECKPOINT).unlink(missing_ok=True)
+                shutil.rmtree(draft.path / RANKS, ignore_errors=True)
                 former = {
                     **summary.as_metrics(),
                     **used,
@@ -112,7 +129,20 @@ class Training:
         self.reporter.say(f"{name} is finished already.")
         return dict(attempts[-1].metrics)
 
-    def _train(self, title: str, checkpoint: Any, log: JsonlWriter) -> Summary:
+    def _checkpoint(self, folder: Path) -> bool:
+        """Whether an attempt before has left a checkpoint. UsageError where it is one of the other engine."""
+        single, many = (folder / CHECKPOINT).exists(), checkpoint_path(folder / RANKS).exists()
+        if (many and self.layout is None) or (single and self.layout is not None):
+            began = "deepspeed" if many else "torch"
+            raise UsageError(
+                f"The training was begun with the engine {began}, and its checkpoint is of no use to another.",
+                where=folder,
+                fix=f"--engine {began}, or train without --resume",
+            )
+        return single or many
+
+    def _train(self, title: str, folder: Path, log: JsonlWriter, ranks_log: Path) -> Summary:
+        """Train, with the model in `folder` afterwards, where the checkpoint is left."""
         config, hyper = self.config, self.hyper
         assert self.objective is not None
         on_gpu = resolve_device(config.device).type == "cuda"
@@ -125,21 +155,13 @@ class Training:
             save_every=config.save_every,
         )
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
-        loop = Loop(
-            self.model,
-            self.pool.sequences,
-            self.examples,
-            self.objective,
-            settings,
-            digest=digest_of(identity),
-            heldout=self.heldout,
-            checkpoint=checkpoint,
-        )
+        digest = digest_of(identity)
+        steps = settings.steps(len(self.examples))
         self.reporter.say(
-            f"{self.parameters:,} parameters, {len(self.examples)} examples, {loop.steps} steps of {hyper.batch}, "
+            f"{self.parameters:,} parameters, {len(self.examples)} examples, {steps} steps of {hyper.batch}, "
             f"lr {hyper.lr:g}, nll {hyper.nll:g}."
         )
-        with self.reporter.progress(title, loop.steps) as bar:
+        with self.reporter.progress(title, steps) as bar:
 
             def tell(record: Record) -> None:
                 log.write(record)
@@ -147,21 +169,88 @@ class Training:
                     bar.advance()
                     bar.note(loss=round(record["loss"], 4), accuracy=record["accuracy"])
 
-            loop.on_step = tell
-            summary = loop.run(resume=config.resume)
+            if self.layout is None:
+                summary = self._train_here(settings, self.objective, digest, folder, tell)
+            else:
+                job = Job(
+                    base=self.base,
+                    output=folder,
+                    device="cuda" if on_gpu else "cpu",
+                    zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),
+                    settings=settings,
+                    objective=self.objective,
+                    digest=digest,
+                    resume=config.resume,
+                    pool=self.pool.sequences,
+                    examples=self.examples,
+                    heldout=self.heldout,
+                )
+                summary = train_in_ranks(job, self.layout, folder / RANKS, ranks_log, tell)
         if summary.mfu is None:
             self.reporter.say("No utilisation (mfu): the peak of this device is not known.")
         return summary
 
-    def _storable(self) -> Any:
-        """The model in the type that its start was stored in."""
-        from transformers import AutoConfig
+    def _train_here(
+        self,
+        settings: LoopSettings,
+        objective: Objective,
+        digest: str,
+        folder: Path,
+        tell: Callable[[Record], None],
+    ) -> Summary:
+        loop = Loop(
+            self.model,
+            self.pool.sequences,
+            self.examples,
+            objective,
+            settings,
+            digest=digest,
+            heldout=self.heldout,
+            checkpoint=folder / CHECKPOINT,
+            on_step=tell,
+        )
+        summary = loop.run(resume=self.config.resume)
+        # The model in the type that its start was stored in.
+        kind = stored_type(self.base)
+        save_model(self.model if kind is None else self.model.to(kind), self.tokenizer, folder)
+        return summary
 
-        from sweet.llm.pretrained import config_path
 
-        automatic: Any = AutoConfig
-        kind = automatic.from_pretrained(config_path(self.base)).dtype
-        return self.model if kind is None else self.model.to(kind)
+def layout_of(config: TrainConfig) -> Layout | None:
+    """Where the ranks are to run; None for the engine that has none.
+
+    Raises:
+        UsageError: options that do not go together, deepspeed or a GPU that is not there, a hostfile that is none.
+    """
+    several = {
+        "--devices": config.devices,
+        "--hostfile": config.hostfile,
+        "--zero": config.zero,
+        "--offload": None if config.offload == "none" else config.offload,
+    }
+    if config.engine == "torch":
+        given = ", ".join(name for name, value in several.items() if value is not None)
+        if given:
+            raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
+        return None
+    check_deepspeed()
+    stage = ZERO if config.zero is None else config.zero
+    least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
+    if stage < least:
+        raise UsageError(
+            f"ZeRO {stage} cannot offload this: --offload {config.offload} needs --zero {least} or more.",
+            where="--offload",
+            fix=f"--zero {least}",
+        )
+    if config.hostfile is not None:
+        check_hostfile(config.hostfile)
+        return Layout(config.devices, config.hostfile)
+    if resolve_device(config.device).type == "cpu":
+        return Layout(config.devices or 1)
+    there = torch.cuda.device_count()
+    if (config.devices or 1) > there:
+        raise UsageError(f"torch sees {there} GPUs.", where=f"--devices {config.devices}", fix=f"--devices {there}")
+    return Layout(config.devices or there)
 
 
 def agent_of(rollouts: Artifact) -> str:

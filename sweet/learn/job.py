@@ -1,0 +1,106 @@
+"""A training as one file: what the command tells the ranks that do it (`sweet.learn.ranks`, `sweet.learn.rank`).
+
+The ranks know nothing of runs. They are given token sequences, what to do with them, and folders; rank 0 leaves there
+what the command is told: lines about the progress, the model, and each rank its error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from sweet.learn.data import Example, Objective
+from sweet.learn.loop import LoopSettings
+from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.zero import SETTLED, ZeroSettings
+
+FILE = "job.pt"
+PROGRESS = "progress.jsonl"
+PULSE = "pulse"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training by several ranks.
+
+    Attributes:
+        base: the model to start from, as `sweet.llm.pretrained` takes it.
+        output: where the trained model goes.
+        digest: what this training is, as `Loop` takes it.
+    """
+
+    base: str
+    output: Path
+    device: Literal["cpu", "cuda"]
+    zero: ZeroSettings
+    settings: LoopSettings
+    objective: Objective
+    digest: str
+    resume: bool
+    pool: Sequence[TokenSequence]
+    examples: Sequence[Example]
+    heldout: Sequence[Example]
+
+    def write(self, path: Path) -> None:
+        spans = [(s.start, s.stop, s.turn) for sequence in self.pool for s in sequence.spans]
+        words = {
+            "base": self.base,
+            "output": str(self.output),
+            "device": self.device,
+            "zero": asdict(self.zero),
+            "settings": asdict(self.settings),
+            "objective": asdict(self.objective),
+            "digest": self.digest,
+            "resume": self.resume,
+            "examples": [(e.name, e.chosen, e.rejected) for e in self.examples],
+            "heldout": [(e.name, e.chosen, e.rejected) for e in self.heldout],
+        }
+        numbers = {
+            "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
+            "lengths": torch.tensor([len(s.ids) for s in self.pool]),
+            "spans": torch.tensor(spans).reshape(-1, 3),
+            "counts": torch.tensor([len(s.spans) for s in self.pool]),
+        }
+        torch.save({"words": json.dumps(words), **numbers}, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        whole: dict[str, Any] = torch.load(path, weights_only=True)
+        words = json.loads(whole["words"])
+        ids = whole["ids"].split(whole["lengths"].tolist())
+        spans = whole["spans"].split(whole["counts"].tolist())
+        return cls(
+            base=words["base"],
+            output=Path(words["output"]),
+            device=words["device"],
+            zero=ZeroSettings(**words["zero"]),
+            settings=LoopSettings(**words["settings"]),
+            objective=Objective(**words["objective"]),
+            digest=words["digest"],
+            resume=words["resume"],
+            pool=[
+                TokenSequence(tuple(row.tolist()), tuple(Span(*span) for span in its.tolist()))
+                for row, its in zip(ids, spans, strict=True)
+            ],
+            examples=_examples(words["examples"]),
+            heldout=_examples(words["heldout"]),
+        )
+
+
+def checkpoint_path(folder: Path) -> Path:
+    """Where the ranks that work in `folder` keep what they go on from."""
+    return folder / "checkpoint" / SETTLED
+
+
+def error_path(folder: Path, rank: int | str) -> Path:
+    return folder / f"error-{rank}.json"
+
+
+def _examples(rows: list[tuple[str, list[int], list[int]]]) -> list[Example]:
+    return [Example(name, tuple(chosen), tuple(rejected)) for name, chosen, rejected in rows]

@@ -1,0 +1,46 @@
+"""Who computes what, where several ranks share the work.
+
+Every rank works this out for itself, from the same sizes, so nothing is sent. All ranks take the same number of
+forwards: an engine that keeps the weights in parts (ZeRO-3) fetches them from all ranks in each, and one that averages
+gradients meets in each backward. A rank that has fewer groups than another, or none at all, computes something small
+once more and leaves it out of the sums: its groups come with `counts`, which is False for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet.learn.logprobs import batches
+
+Share = list[tuple[list[int], bool]]
+"""Groups of indices, and whether each counts."""
+
+
+def own_share(sizes: Sequence[int], budget: int, rank: int, world: int) -> Share:
+    """The groups of a step's examples that `rank` computes, each within `budget` as `batches` makes them.
+
+    The largest examples are dealt first, each to the rank that has the least to do. With one rank all is its share.
+    """
+    hands: list[list[int]] = [[] for _ in range(world)]
+    loads = [0] * world
+    for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        least = min(range(world), key=lambda r: (loads[r], r))
+        hands[least].append(index)
+        loads[least] += sizes[index]
+    dealt = [
+        [[hand[i] for i in group] for group in batches([sizes[i] for i in hand], budget)]
+        for hand in (sorted(hand) for hand in hands)
+    ]
+    smallest = min(range(len(sizes)), key=lambda i: (sizes[i], i))
+    return _even(dealt[rank], max(map(len, dealt)), [smallest])
+
+
+def own_groups(groups: Sequence[list[int]], rank: int, world: int) -> Share:
+    """The groups that `rank` computes: every `world`-th, those of similar size beside each other."""
+    if not groups:
+        return []
+    return _even(list(groups[rank::world]), -(-len(groups) // world), groups[0][:1])
+
+
+def _even(groups: list[list[int]], count: int, filler: list[int]) -> Share:
+    return [(group, True) for group in groups] + [(filler, False)] * (count - len(groups))

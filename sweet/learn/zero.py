@@ -1,0 +1,223 @@
+"""The engine of several ranks: DeepSpeed's ZeRO.
+
+What is kept in parts: the optimizer's moments (stage 1), the gradients too (2), the weights too (3); stage 0 keeps all
+on every rank. Weights, gradients and moments are fp32 as they are with one device, and a GPU computes in bf16 through
+the scorer's autocast, so one rank or many, any stage, makes the same updates up to the order of sums. AdamW is torch's,
+on GPUs and for what is offloaded to the host: DeepSpeed's own would have to be compiled first.
+
+DeepSpeed sees one module whose forward is the whole of a scorer's: where weights are fetched before they are used and
+let go afterwards, its hooks must see the output layer inside the same forward. The scorer's own trials of the model run
+before that, on whole weights.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from sweet.errors import UsageError
+from sweet.learn.engine import BETAS
+from sweet.learn.logprobs import Scorer, SpanScores
+from sweet.learn.tokens import TokenSequence
+
+Offload = Literal["none", "optimizer", "all"]
+Groups = Sequence[Sequence[int]] | None
+
+T = TypeVar("T")
+
+SETTLED = "settled.json"
+"""Beside the folders of checkpoints: which one counts. Replaced when a checkpoint is whole."""
+
+
+@dataclass(frozen=True)
+class ZeroSettings:
+    """The stage, and what is kept in the host's memory: the optimizer (from stage 1), the weights too (stage 3)."""
+
+    stage: int
+    offload: Offload = "none"
+
+
+def join(device: Literal["cpu", "cuda"]) -> torch.device:
+    """Meet the other ranks that the launcher has started; the device of this one."""
+    os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would take a GPU that is there
+    import deepspeed
+
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    if device == "cpu":
+        # Its shared-memory exchange would be compiled first, for minutes, and a stopped compiler leaves locks.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        place = torch.device("cpu")
+    else:
+        place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(place)
+    deepspeed.init_distributed(dist_backend="gloo" if device == "cpu" else "nccl", auto_mpi_discovery=False)
+    return place
+
+
+class _Forward(torch.nn.Module):
+    """A scorer as a module."""
+
+    def __init__(self, model: Any, scorer: _ManyScorer) -> None:
+        super().__init__()
+        self.model = model
+        self._scorer = scorer
+
+    def forward(self, sequences: Sequence[TokenSequence], groups: Groups) -> tuple[Tensor, Tensor]:
+        scores = self._scorer.compute(sequences, groups)
+        return scores.sums, scores.counts
+
+
+class _ManyScorer(Scorer):
+    """A scorer whose forwards go through DeepSpeed."""
+
+    through: Any = None
+
+    def move(self, device: torch.device) -> None:
+        """Compute on `device` from now on, as a scorer would that was made there."""
+        self.device = device
+        self._mixed = device.type == "cuda"
+
+    def compute(self, sequences: Sequence[TokenSequence], groups: Groups) -> SpanScores:
+        return super().__call__(sequences, groups)
+
+    def __call__(self, sequences: Sequence[TokenSequence], groups: Groups = None) -> SpanScores:
+        # Weights that are fetched in inference mode could not be changed afterwards. Leaving it enables gradients.
+        graded = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.set_grad_enabled(graded):
+            return SpanScores(*self.through(sequences, groups))
+
+
+class ZeroEngine:
+    """Implements `sweet.learn.engine.Engine` on all ranks.
+
+    Args:
+        model: with fp32 weights, on the CPU; on every rank the same.
+        clip: the norm that gradients are clipped to.
+        device: what `join` gave.
+    """
+
+    def __init__(self, model: Any, clip: float, settings: ZeroSettings, device: torch.device) -> None:
+        import deepspeed
+
+        self.model, self.clip, self.settings = model, clip, settings
+        self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self._zero = deepspeed.zero
+        scorer = _ManyScorer(model)
+        scorer.move(device)
+        self.scorer: Scorer = scorer
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+        self._engine, self._optimizer, *_ = deepspeed.initialize(
+            model=_Forward(model, scorer),
+            optimizer=optimizer,
+            config=deepspeed_config(settings, clip, self.world),
+            dist_init_required=False,
+        )
+        self._engine.eval()
+        scorer.through = self._engine
+
+    def backward(self, loss: Tensor, *, last: bool = True) -> None:
+        self._engine.set_gradient_accumulation_boundary(last)
+        # DeepSpeed averages over the ranks, and the gradients of a step are a sum.
+        self._engine.backward(loss * self.world, scale_wrt_gas=False)
+        if not last:
+            self._engine.step()
+
+    def step(self, lr: float) -> float:
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        if self.settings.stage > 0:
+            self._engine.step()
+            return float(self._engine.get_global_grad_norm())
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip))
+        self._engine.step()
+        return norm
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        sums = torch.tensor(values, dtype=torch.float64, device=self.scorer.device)
+        torch.distributed.all_reduce(sums)
+        found: list[float] = sums.tolist()
+        return found
+
+    def gather(self, mine: T) -> list[T]:
+        found: list[Any] = [None] * self.world
+        torch.distributed.all_gather_object(found, mine)
+        return found
+
+    def weights(self) -> dict[str, Tensor] | None:
+        """All weights by name, whole, fp32, on the host of rank 0; None on the others."""
+        whole = {}
+        for name, parameter in self.model.named_parameters():
+            with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
+                if self.rank == 0:
+                    whole[name] = parameter.detach().to("cpu", copy=True)
+        return whole if self.rank == 0 else None
+
+    # Checkpoints -----------------------------------------------------------------------------------------------
+
+    def save(self, path: Path, state: dict[str, Any]) -> None:
+        """Each rank writes its part into a new folder beside `path`, which then names that folder."""
+        tag = f"step-{state['step']}"
+        self._engine.save_checkpoint(str(path.parent), tag=tag, save_latest=False)
+        torch.distributed.barrier()
+        if self.rank == 0:
+            settled = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
+            part = path.with_name(path.name + ".part")
+            part.write_text(json.dumps(settled), encoding="utf-8")
+            part.replace(path)
+            for folder in path.parent.glob("step-*"):
+                if folder.name != tag:
+                    shutil.rmtree(folder)
+        torch.distributed.barrier()
+
+    def load(self, path: Path, digest: str) -> dict[str, Any]:
+        anew = "train without --resume"
+        try:
+            settled = json.loads(path.read_text(encoding="utf-8"))
+            state: dict[str, Any] = settled["state"]
+            made = (settled["world"], settled["stage"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=anew) from error
+        if state["digest"] != digest:
+            what = "The checkpoint belongs to a training with other settings or other data."
+            raise UsageError(what, where=path, fix=anew)
+        if made != (self.world, self.settings.stage):
+            raise UsageError(
+                f"The checkpoint was made by {made[0]} ranks with ZeRO {made[1]}, and these are {self.world} with "
+                f"ZeRO {self.settings.stage}: its parts are cut otherwise.",
+                where=path,
+                fix=f"--devices and --zero {made[1]} as before, or {anew}",
+            )
+        found, _ = self._engine.load_checkpoint(str(path.parent), tag=settled["tag"])
+        if found is None:
+            raise UsageError("The checkpoint is not whole.", where=path.parent / settled["tag"], fix=anew)
+        return state
+
+
+def deepspeed_config(settings: ZeroSettings, clip: float, world: int) -> dict[str, Any]:
+    """What DeepSpeed is told. The size of a batch is of no meaning to it: the loop decides when a step ends."""
+    zero: dict[str, Any] = {"stage": settings.stage}
+    if settings.offload != "none":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    if settings.offload == "all":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    return {
+        "train_batch_size": world,
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        # Without ZeRO DeepSpeed clips and keeps the norm to itself.
+        "gradient_clipping": clip if settings.stage > 0 else 0.0,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": None,
+    }
