@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 from benchmarks.mock_server import Draws, said
 from sweet.runs.jsonl import JsonlWriter
@@ -36,6 +38,17 @@ def fill(run: Path, tasks: Path, draws: Draws, samples: int, missing: int) -> in
             row = dump(told)
             for sample in range(samples):
                 if place % left:
-                    writer.write({**row, "id": Assignment(task, sample, 0).id, "sample": sample, "seed": 0})
+                    named = Assignment(task, sample, 0)
+                    history = seeded(row["dialogue_history"], named)
+                    writer.write({**row, "id": named.id, "sample": sample, "seed": 0, "dialogue_history": history})
                 place += 1
         return writer.rows
+
+
+def seeded(turns: list[dict[str, Any]], named: Assignment) -> list[dict[str, Any]]:
+    """The turns with the seeds that this dialogue would have sent with the agent's."""
+    numbers = itertools.count()
+    return [
+        {**turn, "sampling_seed": named.turn_seed(next(numbers))} if turn["role"] == "assistant" else turn
+        for turn in turns
+    ]

@@ -88,7 +88,8 @@ class StageCommand(Command[C]):
         try:
             result = self.stage(run, call.config, call.reporter)
         except TooManyFailures as error:
-            console.finish(error.result, as_json=call.common.json, show_people=self.show)
+            if error.result is not None:
+                console.finish(error.result, as_json=call.common.json, show_people=self.show)
             raise
         except BaseException:
             if made and not run.manifest().attempts:  # a wrong option must not leave an empty run as the newest

@@ -170,6 +170,12 @@ class ChatEncoder:
             raise UsageError(f"A dialogue cannot be put to the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
+    def texts(self, observation: Sequence[Message], replies: Sequence[ReplyText]) -> tuple[str, list[str]]:
+        """A prompt and replies to it as text, the end-of-turn token included, for engines that encode themselves."""
+        prompt = self._chat.text(observation)
+        end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
+        return prompt, [self._lead + reply.text + (end if reply.ended else "") for reply in replies]
+
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
         """The ids of each reply, its end-of-turn token included (unless the sampler was cut short)."""
         rows: list[list[int] | None] = [self._recorded(reply) for reply in replies]

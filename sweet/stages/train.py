@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -30,8 +30,8 @@ class TrainConfig(StageConfig):
 
     model: str | None = None
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
-    engine: Literal["torch", "deepspeed"] = Field(default="torch", json_schema_extra=OPERATIONAL)
-    """What trains: plain torch on one device, or DeepSpeed on several."""
+    engine: Literal["torch", "deepspeed", "openrlhf"] = Field(default="torch", json_schema_extra=OPERATIONAL)
+    """What trains: plain torch on one device, DeepSpeed on several, or, the actor's pairs only, OpenRLHF's DPO."""
     lr: float | None = Field(default=None, gt=0)
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models."""
     beta: float = Field(default=0.1, ge=0)
@@ -92,6 +92,8 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
     from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, hold_out
 
+    if config.engine == "openrlhf":
+        raise _beyond_openrlhf("the critic")
     source = run.find("preferences", config.from_, needed_by="train-critic")
     rollouts = run.input_of(source, "rollouts")
     training = Training(run, config, "critic", [source, rollouts], reporter)
@@ -110,13 +112,18 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
     """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
     from sweet.learn.data import Objective
+    from sweet.stages.openrlhf import train_by_openrlhf
     from sweet.stages.training import Training, dialogue_examples, pair_examples
 
     kind = LEARNS_FROM[config.method]
     source = run.find(kind, config.from_, needed_by=f"train-actor --method {config.method}")
     rollouts = run.input_of(source, "rollouts")
+    if config.engine == "openrlhf" and config.method != "sweet":
+        raise _beyond_openrlhf(config.method)
     training = Training(run, config, config.method, [source, rollouts], reporter)
     hyper = training.hyper
+    if config.engine == "openrlhf":
+        return train_by_openrlhf(training, training.draw(list(read_jsonl(run.file(source), Pair))))
     if config.method == "sweet":
         pairs = training.draw(list(read_jsonl(run.file(source), Pair)))
         training.examples = pair_examples(training, pairs)
@@ -131,6 +138,14 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), solved, reveal=False)
         training.objective = Objective(None, hyper.nll)
     return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+
+
+def _beyond_openrlhf(what: str) -> UsageError:
+    return UsageError(
+        f"OpenRLHF's DPO takes one prompt for both sides of a pair, and the data of {what} have none.",
+        where="--engine openrlhf",
+        fix="--engine torch, or deepspeed for several devices",
+    )
 
 
 def _dialogues(run: Run, rollouts: Artifact) -> dict[str, Trajectory]:

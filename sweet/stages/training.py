@@ -62,7 +62,7 @@ class Training:
         # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
         self.model = (
             load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
-            if self.layout is None
+            if config.engine == "torch"
             else outline_model(self.base, tokenizer=self.tokenizer)
         )
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -233,7 +233,8 @@ def layout_of(config: TrainConfig) -> Layout | None:
         if given:
             raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
         return None
-    check_deepspeed()
+    if config.engine == "deepspeed":
+        check_deepspeed()
     stage = ZERO if config.zero is None else config.zero
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if stage < least:
@@ -244,6 +245,7 @@ def layout_of(config: TrainConfig) -> Layout | None:
         )
     if config.hostfile is not None:
         check_hostfile(config.hostfile)
+    if config.hostfile is not None or config.engine == "openrlhf":  # whose command counts the GPUs itself
         return Layout(config.devices, config.hostfile)
     if resolve_device(config.device).type == "cpu":
         return Layout(config.devices or 1)

@@ -1,0 +1,170 @@
+"""The actor's training by OpenRLHF's own command: our pairs in its file, our hyperparameters in its arguments.
+
+OpenRLHF's DPO takes one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of
+the chosen one: the actor's step-level objective, and so the only training here that it can do. Prompts are written with
+the chat template applied and replies with the token that ends a turn, so that it is handed the very texts that the
+other engines encode; what it does with them, their order included, is its own. Its pins fight vllm's, so it may live in
+an environment of its own, which SWEET_OPENRLHF_PYTHON names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn.ranks import ORPHAN_PATIENCE
+from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.llm import keeper
+from sweet.tasks.base import Message
+
+PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
+DATA = "pairs.jsonl"
+OUTPUT, CHECKPOINTS = "model", "checkpoints"
+LAST_LINES = 12
+_MODULE = "openrlhf.cli.train_dpo"
+
+
+@dataclass(frozen=True)
+class DpoJob:
+    """One call of OpenRLHF's DPO command, in the folder that holds its data and gets its model.
+
+    Attributes:
+        model: to start from, and the reference: a directory or a hub id.
+        batch: pairs an optimizer step, over all devices; micro_batch: pairs a device at once.
+        max_length: tokens of prompt and reply; OpenRLHF leaves out what is longer.
+        offload: none, optimizer (its states in the host's memory), or all (the reference's weights too).
+    """
+
+    model: str
+    lr: float
+    beta: float
+    nll: float
+    epochs: int
+    batch: int
+    max_length: int
+    seed: int
+    micro_batch: int = 1
+    devices: int | None = None
+    hostfile: Path | None = None
+    zero: int = 3
+    offload: str = "none"
+    save_every: int | None = None
+    resume: bool = False
+
+
+def find_python() -> tuple[str, str]:
+    """The Python that has OpenRLHF, and OpenRLHF's version.
+
+    Raises:
+        UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
+    """
+    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+    asking = "import importlib.metadata as m; print(m.version('openrlhf'))"
+    try:
+        asked = subprocess.run([python, "-I", "-c", asking], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{python} cannot be run: {error}", where=PYTHON_VARIABLE, fix=_INSTALL) from error
+    if asked.returncode != 0:
+        raise UsageError(f"OpenRLHF is not installed for {python}.", where="--engine openrlhf", fix=_INSTALL)
+    return python, asked.stdout.strip()
+
+
+_INSTALL = "python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export SWEET_OPENRLHF_PYTHON=…/bin/python"
+
+
+def rows(
+    encoder: ChatEncoder, pairs: Sequence[tuple[Sequence[Message], ReplyText, ReplyText]]
+) -> Iterator[dict[str, str]]:
+    """What OpenRLHF reads of each (observation, chosen reply, rejected reply)."""
+    for observation, *sides in pairs:
+        prompt, (chosen, rejected) = encoder.texts(observation, sides)
+        yield {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+def arguments(job: DpoJob) -> list[str]:
+    """What follows the command's name. Paths are relative: OpenRLHF cuts those of its data at commas and at signs."""
+    told: dict[str, Any] = {
+        "model.model_name_or_path": job.model,
+        "ref.model_name_or_path": job.model,
+        "data.dataset": DATA,
+        "data.prompt_key": "prompt",
+        "data.chosen_key": "chosen",
+        "data.rejected_key": "rejected",
+        "data.max_len": job.max_length,
+        "train.batch_size": job.batch,
+        "train.micro_batch_size": job.micro_batch,
+        "train.max_epochs": job.epochs,
+        "train.seed": job.seed,
+        "adam.lr": job.lr,
+        "model.beta": job.beta,
+        "model.nll_loss_coef": job.nll,
+        "lr_scheduler": "cosine_with_min_lr",
+        "lr_warmup_ratio": 0.03,
+        "min_lr_ratio": 0.1,
+        "max_norm": 1.0,
+        "ds.zero_stage": job.zero,
+        "ds.param_dtype": "bf16",
+        "ckpt.output_dir": OUTPUT,
+        "ckpt.path": CHECKPOINTS,
+    }
+    if job.save_every is not None:
+        told["ckpt.save_steps"] = job.save_every
+    words = [word for name, value in told.items() for word in (f"--{name}", str(value))]
+    words += ["--adam.betas", "0.9", "0.95", "--model.gradient_checkpointing_enable"]
+    if job.offload != "none":
+        words.append("--ds.adam_offload")
+    if job.offload == "all":
+        words.append("--ref.offload")
+    if job.resume:
+        words.append("--ckpt.load_enable")
+    return words
+
+
+def command(python: str, job: DpoJob) -> list[str]:
+    """The whole command: DeepSpeed's launcher, and OpenRLHF's module beneath it."""
+    start = [python, "-m", "deepspeed.launcher.runner"]
+    if job.hostfile is not None:
+        start.append(f"--hostfile={job.hostfile.absolute()}")
+    if job.devices is not None:
+        start.append(f"--num_gpus={job.devices}")
+    return [*start, "--module", _MODULE, *arguments(job)]
+
+
+def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
+    """Run it in `folder`, which holds `DATA`; the folder of the trained model.
+
+    Raises:
+        SweetError: it failed, or left no model; with the last lines of its log.
+    """
+    keep = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*keep, *command(python, job)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+        )
+    try:
+        status = process.wait()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
+            process.wait()
+    made = folder / OUTPUT
+    if status != 0 or not (made / "config.json").is_file():
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        why = f"ended with status {status}" if status else f"left no model in {made}"
+        raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *said]), where=log)
+    return made
+
+
+def write_rows(path: Path, told: Iterator[dict[str, str]]) -> int:
+    """Write them, one JSON object a line; how many."""
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in told]
+    path.write_text("".join(lines), encoding="utf-8")
+    return len(lines)
