@@ -1,0 +1,116 @@
+"""Two ranks under every ZeRO stage train as one process does, and go on where they stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.learn.loop import Record
+from sweet.learn.ranks import Layout, launch_command, launch_environment
+from sweet.learn.zero import ZeroSettings, deepspeed_config
+from sweet.llm.address import bind
+from tests.learn.zero_ranks import CASES, RESUMED, STOPPED_AT, case_name, make_loop
+
+needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which two ranks have left what came out."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with bind("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    layout = Layout(2)
+    command = launch_command(layout, folder, port)
+    command[command.index("sweet.learn.rank")] = "tests.learn.zero_ranks"
+    environment = launch_environment(layout, dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
+    root = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return folder
+
+
+def alone(tokenizer: Any, objective: str) -> tuple[list[Record], dict[str, torch.Tensor]]:
+    records: list[Record] = []
+    loop = make_loop(tokenizer, objective, records)
+    loop.run()
+    return records, {name: parameter.detach() for name, parameter in loop.model.named_parameters()}
+
+
+def found(path: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
+    return json.loads(path.with_suffix(".json").read_text()), torch.load(path.with_suffix(".pt"), weights_only=True)
+
+
+def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, weights in one.items():
+        torch.testing.assert_close(weights, other[name], rtol=1e-4, atol=1e-5)
+
+
+@needs_deepspeed
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case_name(*case))
+def test_ranks_train_as_one_process_does(done: Path, tokenizer: Any, case: tuple[ZeroSettings, str]) -> None:
+    records, weights = found(done / case_name(*case))
+    expected, one = alone(tokenizer, case[1])
+    assert [record["step"] for record in records] == [record["step"] for record in expected]
+    for record, by_one in zip(records, expected, strict=True):
+        figures = {figure for figure, value in by_one.items() if value is not None} - {"tokens_per_second"}
+        assert {figure for figure, value in record.items() if value is not None} - {"tokens_per_second"} == figures
+        for figure in figures:
+            assert record[figure] == pytest.approx(by_one[figure], rel=1e-4, abs=1e-4), figure
+    same_weights(weights, one)
+
+
+@needs_deepspeed
+@pytest.mark.parametrize("stage", RESUMED)
+def test_resumed_ranks_end_where_uninterrupted_ones_do(done: Path, stage: int) -> None:
+    name = case_name(ZeroSettings(stage), "critic")
+    records, weights = found(done / f"{name}-resumed")
+    whole, expected = found(done / name)
+    assert records[0]["step"] == STOPPED_AT
+    assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
+    same_weights(weights, expected)
+    assert [path.name for path in (done / f"{name}-checkpoint").glob("step-*")] == ["step-6"]
+
+
+def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    here = launch_command(Layout(8), tmp_path, 1234)
+    assert here == [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=8"),
+        *("--master-addr=127.0.0.1", "--master-port=1234", "--max-restarts=0", "--module"),
+        *("sweet.learn.rank", str(tmp_path)),
+    ]
+    everywhere = [sys.executable, "-m", "deepspeed.launcher.runner", f"--hostfile={hosts}", "--force_multi"]
+    ends = ["--master_port=1234", "--no_local_rank", "--module", "sweet.learn.rank", str(tmp_path)]
+    assert launch_command(Layout(None, hosts), tmp_path, 1234) == [*everywhere, *ends]
+    assert launch_command(Layout(4, hosts), tmp_path, 1234) == [*everywhere, "--num_gpus=4", *ends]
+
+
+def test_the_ranks_import_this_package_and_nothing_from_where_they_stand() -> None:
+    environment = launch_environment(Layout(2), {"PYTHONPATH": "/mine", "HOME": "/h"})
+    assert environment["HOME"] == "/h"
+    assert environment["PYTHONPATH"].endswith("/mine")
+    assert environment["PYTHONSAFEPATH"] == "1"
+    assert "GLOO_SOCKET_IFNAME" not in launch_environment(Layout(2, Path("hosts")), {})
+
+
+def test_what_deepspeed_is_told() -> None:
+    told = deepspeed_config(ZeroSettings(3, "all"), 1.0, 8)
+    assert told["train_batch_size"] == 8
+    assert told["zero_optimization"]["stage"] == 3
+    assert {"offload_optimizer", "offload_param"} <= set(told["zero_optimization"])
+    assert set(deepspeed_config(ZeroSettings(2, "optimizer"), 1.0, 2)["zero_optimization"]) == {
+        "stage",
+        "offload_optimizer",
+    }
+    assert deepspeed_config(ZeroSettings(0), 1.0, 2)["gradient_clipping"] == 0.0
