@@ -154,7 +154,7 @@ def scaled(box: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -
     scorer = CodeScorer(box, "strict")
     in_jails(box, [(task, task.ground_truth) for task in tasks], scorer)
     for count in counts:
-        answers = mixed(tasks, count, hanging)
+        answers = told_apart(mixed(tasks, count, hanging), count)
         began = time.perf_counter()
         in_jails(box, answers, scorer)
         seconds = time.perf_counter() - began

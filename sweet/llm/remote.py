@@ -195,9 +195,9 @@ class RemoteClient:
                 patience = self.pace.patience()
                 wait = GLANCE if patience is None else max(0.0, sent + patience - time.monotonic())
                 done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if task.exception() is None or not under_way:
-                        return task.result()
+                failed = [task for task in done if task.exception() is not None]  # asked of all, or it is complained of
+                if len(failed) < len(done) or not under_way:
+                    return (done.difference(failed) or done).pop().result()
                 if not done and patience is not None:
                     self.pace.spare()
                     under_way.add(asyncio.create_task(self._ask(body, sampling)))

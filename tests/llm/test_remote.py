@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -380,3 +381,30 @@ def test_a_request_that_is_lost_is_asked_again_and_the_first_answer_counts() -> 
     assert run(work, server) < 10
     assert len(server.asked) == 3
     assert server.asked[0] == server.asked[1], "the same request, with the same seed"
+
+
+def test_two_tries_that_are_lost_together_are_one_failure_and_nobody_complains() -> None:
+    both = asyncio.Event()
+
+    async def lost(_body: dict[str, Any]) -> Response:
+        if len(server.asked) == 2:
+            both.set()
+        await both.wait()
+        return error(503, "going down")
+
+    server = Server(lost, lost)
+    complaints: list[dict[str, Any]] = []
+
+    async def work(client: RemoteClient) -> int:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        for _ in range(ENOUGH_SAMPLES):
+            await client.pace.enter()
+            client.pace.leave(0.01)
+        retries = (await client.chat(ASK, ONE)).retries
+        gc.collect()
+        await asyncio.sleep(0)
+        return retries
+
+    assert run(work, server) == 1
+    assert len(server.asked) == 3
+    assert complaints == []
