@@ -102,7 +102,7 @@ def losses(
     sequences = [pool[index] for index in unique]
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
-    scores = scorer(sequences, _alike(unique, examples))
+    scores = scorer(sequences)
     starts, total = {}, 0
     for index, sequence in zip(unique, sequences, strict=True):
         starts[index] = total
@@ -141,10 +141,3 @@ def losses(
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
     return Losses(loss, objective.beta * chosen, objective.beta * rejected)
-
-
-def _alike(unique: Sequence[int], examples: Sequence[Example]) -> list[list[int]]:
-    """Places in `unique` by example: both sides of one begin alike. What an earlier example has stays with it."""
-    place = {index: number for number, index in enumerate(unique)}
-    groups = [[place.pop(index) for index in example.sides if index in place] for example in examples]
-    return [group for group in groups if group]

@@ -21,7 +21,7 @@ import torch
 from sweet.errors import SweetError
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, batches, span_logprobs
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_logprobs
 from sweet.learn.tokens import TokenSequence
 
 Record = dict[str, Any]
@@ -136,9 +136,8 @@ class Loop:
     def _step(self, step: int, examples: list[Example], reference: Reference | None) -> int:
         began = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
-        sizes = [self._size(example) for example in examples]
         loss = right = margin = 0.0
-        for group in batches(sizes, self.settings.token_budget):
+        for group in self._packs(examples, self.settings.token_budget):
             part = [examples[i] for i in group]
             found = losses(self.scorer, self.objective, self.pool, part, reference)
             self.engine.backward(found.loss.sum() / len(examples))
@@ -172,10 +171,9 @@ class Loop:
         self.on_step({name: _rounded(value) for name, value in record.items()})
         return tokens
 
-    def _size(self, example: Example) -> int:
-        """Padded tokens of an example, as a length for `batches`: its sides times the longest of them."""
-        lengths = [len(self.pool[i].ids) for i in example.sides]
-        return len(lengths) * max(lengths)
+    def _packs(self, examples: Sequence[Example], budget: int) -> list[list[int]]:
+        """The examples in micro-batches, those that share something together."""
+        return self.scorer.packs([[self.pool[i] for i in example.sides] for example in examples], budget)
 
     def _tokens(self, examples: Sequence[Example]) -> int:
         return sum(len(self.pool[i].ids) for example in examples for i in example.sides)
@@ -216,7 +214,7 @@ class Loop:
     def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders rightly."""
         right = 0
-        for group in batches([self._size(example) for example in examples], 2 * self.settings.token_budget):
+        for group in self._packs(examples, 2 * self.settings.token_budget):
             found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
             right += int((found.chosen > found.rejected).sum())
         return right / len(examples)
