@@ -99,9 +99,9 @@ def _attend(
     """Heads of one row, [1, heads, slots, size], to [1, slots, heads, size]."""
     from transformers import AttentionInterface
 
-    functions: Any = AttentionInterface()
+    library: Any = AttentionInterface
     own, blocks = _planted.get()
-    attention = sys.modules[type(module).__module__].eager_attention_forward if own == "eager" else functions[own]
+    attention = sys.modules[type(module).__module__].eager_attention_forward if own == "eager" else library()[own]
 
     def of(block: Block) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         def attended(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
