@@ -22,9 +22,10 @@ exact   the greatest difference, tree against the model's own forward over each 
         and of gradients (relative, of a loss that weighs each sequence otherwise), trees whole and cut under a budget.
 rank    `tokens_ratio`, `speedup`: plain over tree; plain is the faster of length-sorted batches and one at a time.
 train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs a turn of
-        `--train-dialogues` dialogues, 8 pairs a step, reference included. TRL gets the same pairs in the same order,
-        the same optimizer and rate; `first_loss_difference` compares the loss of 8 pairs before any step under a
-        policy that was moved away from its reference, `step_loss_difference` that of each step of the epoch.
+        `--train-dialogues` dialogues, 8 pairs a step, reference included. The pairs of a dialogue come together
+        (`LoopSettings.together`), or with `--shuffled` in any order. TRL gets the same pairs in the same order, the
+        same optimizer and rate; `first_loss_difference` compares the loss of 8 pairs before any step under a policy
+        that was moved away from its reference, `step_loss_difference` that of each step of the epoch.
 memory  peak memory of a process that takes one batch of 8 pairs forward and backward in one pass; `above_ratio` leaves
         out what the process held before.
 """
@@ -77,7 +78,7 @@ class Bench:
         options = self.options
         shape = {"dialogues": options.train_dialogues}
         common = {"pairs": 4, "batch": options.batch, "lr": 1e-5, "budget": options.train_budget, "shape": shape}
-        return {**common, "trl_micro": options.trl_micro}
+        return {**common, "trl_micro": options.trl_micro, "together": not options.shuffled}
 
 
 def apart(left: list[float], right: list[float]) -> float:
@@ -181,10 +182,11 @@ def main() -> None:
     parser.add_argument("--only", choices=MODES, action="append")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rank-budget", type=int, default=2048, help="tokens of one forward of the tree")
+    parser.add_argument("--rank-budget", type=int, default=8192, help="tokens of one forward of the tree")
     parser.add_argument("--plain-budget", type=int, default=2048, help="of one plain batch")
     parser.add_argument("--train-budget", type=int, default=2048, help="of a micro-batch, tree and plain")
     parser.add_argument("--train-dialogues", type=int, default=2)
+    parser.add_argument("--shuffled", action="store_true", help="the pairs of all dialogues, not dialogue by dialogue")
     parser.add_argument("--batch", type=int, default=8, help="pairs a step")
     parser.add_argument("--trl", help="the folder TRL was installed into, where it was not beside the project")
     parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward of TRL")

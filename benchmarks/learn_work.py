@@ -88,7 +88,8 @@ def pairs_of(shape: Shape, seed: int, pairs: int) -> tuple[list[TokenSequence], 
         for place in range(pairs):
             both = draw.sample(range(len(rows)), 2) if 2 * pairs > len(rows) else [2 * place, 2 * place + 1]
             chosen, rejected = pool.put((number, place), [rows[i] for i in both])
-            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,)))
+            kin = str(number // shape.turns)
+            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,), kin))
     return pool.sequences, examples
 
 
@@ -154,7 +155,13 @@ def train(told: Figures, shape: Shape) -> Figures:
     """One epoch of step-level DPO over the pairs. `way`: tree or plain."""
     pool, examples = pairs_of(shape, told["seed"], told["pairs"])
     settings = LoopSettings(
-        lr=told["lr"], epochs=1, batch=told["batch"], token_budget=told["budget"], warmup=0.0, floor=1.0
+        lr=told["lr"],
+        epochs=1,
+        batch=told["batch"],
+        token_budget=told["budget"],
+        warmup=0.0,
+        floor=1.0,
+        together=told["together"],
     )
     steps: list[Figures] = []
     model = model_of(shape, told["seed"])

@@ -19,11 +19,15 @@ from sweet.learn.tokens import WHOLE, TokenSequence
 
 @dataclass(frozen=True)
 class Example:
-    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool."""
+    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool.
+
+    `kin` names those that begin alike, for a loop that takes them together.
+    """
 
     name: str
     chosen: tuple[int, ...]
     rejected: tuple[int, ...] = ()
+    kin: str = ""
 
     @property
     def sides(self) -> tuple[int, ...]:

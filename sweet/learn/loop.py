@@ -29,7 +29,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How to train. `save_every` counts steps; None saves a checkpoint after each epoch."""
+    """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
+
+    `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
+    are then less varied.
+    """
 
     lr: float
     epochs: int
@@ -40,6 +44,7 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,12 @@ class Loop:
     def _order(self, epoch: int) -> list[int]:
         random = torch.Generator().manual_seed((self.settings.seed << 16) + epoch)
         order: list[int] = torch.randperm(len(self.examples), generator=random).tolist()
-        return order
+        if not self.settings.together:
+            return order
+        kin: dict[str, list[int]] = {}
+        for index in order:
+            kin.setdefault(self.examples[index].kin, []).append(index)
+        return [index for group in kin.values() for index in group]
 
     def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
         names = ", ".join(example.name for example in examples[:8])
