@@ -89,7 +89,7 @@ def pairs_of(shape: Shape, seed: int, pairs: int) -> tuple[list[TokenSequence], 
             both = draw.sample(range(len(rows)), 2) if 2 * pairs > len(rows) else [2 * place, 2 * place + 1]
             chosen, rejected = pool.put((number, place), [rows[i] for i in both])
             kin = str(number // shape.turns)
-            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,), kin))
+            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,), kin=kin))
     return pool.sequences, examples
 
 

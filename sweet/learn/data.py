@@ -27,7 +27,7 @@ class Example:
     name: str
     chosen: tuple[int, ...]
     rejected: tuple[int, ...] = ()
-    kin: str = ""
+    kin: str = field(default="", kw_only=True)
 
     @property
     def sides(self) -> tuple[int, ...]:

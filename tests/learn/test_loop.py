@@ -143,7 +143,7 @@ taken: list[list[str]] = []
 
 def test_kin_come_together_in_an_order_of_their_own(tokenizer: Any) -> None:
     pool, examples = make_data(tokenizer, 9)
-    kin = [Example(e.name, e.chosen, e.rejected, str(number % 3)) for number, e in enumerate(examples)]
+    kin = [Example(e.name, e.chosen, e.rejected, kin=str(number % 3)) for number, e in enumerate(examples)]
     settings = LoopSettings(lr=1e-3, epochs=2, batch=3, together=True)
     taken.clear()
     Watched(build_model(len(tokenizer)), pool.sequences, kin, CRITIC, settings).run()
