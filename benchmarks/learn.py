@@ -9,19 +9,23 @@
 and name the folder with `--trl DIR` (seen with torch 2.13, transformers 5.23, accelerate 1.15, datasets 5.2).
 
 Prints one JSON object, figures as medians over the rounds (round r draws with `--seed` + r; exact: the worst),
-goals beside them. Each piece of work runs in a process of its own (benchmarks/learn_work.py) with one thread; model and first calls come
-before the clock starts. Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns of a reply of 80
-tokens and an answer of 40, 16 candidates a turn (128 sequences, 102,400 tokens), the first of which was taken. The
-model is a random Llama of 12M parameters in fp32. `plain` is the library's own scorer with trees switched off, so it
-too forms logits at supervised tokens only and needs no attention mask.
+goals beside them. Each piece of work runs in a process of its own (benchmarks/learn_work.py) with one thread; model
+and first calls come before the clock starts. Wall clock moves with what else a machine does; the figures `cpu_…`
+compare processor time, which does so less.
+
+Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns of a reply of 80 tokens and an answer of 40,
+16 candidates a turn (128 sequences, 102,400 tokens), the first of which was taken. The model is a random Llama of 12M
+parameters in fp32. `plain` is the library's own scorer with trees switched off, so it too forms logits at supervised
+tokens only and needs no attention mask.
 
 exact   the greatest difference, tree against the model's own forward over each sequence, of mean log-probabilities
         and of gradients (relative, of a loss that weighs each sequence otherwise), trees whole and cut under a budget.
 rank    `tokens_ratio`, `speedup`: plain over tree; plain is the faster of length-sorted batches and one at a time.
 train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs a turn of
-        `--train-dialogues` dialogues, 8 pairs a step, reference included. TRL gets the same pairs in the same order,
-        the same optimizer and rate; `first_loss_difference` compares the loss of 8 pairs before any step under a
-        policy that was moved away from its reference, `step_loss_difference` that of each step of the epoch.
+        `--train-dialogues` dialogues, 8 pairs a step, reference included. The pairs of a dialogue come together
+        (`LoopSettings.together`), or with `--shuffled` in any order. TRL gets the same pairs in the same order, the
+        same optimizer and rate; `first_loss_difference` compares the loss of 8 pairs before any step under a policy
+        that was moved away from its reference, `step_loss_difference` that of each step of the epoch.
 memory  peak memory of a process that takes one batch of 8 pairs forward and backward in one pass; `above_ratio` leaves
         out what the process held before.
 """
@@ -74,7 +78,7 @@ class Bench:
         options = self.options
         shape = {"dialogues": options.train_dialogues}
         common = {"pairs": 4, "batch": options.batch, "lr": 1e-5, "budget": options.train_budget, "shape": shape}
-        return {**common, "trl_micro": options.trl_micro}
+        return {**common, "trl_micro": options.trl_micro, "together": not options.shuffled}
 
 
 def apart(left: list[float], right: list[float]) -> float:
@@ -95,6 +99,7 @@ def rank(bench: Bench, seed: int) -> Figures:
     return {
         "tokens_ratio": single["tokens"] / tree["tokens"],
         "speedup": plain / tree["seconds"],
+        "cpu_speedup": min(batched["cpu_s"], single["cpu_s"]) / tree["cpu_s"],
         "tree_s": tree["seconds"],
         "batches_s": batched["seconds"],
         "single_s": single["seconds"],
@@ -118,6 +123,7 @@ def train(bench: Bench, seed: int) -> Figures:
     theirs_first = bench.work("trl", seed, way="first", **told)["losses"]
     return {
         "over_trl": ours["pairs_per_s"] / theirs["pairs_per_s"],
+        "cpu_over_trl": theirs["cpu_s"] / ours["cpu_s"],
         "over_plain": ours["pairs_per_s"] / plain["pairs_per_s"],
         "pairs_per_s": ours["pairs_per_s"],
         "trl_pairs_per_s": theirs["pairs_per_s"],
@@ -176,10 +182,11 @@ def main() -> None:
     parser.add_argument("--only", choices=MODES, action="append")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rank-budget", type=int, default=2048, help="tokens of one forward of the tree")
+    parser.add_argument("--rank-budget", type=int, default=8192, help="tokens of one forward of the tree")
     parser.add_argument("--plain-budget", type=int, default=2048, help="of one plain batch")
     parser.add_argument("--train-budget", type=int, default=2048, help="of a micro-batch, tree and plain")
     parser.add_argument("--train-dialogues", type=int, default=2)
+    parser.add_argument("--shuffled", action="store_true", help="the pairs of all dialogues, not dialogue by dialogue")
     parser.add_argument("--batch", type=int, default=8, help="pairs a step")
     parser.add_argument("--trl", help="the folder TRL was installed into, where it was not beside the project")
     parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward of TRL")

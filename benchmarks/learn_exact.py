@@ -5,7 +5,7 @@ What is right is the model's own forward over one plain sequence, logits at ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,29 +76,12 @@ def exact(told: Figures, _shape: Shape) -> Figures:
             counted = Counted(model)
             found = [mean for row in group_logprobs(scorer, turns, budget) for mean in row]
             with gradients(model) as got:
-                for part in parts(turns, budget):
-                    _backward(scorer, flat, part, weights)
+                for pack in scorer.packs([[sequence] for sequence in flat], budget):
+                    scores = scorer([flat[i] for i in pack])
+                    torch.autograd.backward([(scores.sums / scores.counts * weights[pack]).sum()])
             figures[family][name] = {
                 "logprob_difference": float((torch.tensor(found) - plainly.detach()).abs().max()),
                 "gradient_difference": float((got[0] - want[0]).norm() / want[0].norm()),
                 "forwards": counted.forwards,
             }
     return figures
-
-
-def parts(turns: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[list[int]]]:
-    """Groups of places in the flat list that one backward takes: all, or turn by turn in pieces of the budget."""
-    places, start = [], 0
-    for rows in turns:
-        places.append(list(range(start, start + len(rows))))
-        start += len(rows)
-    if budget > sum(len(s.ids) for rows in turns for s in rows):
-        return [places]
-    return [[piece] for group in places for piece in (group[:2], group[2:])]
-
-
-def _backward(scorer: Scorer, flat: Sequence[TokenSequence], groups: list[list[int]], weights: torch.Tensor) -> None:
-    order = [place for group in groups for place in group]
-    local = {place: number for number, place in enumerate(order)}
-    scores = scorer([flat[place] for place in order], [[local[place] for place in group] for group in groups])
-    torch.autograd.backward([(scores.sums / scores.counts * weights[order]).sum()])

@@ -84,11 +84,12 @@ def train_trl(told: Figures, shape: Shape) -> Figures:
             with torch.no_grad():
                 alone = [trainer.compute_loss(trainer.model, trainer.data_collator([row])) for row in rows]
             return {"losses": [float(loss) for loss in alone]}
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         trainer.train()
-        seconds = time.perf_counter() - began
+        seconds, cpu = time.perf_counter() - began, time.process_time() - used
     return {
         "seconds": seconds,
+        "cpu_s": cpu,
         "pairs_per_s": len(rows) / seconds,
         "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
         "peak_rss_mib": peak_mib(),

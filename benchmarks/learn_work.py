@@ -1,8 +1,8 @@
 """The worker of benchmarks/learn.py: one piece of measured work in a process of its own.
 
 Reads {"work": name, "shape": {...}, "seed": n, ...} from standard input and prints one JSON object. The plain ways use
-the library's own scorer with trees switched off (`plain`): logits at supervised tokens only, length-sorted batches, no
-attention mask, which is the fastest plain path there is here; so what is compared is the tree and nothing else.
+the library's own scorer with trees switched off (`share=False`): logits at supervised tokens only, length-sorted
+batches, no attention mask, which is the fastest plain path there is here; so what is compared is the tree.
 """
 
 from __future__ import annotations
@@ -88,14 +88,9 @@ def pairs_of(shape: Shape, seed: int, pairs: int) -> tuple[list[TokenSequence], 
         for place in range(pairs):
             both = draw.sample(range(len(rows)), 2) if 2 * pairs > len(rows) else [2 * place, 2 * place + 1]
             chosen, rejected = pool.put((number, place), [rows[i] for i in both])
-            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,)))
+            kin = str(number // shape.turns)
+            examples.append(Example(f"{number}-{place}", (chosen,), (rejected,), kin=kin))
     return pool.sequences, examples
-
-
-def plain(scorer: Scorer) -> Scorer:
-    """The same scorer with every sequence computed by itself."""
-    scorer.shares_up_to = 0
-    return scorer
 
 
 class Counted:
@@ -121,19 +116,20 @@ def peak_mib() -> float:
 def rank(told: Figures, shape: Shape) -> Figures:
     """Mean log-probability of every candidate. `way`: tree, batches or single."""
     model = model_of(shape, told["seed"])
-    scorer = Scorer(model)
+    scorer = Scorer(model, share=told["way"] == "tree")
     turns = turns_of(shape, told["seed"])
     flat = [sequence for rows in turns for sequence in rows]
     group_logprobs(scorer, [turns[0][:2]])  # first calls are slower
     counted = Counted(model)
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     if told["way"] == "tree":
         means = [mean for row in group_logprobs(scorer, turns, told["budget"]) for mean in row]
     else:
         budget = told["budget"] if told["way"] == "batches" else 1
-        means = [float(s[0] / c[0]) for s, c in span_logprobs(plain(scorer), flat, budget)]
+        means = [float(s[0] / c[0]) for s, c in span_logprobs(scorer, flat, budget)]
     return {
         "seconds": time.perf_counter() - began,
+        "cpu_s": time.process_time() - used,
         "tokens": counted.tokens,
         "forwards": counted.forwards,
         "sequences": len(flat),
@@ -159,15 +155,21 @@ def train(told: Figures, shape: Shape) -> Figures:
     """One epoch of step-level DPO over the pairs. `way`: tree or plain."""
     pool, examples = pairs_of(shape, told["seed"], told["pairs"])
     settings = LoopSettings(
-        lr=told["lr"], epochs=1, batch=told["batch"], token_budget=told["budget"], warmup=0.0, floor=1.0
+        lr=told["lr"],
+        epochs=1,
+        batch=told["batch"],
+        token_budget=told["budget"],
+        warmup=0.0,
+        floor=1.0,
+        together=told["together"],
     )
     steps: list[Figures] = []
     model = model_of(shape, told["seed"])
     counted = Counted(model)
     loop = Loop(model, pool, examples, Objective(BETA, 0.0, "none"), settings, on_step=steps.append)
     if told["way"] == "plain":
-        plain(loop.scorer)
-    began = time.perf_counter()
+        loop.scorer = Scorer(model, share=False)
+    began, used = time.perf_counter(), time.process_time()
     in_front = counted.tokens
     reference: list[float] = []
     loop.on_reference = lambda: reference.append(time.perf_counter() - began)
@@ -175,6 +177,7 @@ def train(told: Figures, shape: Shape) -> Figures:
     seconds = time.perf_counter() - began
     return {
         "seconds": seconds,
+        "cpu_s": time.process_time() - used,
         "reference_s": reference[0],
         "pairs_per_s": len(examples) / seconds,
         "tokens": counted.tokens - in_front,
@@ -190,7 +193,7 @@ def first_losses(told: Figures, shape: Shape) -> Figures:
     pool, examples = pairs_of(shape, told["seed"], told["pairs"])
     examples = examples[: told["batch"]]
     scorer = Scorer(model_of(shape, told["seed"]))
-    reference = [sums for sums, _ in span_logprobs(plain(scorer), pool[: 2 * len(examples)], told["budget"])]
+    reference = [sums for sums, _ in span_logprobs(scorer, pool[: 2 * len(examples)], told["budget"])]
     policy = Scorer(perturbed(model_of(shape, told["seed"]), told["seed"]))
     with torch.no_grad():
         found = losses(policy, Objective(BETA, 0.0, "none"), pool, examples, reference)
@@ -202,9 +205,7 @@ def memory(told: Figures, shape: Shape) -> Figures:
     pool, examples = pairs_of(shape, told["seed"], told["pairs"])
     examples = examples[-told["batch"] :]
     model = model_of(shape, told["seed"])
-    scorer = Scorer(model)
-    if told["way"] == "plain":
-        plain(scorer)
+    scorer = Scorer(model, share=told["way"] == "tree")
     reference = [torch.zeros(1) for _ in pool]
     before = peak_mib()
     counted = Counted(model)

@@ -19,11 +19,15 @@ from sweet.learn.tokens import WHOLE, TokenSequence
 
 @dataclass(frozen=True)
 class Example:
-    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool."""
+    """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool.
+
+    `kin` names those that begin alike, for a loop that takes them together.
+    """
 
     name: str
     chosen: tuple[int, ...]
     rejected: tuple[int, ...] = ()
+    kin: str = field(default="", kw_only=True)
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -102,7 +106,7 @@ def losses(
     sequences = [pool[index] for index in unique]
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
-    scores = scorer(sequences, _alike(unique, examples))
+    scores = scorer(sequences)
     starts, total = {}, 0
     for index, sequence in zip(unique, sequences, strict=True):
         starts[index] = total
@@ -141,10 +145,3 @@ def losses(
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
     return Losses(loss, objective.beta * chosen, objective.beta * rejected)
-
-
-def _alike(unique: Sequence[int], examples: Sequence[Example]) -> list[list[int]]:
-    """Places in `unique` by example: both sides of one begin alike. What an earlier example has stays with it."""
-    place = {index: number for number, index in enumerate(unique)}
-    groups = [[place.pop(index) for index in example.sides if index in place] for example in examples]
-    return [group for group in groups if group]

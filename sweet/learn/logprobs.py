@@ -4,9 +4,10 @@ The hidden state in front of each supervised token goes through the output layer
 fp32; everything else never becomes logits. Sequences are padded on the right and sorted by length under a budget of
 tokens; a causal model never looks to the right, so no attention mask is needed and the fast causal kernels apply.
 
-Sequences that begin alike (the candidates of a turn, both sides of a preference) are computed as one prefix tree
-(`sweet.learn.tree`): what they share once. Whether a model's attention takes such a mask is tried on a few tokens;
-where it does not, every sequence is computed by itself.
+Sequences that begin alike (the candidates of a turn, the turns of a dialogue, both sides of a preference) are computed
+as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`): what they share once. What is alike is seen in the
+ids; nobody has to say it. Whether a model can be computed so is tried on a few tokens; where it cannot, every sequence
+is computed by itself.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from sweet.learn.attention import planted
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.tree import Tree, common, plant
+from sweet.learn.tree import Grove, Tree, plant
 
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
@@ -45,13 +46,14 @@ class Scorer:
     Args:
         model: a Hugging Face causal language model.
         chunk: logits that may exist at once.
+        share: compute what sequences share once; False computes each by itself.
 
     The output layer is applied to selected hidden states, and the scaling or soft cap that some families add is read
     from the configuration; whether that gives the model's own logits is checked on a few tokens. Where it does not,
     the model's own forward is used: right for any model, with logits at every position.
     """
 
-    def __init__(self, model: Any, chunk: int = CHUNK_NUMBERS) -> None:
+    def __init__(self, model: Any, chunk: int = CHUNK_NUMBERS, *, share: bool = True) -> None:
         self.model = model
         self.device: torch.device = next(model.parameters()).device
         # Weights that are trained stay fp32; a GPU computes with them in bf16, for the reference and the policy alike.
@@ -63,8 +65,8 @@ class Scorer:
         self._scale /= float(getattr(config, "logits_scaling", None) or 1.0)
         self._cap: float | None = getattr(config, "final_logit_softcapping", None)
         self._split = self._splits()
-        self.shares_up_to = self._longest_shared(config)
-        """The longest sequence that may stand in a prefix tree; 0 where the model's attention takes no such mask."""
+        self.shares_up_to = self._longest_shared(config) if share else 0
+        """The longest sequence that may stand in a prefix tree; 0 where none may."""
 
     # The output layer ------------------------------------------------------------------------------------------
 
@@ -101,12 +103,12 @@ class Scorer:
         rows = [ids[:5] + ids[6:8], ids[:5] + ids[7:], ids[2:7]]
         try:
             tree = plant(rows)
-            states = self._forest([tree])[0]
+            states = self._planted(tree)[0]
             for row, path in zip(rows, tree.paths, strict=True):
                 alone = self._hidden(torch.tensor([row], device=self.device))[0]
                 if not torch.allclose(states[path].float(), alone.float(), rtol=2e-2, atol=2e-2):
                     return False
-        except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError):
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError):
             return False
         return True
 
@@ -130,32 +132,26 @@ class Scorer:
 
     # Spans -----------------------------------------------------------------------------------------------------
 
-    def __call__(self, sequences: Sequence[TokenSequence], groups: Sequence[Sequence[int]] | None = None) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
         """The spans of `sequences` in one forward, with gradients where they are enabled; order kept.
 
-        Args:
-            sequences: what to score; every span begins behind at least one id.
-            groups: indices of sequences that begin alike, every index once; each group is computed as one prefix tree
-                where the model allows. None computes each sequence by itself.
+        Every span begins behind at least one id. What does not fit into memory at once is the caller's to part
+        (`packs`).
         """
-        groups = self._groups(sequences, groups)
-        trees = [plant([sequences[i].ids for i in group]) for group in groups]
-        where = {
-            index: (row, path)
-            for row, (group, tree) in enumerate(zip(groups, trees, strict=True))
-            for index, path in zip(group, tree.paths, strict=True)
-        }
+        tree = plant([sequence.ids for sequence in sequences])
+        longest = max(len(sequence.ids) for sequence in sequences)
+        shared = longest <= self.shares_up_to and len(tree.ids) < len(sequences) * longest
         rows: list[int] = []
         columns: list[int] = []
         wanted: list[int] = []
         counts: list[int] = []
         for index, sequence in enumerate(sequences):
-            row, path = where[index]
+            path = tree.paths[index] if shared else range(len(sequence.ids))
             for span in sequence.spans:
                 columns.extend(path[span.start - 1 : span.stop - 1])
                 wanted.extend(sequence.ids[span.start : span.stop])
                 counts.append(span.stop - span.start)
-                rows.extend([row] * counts[-1])
+                rows.extend([0 if shared else index] * counts[-1])
         if min(counts, default=0) < 1:
             raise ValueError("a sequence with nothing supervised")
         size = torch.tensor(counts, device=self.device)
@@ -163,41 +159,48 @@ class Scorer:
         targets = torch.tensor(wanted, device=self.device)
         with self._precision():
             if self._split:
-                picked = self._token_logprobs(self._forest(trees)[at], targets)
+                states = self._planted(tree) if shared else self._hidden(self._padded([s.ids for s in sequences]))
+                picked = self._token_logprobs(states[at], targets)
             else:
-                logits = self.model(input_ids=self._padded([t.ids for t in trees]), use_cache=False).logits[at].float()
+                ids = self._padded([sequence.ids for sequence in sequences])
+                logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
                 picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
         return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size)
 
-    def _groups(
-        self, sequences: Sequence[TokenSequence], groups: Sequence[Sequence[int]] | None
-    ) -> Sequence[Sequence[int]]:
-        """The groups, or every sequence by itself where prompts cannot be shared."""
-        if groups is not None and self.shares_up_to >= max(len(sequence.ids) for sequence in sequences):
-            return groups
-        return [[index] for index in range(len(sequences))]
-
-    def _padded(self, rows: Sequence[list[int]]) -> Tensor:
+    def _padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Rows of numbers as one tensor, zeros on the right."""
         width = max(map(len, rows))
-        return torch.tensor([row + [0] * (width - len(row)) for row in rows], device=self.device)
+        return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
 
-    def _forest(self, trees: Sequence[Tree]) -> Tensor:
-        """Hidden states of every slot, one tree a row: [trees, slots, width]."""
-        ids = self._padded([tree.ids for tree in trees])
-        if not any(tree.branches for tree in trees):
-            return self._hidden(ids)
-        slots = torch.arange(ids.shape[1], device=self.device)
-        ends = self._padded([tree.ends for tree in trees])
-        seen = (slots[None, None, :] <= slots[None, :, None]) & (slots[None, :, None] < ends[:, None, :])
-        # Padding sees itself: a row of nothing but -inf would become NaN.
-        seen |= torch.eye(len(slots), dtype=torch.bool, device=self.device)
-        kind = torch.bfloat16 if self._mixed else self.model.dtype
-        mask = torch.zeros(seen.shape, dtype=kind, device=self.device).masked_fill_(~seen, torch.finfo(kind).min)
-        return self._hidden(
-            ids, attention_mask=mask[:, None], position_ids=self._padded([tree.positions for tree in trees])
-        )
+    def _planted(self, tree: Tree) -> Tensor:
+        """Hidden states of every slot of a tree: [1, slots, width]."""
+        ids = torch.tensor([tree.ids], device=self.device)
+        positions = torch.tensor([tree.positions], device=self.device)
+        with planted(self.model, tree, self.device):
+            return self._hidden(ids, position_ids=positions)
+
+    def packs(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
+        """Indices of bundles in groups, each for one forward of at most `budget` tokens (a larger bundle stands alone).
+
+        What may be shared counts once, and bundles that begin alike come together. Sequences that cannot stand in a
+        tree are grouped by length, padding counted.
+        """
+        longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
+        apart = [i for i, length in enumerate(longest) if length > self.shares_up_to]
+        together = [i for i, length in enumerate(longest) if length <= self.shares_up_to]
+        sizes = [longest[i] * len(bundles[i]) for i in apart]
+        groups = [[apart[i] for i in batch] for batch in batches(sizes, budget)]
+        grove = Grove()
+        group: list[int] = []
+        for index in sorted(together, key=lambda i: min(sequence.ids for sequence in bundles[i])):
+            grove.add(sequence.ids for sequence in bundles[index])
+            if group and grove.slots > budget:
+                groups.append(group)
+                group, grove = [], Grove()
+                grove.add(sequence.ids for sequence in bundles[index])
+            group.append(index)
+        return [*groups, group] if group else groups
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -220,7 +223,7 @@ def span_logprobs(
 ) -> list[tuple[Tensor, Tensor]]:
     """Sums and counts of the spans of each sequence, on the CPU, without gradients, in the order of `sequences`."""
     results: list[tuple[Tensor, Tensor]] = [(torch.empty(0), torch.empty(0))] * len(sequences)
-    for batch in batches([len(sequence.ids) for sequence in sequences], budget):
+    for batch in scorer.packs([[sequence] for sequence in sequences], budget):
         scores = scorer([sequences[i] for i in batch])
         sizes = [len(sequences[i].spans) for i in batch]
         parts = zip(batch, torch.split(scores.sums.cpu(), sizes), torch.split(scores.counts.cpu(), sizes), strict=True)
@@ -229,41 +232,10 @@ def span_logprobs(
     return results
 
 
-@torch.inference_mode()
 def group_logprobs(
     scorer: Scorer, groups: Sequence[Sequence[TokenSequence]], budget: int = TOKEN_BUDGET
 ) -> list[list[float]]:
-    """Mean log-probability of the first span of each sequence, group by group.
-
-    What the sequences of a group share is computed once; a group larger than `budget` is computed in parts.
-    """
-    parts: list[tuple[int, list[int]]] = []
-    for number, group in enumerate(groups):
-        parts += [(number, part) for part in _cut(group, list(range(len(group))), budget)]
-    sizes = [_slots(groups[number], part) for number, part in parts]
-    results = [[0.0] * len(group) for group in groups]
-    for batch in batches(sizes, budget):
-        rows = [(number, index) for i in batch for number, part in [parts[i]] for index in part]
-        sequences = [groups[number][index] for number, index in rows]
-        ends = list(accumulate(len(parts[i][1]) for i in batch))
-        alike = [range(end - len(parts[i][1]), end) for i, end in zip(batch, ends, strict=True)]
-        first = list(accumulate((len(sequence.spans) for sequence in sequences), initial=0))[:-1]
-        scores = scorer(sequences, alike)
-        means = (scores.sums / scores.counts)[first].tolist()
-        for (number, index), mean in zip(rows, means, strict=True):
-            results[number][index] = mean
-    return results
-
-
-def _slots(group: Sequence[TokenSequence], part: Sequence[int]) -> int:
-    """How many slots the tree of a part has."""
-    rows = sorted(group[i].ids for i in part)
-    return len(rows[0]) + sum(len(b) - common(a, b) for a, b in pairwise(rows))
-
-
-def _cut(group: Sequence[TokenSequence], part: list[int], budget: int) -> list[list[int]]:
-    """The part in halves until each fits `budget`, or stands alone."""
-    if len(part) == 1 or _slots(group, part) <= budget:
-        return [part]
-    half = len(part) // 2
-    return _cut(group, part[:half], budget) + _cut(group, part[half:], budget)
+    """Mean log-probability of the first span of each sequence, group by group."""
+    flat = [sequence for group in groups for sequence in group]
+    means = iter([float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, flat, budget)])
+    return [[next(means) for _ in group] for group in groups]

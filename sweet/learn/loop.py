@@ -22,7 +22,7 @@ import torch
 from sweet.errors import SweetError
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, peak_flops
-from sweet.learn.logprobs import TOKEN_BUDGET, batches, span_logprobs
+from sweet.learn.logprobs import TOKEN_BUDGET, span_logprobs
 from sweet.learn.shares import own_groups, own_share
 from sweet.learn.tokens import TokenSequence
 
@@ -31,7 +31,11 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How to train. `save_every` counts steps; None saves a checkpoint after each epoch."""
+    """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
+
+    `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
+    are then less varied.
+    """
 
     lr: float
     epochs: int
@@ -42,6 +46,7 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
+    together: bool = False
 
     def steps_per_epoch(self, examples: int) -> int:
         return math.ceil(examples / self.batch)
@@ -126,7 +131,7 @@ class Loop:
             return None
         budget = 2 * self.settings.token_budget
         found: dict[int, torch.Tensor] = {}
-        groups = list(batches([len(sequence.ids) for sequence in self.pool], budget))
+        groups = self.scorer.packs([[sequence] for sequence in self.pool], budget)
         for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
             scored = span_logprobs(self.scorer, [self.pool[i] for i in group], budget)
             if counts:
@@ -157,9 +162,9 @@ class Loop:
     def _step(self, step: int, examples: list[Example], reference: Reference | None) -> int:
         began = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
-        sizes = [self._size(example) for example in examples]
+        sizes = [sum(len(self.pool[i].ids) for i in example.sides) for example in examples]
         loss = right = margin = 0.0
-        share = own_share(sizes, self.settings.token_budget, self.engine.rank, self.engine.world)
+        share = own_share(sizes, lambda hand: self._packed(examples, hand), self.engine.rank, self.engine.world)
         for number, (group, counts) in enumerate(share):
             part = [examples[i] for i in group]
             found = losses(self.scorer, self.objective, self.pool, part, reference)
@@ -195,10 +200,14 @@ class Loop:
         self.on_step({name: _rounded(value) for name, value in record.items()})
         return tokens
 
-    def _size(self, example: Example) -> int:
-        """Padded tokens of an example, as a length for `batches`: its sides times the longest of them."""
-        lengths = [len(self.pool[i].ids) for i in example.sides]
-        return len(lengths) * max(lengths)
+    def _packs(self, examples: Sequence[Example], budget: int) -> list[list[int]]:
+        """The examples in micro-batches, those that share something together."""
+        return self.scorer.packs([[self.pool[i] for i in example.sides] for example in examples], budget)
+
+    def _packed(self, examples: Sequence[Example], hand: Sequence[int]) -> list[list[int]]:
+        """The examples of a hand, named by their indices, in micro-batches."""
+        packs = self._packs([examples[i] for i in hand], self.settings.token_budget)
+        return [[hand[i] for i in pack] for pack in packs]
 
     def _tokens(self, examples: Sequence[Example]) -> int:
         return sum(len(self.pool[i].ids) for example in examples for i in example.sides)
@@ -206,7 +215,12 @@ class Loop:
     def _order(self, epoch: int) -> list[int]:
         random = torch.Generator().manual_seed((self.settings.seed << 16) + epoch)
         order: list[int] = torch.randperm(len(self.examples), generator=random).tolist()
-        return order
+        if not self.settings.together:
+            return order
+        kin: dict[str, list[int]] = {}
+        for index in order:
+            kin.setdefault(self.examples[index].kin, []).append(index)
+        return [index for group in kin.values() for index in group]
 
     def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
         names = ", ".join(example.name for example in examples[:8])
@@ -239,7 +253,7 @@ class Loop:
     def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders rightly."""
         right = 0
-        groups = list(batches([self._size(example) for example in examples], 2 * self.settings.token_budget))
+        groups = self._packs(examples, 2 * self.settings.token_budget)
         for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
             found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
             right += int((found.chosen > found.rejected).sum()) * counts

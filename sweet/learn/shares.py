@@ -8,16 +8,14 @@ once more and leaves it out of the sums: its groups come with `counts`, which is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sweet.learn.logprobs import batches
+from collections.abc import Callable, Sequence
 
 Share = list[tuple[list[int], bool]]
 """Groups of indices, and whether each counts."""
 
 
-def own_share(sizes: Sequence[int], budget: int, rank: int, world: int) -> Share:
-    """The groups of a step's examples that `rank` computes, each within `budget` as `batches` makes them.
+def own_share(sizes: Sequence[int], packed: Callable[[list[int]], list[list[int]]], rank: int, world: int) -> Share:
+    """The groups of a step's examples that `rank` computes; `packed` makes groups of the examples that a rank is dealt.
 
     The largest examples are dealt first, each to the rank that has the least to do. With one rank all is its share.
     """
@@ -27,10 +25,7 @@ def own_share(sizes: Sequence[int], budget: int, rank: int, world: int) -> Share
         least = min(range(world), key=lambda r: (loads[r], r))
         hands[least].append(index)
         loads[least] += sizes[index]
-    dealt = [
-        [[hand[i] for i in group] for group in batches([sizes[i] for i in hand], budget)]
-        for hand in (sorted(hand) for hand in hands)
-    ]
+    dealt = [packed(sorted(hand)) if hand else [] for hand in hands]
     smallest = min(range(len(sizes)), key=lambda i: (sizes[i], i))
     return _even(dealt[rank], max(map(len, dealt)), [smallest])
 

@@ -1,14 +1,16 @@
-"""Prefix trees: token sequences that begin alike are laid out once, and one masked forward serves them all.
+"""Prefix trees: token sequences that begin alike are laid out once, and one forward serves them all.
 
 The sequences, sorted, are laid out depth first: each adds only the ids in which it departs from the one before it.
 Slot q may attend to slot k exactly when k <= q < end(k), end(k) being where k's subtree ends, and a slot's position
 counts along its path; so every sequence sees precisely the ids it would see alone. The tree is built from ids, hence
-right for any chat template: what is not shared is simply not merged.
+right for any chat template: what is not shared is simply not merged. Sequences that share nothing stand side by side:
+a tree may have several roots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -27,11 +29,6 @@ class Tree:
     positions: list[int]
     ends: list[int]
     paths: list[list[int]]
-
-    @property
-    def branches(self) -> bool:
-        """Whether anything stands beside anything else; a tree that does not is a plain sequence."""
-        return self.ends[0] != len(self.ids) or len(set(self.ends)) > 1
 
 
 def plant(sequences: Sequence[Sequence[int]]) -> Tree:
@@ -56,6 +53,22 @@ def plant(sequences: Sequence[Sequence[int]]) -> Tree:
     for slot in path:
         ends[slot] = len(ids)
     return Tree(ids, positions, ends, paths)
+
+
+class Grove:
+    """Counts the slots of the tree of what was added so far, without building it."""
+
+    def __init__(self) -> None:
+        self.slots = 0
+        self._rows: list[tuple[int, ...]] = []
+
+    def add(self, sequences: Iterable[tuple[int, ...]]) -> None:
+        """Add sequences; each needs slots for what it does not share with its nearest neighbours."""
+        for row in sequences:
+            place = bisect(self._rows, row)
+            beside = self._rows[max(0, place - 1) : place + 1]
+            self.slots += len(row) - max((common(row, other) for other in beside), default=0)
+            self._rows.insert(place, row)
 
 
 def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:

@@ -30,7 +30,6 @@ from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
 
 Offload = Literal["none", "optimizer", "all"]
-Groups = Sequence[Sequence[int]] | None
 
 T = TypeVar("T")
 
@@ -71,8 +70,8 @@ class _Forward(torch.nn.Module):
         self.model = model
         self._scorer = scorer
 
-    def forward(self, sequences: Sequence[TokenSequence], groups: Groups) -> tuple[Tensor, Tensor]:
-        scores = self._scorer.compute(sequences, groups)
+    def forward(self, sequences: Sequence[TokenSequence]) -> tuple[Tensor, Tensor]:
+        scores = self._scorer.compute(sequences)
         return scores.sums, scores.counts
 
 
@@ -86,14 +85,14 @@ class _ManyScorer(Scorer):
         self.device = device
         self._mixed = device.type == "cuda"
 
-    def compute(self, sequences: Sequence[TokenSequence], groups: Groups) -> SpanScores:
-        return super().__call__(sequences, groups)
+    def compute(self, sequences: Sequence[TokenSequence]) -> SpanScores:
+        return super().__call__(sequences)
 
-    def __call__(self, sequences: Sequence[TokenSequence], groups: Groups = None) -> SpanScores:
+    def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
         # Weights that are fetched in inference mode could not be changed afterwards. Leaving it enables gradients.
         graded = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(graded):
-            return SpanScores(*self.through(sequences, groups))
+            return SpanScores(*self.through(sequences))
 
 
 class ZeroEngine:

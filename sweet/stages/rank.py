@@ -32,6 +32,9 @@ from sweet.tasks.trajectory import Trajectory
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic, TurnReplies, Verdict
 
+CPU_TOKENS = 8192
+"""More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
+
 SCORED_TOGETHER = 64
 """Turns that are scored at once: enough to fill batches, few enough that an interruption loses little."""
 
@@ -66,7 +69,7 @@ class RankConfig(StageConfig):
     concurrency: int = Field(default=64, ge=1, json_schema_extra=OPERATIONAL)
     """Turns asked for at once."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Tokens of one forward pass of the critic; 2048 on a CPU, 16384 on a GPU."""
+    """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
     patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
     """Seconds for which an unreachable server is tried again."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -132,18 +135,25 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
 
 
 def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Place]:
-    """The share of turns that the seed draws, whatever the order of the dialogues."""
+    """The share of turns that the seed draws, whatever the order of the dialogues; those of a dialogue together.
+
+    Turns that are scored together share what they begin with.
+    """
     everything = [Place(trajectory, turn) for trajectory in trajectories for turn in trajectory.agent_turns]
     drawn = sorted(everything, key=lambda place: digest_of([config.seed, *place.key]))
     count = math.ceil(config.fraction * len(everything))
-    return drawn[: count if config.limit is None else min(count, config.limit)]
+    chosen = drawn[: count if config.limit is None else min(count, config.limit)]
+    first: dict[str, int] = {}
+    for number, place in enumerate(chosen):
+        first.setdefault(place.trajectory.id, number)
+    return sorted(chosen, key=lambda place: (first[place.trajectory.id], place.turn))
 
 
 def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     """The critic with its reference, checked to speak the same vocabulary."""
     from sweet.learn.critic import Critic, check_same_vocabulary
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
-    from sweet.stages.training import CPU_TOKENS, GPU_TOKENS, context_of
+    from sweet.stages.training import GPU_TOKENS, context_of
 
     path, base = str(run.file(artifact)), config.reference or str(artifact.meta.get("base") or "micro")
     tokenizer = load_tokenizer(path)

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.learn import attention
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.learn.tree import plant
+from sweet.learn.tree import Grove, plant
 from tests.learn.builders import build_model
 
 VOCABULARY = 97
@@ -107,23 +108,96 @@ def test_a_model_whose_logits_are_its_own_affair_is_still_right(make_model: Call
         torch.testing.assert_close(sums, want, rtol=1e-5, atol=1e-4)
 
 
+def dialogue_of(turns: int = 3, candidates: int = 4, seed: int = 0) -> list[TokenSequence]:
+    """Candidates at each turn of a dialogue, of differing lengths, two of which begin alike, and another dialogue."""
+    random = torch.Generator().manual_seed(seed)
+
+    def ids(count: int) -> list[int]:
+        return [int(i) for i in torch.randint(0, VOCABULARY, (count,), generator=random)]
+
+    rows, prompt = [], ids(30)
+    for turn in range(turns):
+        replies = [ids(6 + 5 * number) for number in range(candidates)]
+        replies.append(replies[1][:4] + ids(7))
+        for reply in replies:
+            span = Span(len(prompt), len(prompt) + len(reply), turn)
+            # The opening is supervised too, so that what is shared has a gradient of its own.
+            rows.append(TokenSequence((*prompt, *reply), (Span(3, 9, 0), span)))
+        prompt = prompt + replies[0] + ids(5)
+    return [*rows, *random_sequences(2, seed + 1)]
+
+
+@pytest.mark.parametrize("budget", [1 << 20, 150, 70])
 @pytest.mark.parametrize("family", ["llama", "qwen2", "mistral", "gemma"])
-def test_a_tree_gives_the_sums_and_gradients_of_plain_sequences(family: str) -> None:
+def test_a_tree_gives_the_means_and_gradients_of_plain_sequences(
+    family: str, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole and cut at subtrees; the tree has several blocks, and none ends where a branch does."""
+    monkeypatch.setattr(attention, "BLOCK", 37)
     model = build_model(VOCABULARY, family=family)
-    scorer = Scorer(model)
-    base = random_sequences(6)
-    # Both begin alike, depart at 6, and supervise a span in the shared part too.
-    tails = [TokenSequence(base[0].ids[:6] + row.ids[6:], row.spans) for row in base]
-    groups = [[0, 2, 4], [1], [3, 5]]
+    rows = dialogue_of()
+    weights = torch.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2)
     results = []
-    for way in (None, groups):
+    for share in (False, True):
+        scorer = Scorer(model, share=share)
+        assert bool(scorer.shares_up_to) == share
+        packs = scorer.packs([[row] for row in rows], budget) if share else [[i] for i in range(len(rows))]
+        assert not share or len(packs) == {1 << 20: 1, 150: 3, 70: 9}[budget]
         model.zero_grad()
-        sums = scorer(tails, way).sums
-        torch.autograd.backward([sums.square().mean()])
+        means = torch.zeros(len(rows), 2)
+        for pack in packs:
+            scores = scorer([rows[i] for i in pack])
+            part = (scores.sums / scores.counts).reshape(-1, 2)
+            torch.autograd.backward([(part * weights[pack]).sum()])
+            means[pack] = part.detach()
         gradient = torch.cat([p.grad.flatten() for p in model.parameters()])
-        results.append((sums.detach(), gradient))
-    torch.testing.assert_close(results[0][0], results[1][0], rtol=1e-5, atol=1e-4)
-    assert float((results[0][1] - results[1][1]).norm() / results[0][1].norm()) < 1e-4
+        results.append((means, gradient))
+    (means, gradient), (tree_means, tree_gradient) = results
+    assert float((means - tree_means).abs().max()) < 1e-5
+    assert float((gradient - tree_gradient).norm() / gradient.norm()) < 1e-4
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_tree_leaves_the_attention_of_the_model_as_it_was(family: str) -> None:
+    model = build_model(VOCABULARY, family=family)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    before = model.config._attn_implementation, model(input_ids=ids).logits
+    Scorer(model)(dialogue_of())
+    assert model.config._attn_implementation == before[0]
+    assert torch.equal(model(input_ids=ids).logits, before[1])
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(1, 9))
+def test_blocks_show_each_slot_its_own_path(sequences: list[list[int]], size: int) -> None:
+    tree = plant(sequences)
+    seen = {
+        block.start + row: [int(block.keys[place]) for place in block.seen[row].nonzero()[:, 0]]
+        for block in attention.blocks_of(tree, torch.device("cpu"), size)
+        for row in range(block.stop - block.start)
+    }
+    assert sorted(seen) == list(range(len(tree.ids)))
+    for path in tree.paths:
+        for depth, slot in enumerate(path):
+            assert seen[slot] == path[: depth + 1]
+
+
+@given(
+    st.lists(
+        st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=9), min_size=1, max_size=3), min_size=1, max_size=9
+    ),
+    st.integers(1, 40),
+)
+def test_packs_hold_every_bundle_once_within_the_budget(bundles: list[list[list[int]]], budget: int) -> None:
+    scorer = Scorer.__new__(Scorer)
+    scorer.shares_up_to = 6
+    rows = [[TokenSequence(tuple(ids), (Span(1, 2, 0),)) for ids in bundle] for bundle in bundles]
+    packs = scorer.packs(rows, budget)
+    assert sorted(i for pack in packs for i in pack) == list(range(len(rows)))
+    for pack in packs:
+        ids = [row.ids for i in pack for row in rows[i]]
+        longest = max(map(len, ids))
+        slots = len(plant(ids).ids) if longest <= 6 else sum(max(len(r.ids) for r in rows[i]) for i in pack)
+        assert len(pack) == 1 or longest > 6 or slots <= budget
 
 
 def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
@@ -147,7 +221,9 @@ def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> 
         assert [k for k in range(last + 1) if last < tree.ends[k]] == path
     prefixes = {tuple(sequence[: i + 1]) for sequence in sequences for i in range(len(sequence))}
     assert len(tree.ids) == len(prefixes)
-    assert tree.branches == (len(set(map(tuple, sequences))) > 1 and len(tree.ids) > max(map(len, sequences)))
+    grove = Grove()
+    grove.add(map(tuple, sequences))
+    assert grove.slots == len(tree.ids)
 
 
 def test_nothing_supervised_is_no_nan() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.data import Example, Objective, Pool, losses
+from sweet.learn.data import Example, Objective, Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops, save_model
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, Record, learning_rate
@@ -128,6 +128,31 @@ def test_the_result_does_not_depend_on_micro_batches(tokenizer: Any) -> None:
 
 class _StoppedError(Exception):
     pass
+
+
+class Watched(Loop):
+    """Tells the names of the examples of each step."""
+
+    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> int:
+        taken.append([example.name for example in examples])
+        return super()._step(step, examples, reference)
+
+
+taken: list[list[str]] = []
+
+
+def test_kin_come_together_in_an_order_of_their_own(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer, 9)
+    kin = [Example(e.name, e.chosen, e.rejected, kin=str(number % 3)) for number, e in enumerate(examples)]
+    settings = LoopSettings(lr=1e-3, epochs=2, batch=3, together=True)
+    taken.clear()
+    Watched(build_model(len(tokenizer)), pool.sequences, kin, CRITIC, settings).run()
+    families = [{int(name.split()[1]) % 3 for name in names} for names in taken]
+    assert all(len(family) == 1 for family in families)
+    epochs = [[name for names in part for name in names] for part in (taken[:3], taken[3:])]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(example.name for example in kin)
+    assert epochs[0] != epochs[1]
+    assert any(names != sorted(names) for names in taken)
 
 
 @pytest.mark.parametrize("save_every", [None, 2])

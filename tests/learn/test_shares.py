@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +11,18 @@ from hypothesis import strategies as st
 from sweet.learn.logprobs import batches
 from sweet.learn.shares import own_groups, own_share
 
+
+def within(budget: int, sizes: list[int]) -> Callable[[list[int]], list[list[int]]]:
+    """Packs a hand by the lengths of its examples."""
+    return lambda hand: [[hand[i] for i in group] for group in batches([sizes[i] for i in hand], budget)]
+
+
 SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 
 
 @given(SIZES, st.integers(1, 7), st.integers(1, 120))
 def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int], world: int, budget: int) -> None:
-    shares = [own_share(sizes, budget, rank, world) for rank in range(world)]
+    shares = [own_share(sizes, within(budget, sizes), rank, world) for rank in range(world)]
     assert len({len(share) for share in shares}) == 1
     counted = [index for share in shares for group, counts in share if counts for index in group]
     assert sorted(counted) == list(range(len(sizes)))
@@ -26,13 +34,15 @@ def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int
 @given(SIZES, st.integers(1, 120))
 def test_one_rank_works_as_if_there_were_no_ranks(sizes: list[int], budget: int) -> None:
     alone = [(group, True) for group in batches(sizes, budget)]
-    assert own_share(sizes, budget, 0, 1) == alone
+    assert own_share(sizes, within(budget, sizes), 0, 1) == alone
     assert own_groups(list(batches(sizes, budget)), 0, 1) == alone
 
 
 def test_large_and_small_are_dealt_evenly() -> None:
     sizes = [100, 1, 1, 60, 40, 1]
-    loads = [sum(sizes[i] for group, _ in own_share(sizes, 1000, rank, 2) for i in group) for rank in (0, 1)]
+    loads = [
+        sum(sizes[i] for group, _ in own_share(sizes, within(1000, sizes), rank, 2) for i in group) for rank in (0, 1)
+    ]
     assert max(loads) <= 102
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,10 @@ def test_turns_are_drawn_by_the_seed_alone() -> None:
     assert {place.key for place in sample_places(dialogues, config(seed=1))} != set(drawn)
     assert {place.key for place in sample_places(dialogues, config(fraction=0.5))} > set(drawn)
     assert len(sample_places(dialogues, config(limit=2))) == 2
+    everything = [place.trajectory.id for place in sample_places(dialogues, config(fraction=1.0))]
+    assert len(everything) == turns
+    changes = sum(a != b for a, b in pairwise(everything))
+    assert changes == len(dialogues) - 1, "the turns of a dialogue come together"
 
 
 def test_an_agent_without_an_address_is_served_for_as_long_as_it_is_asked(
