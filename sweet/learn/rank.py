@@ -2,8 +2,8 @@
 
 It reads the job from the folder, meets the other ranks, and runs the loop with the engine of many. Rank 0 tells how far
 it is and writes the model; every rank that fails leaves its error in the folder and ends at once, upon which the
-launcher ends the others. A rank does not outlive its launcher (Linux), nor, on whatever machine it runs, the command
-that the training belongs to, whose pulse it watches.
+launcher ends the others. A rank does not outlive its launcher (Linux), nor, where there are several machines, the
+command that the training belongs to, whose pulse it watches.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def main(arguments: Sequence[str]) -> int:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     folder = Path(arguments[0])
-    threading.Thread(target=_watch, args=(folder / PULSE,), daemon=True).start()
+    if (folder / PULSE).exists():
+        threading.Thread(target=watch, args=(folder / PULSE,), daemon=True).start()
     try:
         work(folder)
     except Exception as error:
@@ -114,7 +115,7 @@ def _leave(folder: Path, error: Exception) -> None:
     part.replace(path)
 
 
-def _watch(pulse: Path) -> None:
+def watch(pulse: Path) -> None:
     """End this process once the pulse has stood still."""
     last, since = "", time.monotonic()
     while time.monotonic() - since < STILL:

@@ -111,13 +111,14 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
         SweetError: a rank failed: its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in (folder / PROGRESS, *folder.glob(error_path(folder, "*").name)):
+    for old in (folder / PROGRESS, folder / PULSE, *folder.glob(error_path(folder, "*").name)):
         old.unlink(missing_ok=True)
     job.write(folder / FILE)
+    pulse = None if layout.hostfile is None else _Pulse(folder / PULSE)
     process = _start(layout, folder, log)
     try:
         summary = None
-        for line in _news(process, folder):
+        for line in _news(process, folder / PROGRESS, pulse):
             if "record" in line:
                 on_record(line["record"])
             else:
@@ -145,16 +146,27 @@ def _start(layout: Layout, folder: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _news(process: subprocess.Popen[bytes], folder: Path) -> Iterator[dict[str, Any]]:
-    """What rank 0 tells, line by line, until the launcher has ended. Meanwhile the pulse beats."""
-    beat, torn, at, due = 0, b"", 0, 0.0
-    path = folder / PROGRESS
+class _Pulse:
+    """A file that says something new every few seconds, as long as `beat` is called."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._beats, self._due = path, 0, 0.0
+        self.beat()
+
+    def beat(self) -> None:
+        if time.monotonic() >= self._due:
+            self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
+            self._path.write_text(str(self._beats), encoding="utf-8")
+
+
+def _news(process: subprocess.Popen[bytes], path: Path, pulse: _Pulse | None) -> Iterator[dict[str, Any]]:
+    """What rank 0 tells, line by line, until the launcher has ended."""
+    torn, at = b"", 0
     running = True
     while running:
         running = process.poll() is None  # looked at before the last reading
-        if time.monotonic() >= due:
-            due, beat = time.monotonic() + PULSE_EVERY, beat + 1
-            (folder / PULSE).write_text(str(beat), encoding="utf-8")
+        if pulse is not None:
+            pulse.beat()
         if path.exists():
             with path.open("rb") as file:
                 file.seek(at)

@@ -113,12 +113,18 @@ class ZeroEngine:
         scorer = _ManyScorer(model)
         scorer.move(device)
         self.scorer: Scorer = scorer
+        config = deepspeed_config(settings, clip, self.world)
+        if settings.stage == 3:
+            # Weight by weight, so that the whole model need never be on the device.
+            self._zero.Init(module=model, config_dict_or_path=config, dtype=torch.float32)
+            for buffer in model.buffers():
+                buffer.data = buffer.data.to(device)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
         self._engine, self._optimizer, *_ = deepspeed.initialize(
             model=_Forward(model, scorer),
             optimizer=optimizer,
-            config=deepspeed_config(settings, clip, self.world),
+            config=config,
             dist_init_required=False,
         )
         self._engine.eval()

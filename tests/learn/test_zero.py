@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from sweet.errors import UsageError
 from sweet.learn.loop import Record
 from sweet.learn.ranks import Layout, launch_command, launch_environment
-from sweet.learn.zero import ZeroSettings, deepspeed_config
+from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
 from tests.learn.zero_ranks import CASES, RESUMED, STOPPED_AT, case_name, make_loop
 
@@ -80,6 +81,21 @@ def test_resumed_ranks_end_where_uninterrupted_ones_do(done: Path, stage: int) -
     assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
     same_weights(weights, expected)
     assert [path.name for path in (done / f"{name}-checkpoint").glob("step-*")] == ["step-6"]
+
+
+def test_a_checkpoint_that_is_cut_otherwise_or_of_another_training_is_refused(tmp_path: Path) -> None:
+    engine = object.__new__(ZeroEngine)
+    engine.world, engine.settings = 2, ZeroSettings(3)
+    path = tmp_path / "settled.json"
+    settled = {"tag": "step-1", "world": 4, "stage": 3, "state": {"digest": "one", "step": 1}}
+    path.write_text(json.dumps(settled))
+    with pytest.raises(UsageError, match="4 ranks with ZeRO 3, and these are 2"):
+        engine.load(path, "one")
+    with pytest.raises(UsageError, match="other settings"):
+        engine.load(path, "two")
+    path.write_text("torn")
+    with pytest.raises(UsageError, match="cannot be read"):
+        engine.load(path, "one")
 
 
 def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path) -> None:

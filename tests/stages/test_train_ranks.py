@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn import ranks
+from sweet.learn import rank, ranks
 from sweet.learn.data import Example, Objective
 from sweet.learn.job import Job, checkpoint_path, error_path
 from sweet.learn.loop import LoopSettings
@@ -236,3 +238,31 @@ def test_a_hostfile_is_checked_by_line(tmp_path: Path) -> None:
             check_hostfile(path)
     with pytest.raises(UsageError, match="cannot be read"):
         check_hostfile(tmp_path / "none")
+
+
+class _EndedError(Exception):
+    pass
+
+
+def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(status: int) -> None:
+        raise _EndedError
+
+    monkeypatch.setattr(rank, "STILL", 0.5)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(ranks, "PULSE_EVERY", 0.1)
+    pulse = ranks._Pulse(tmp_path / "pulse")
+    began = time.monotonic()
+
+    def beat_for_a_while() -> None:
+        while time.monotonic() - began < 1.5:
+            pulse.beat()
+            time.sleep(0.05)
+
+    beating = threading.Thread(target=beat_for_a_while)
+    beating.start()
+    with pytest.raises(_EndedError):
+        rank.watch(tmp_path / "pulse")
+    lasted = time.monotonic() - began
+    beating.join()
+    assert 1.5 <= lasted < 5

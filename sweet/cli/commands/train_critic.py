@@ -14,6 +14,7 @@ COMMANDS = (
         examples=(
             ("sweet train-critic RUN", "from the model that played the dialogues"),
             ("sweet train-critic RUN --resume", "go on after an interruption"),
+            ("sweet train-critic RUN --engine deepspeed", "on all GPUs of this machine"),
         ),
     ),
 )
