@@ -33,7 +33,7 @@ from tests.stages.learn_runs import make_agent, make_run
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found under /proc")
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def wait_until(what: Any) -> None:
 @needs_deepspeed
 @linux
 def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run) -> None:
-    options = ["--epochs", "8", "--batch", "2", "--lr", "1e-3", "--save-every", "1"]
+    options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2"]
     command = [sys.executable, "-m", "sweet", "train-critic", str(run.path), *options, *many]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -103,7 +103,7 @@ def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run
     partial = run.manifest().artifacts[-1]
     assert (partial.id, partial.status) == ("critic-1", "partial")
 
-    config = TrainCriticConfig(epochs=8, batch=2, lr=1e-3, save_every=1)
+    config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
     with pytest.raises(UsageError, match="begun with the engine deepspeed"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     several = {"engine": "deepspeed", "devices": 2, "resume": True}
@@ -164,7 +164,7 @@ def test_an_interruption_ends_the_launcher(tmp_path: Path, launcher: list[str]) 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", interrupt)
-    assert time.monotonic() - began < PATIENCE / 2
+    assert time.monotonic() - began < PATIENCE / 4
     assert not processes_about(tmp_path)
 
 
