@@ -58,6 +58,7 @@ class Critic:
     Args:
         model, reference: causal models of the same vocabulary.
         tokenizer: the critic's.
+        share: compute once what replies and turns share.
         informed: c is told (False for the variant `no-info`).
     """
 
@@ -71,9 +72,10 @@ class Critic:
         recipe: Recipe = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
+        share: bool = True,
     ) -> None:
         self.encoder = ChatEncoder(tokenizer)
-        self.critic, self.reference = Scorer(model), Scorer(reference)
+        self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.informed, self.recipe, self.max_length, self.budget = informed, recipe, max_length, budget
         self.dropped = 0
 

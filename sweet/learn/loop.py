@@ -34,7 +34,7 @@ class LoopSettings:
     """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
 
     `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
-    are then less varied.
+    are then less varied. `share` computes once what the sequences of a micro-batch share.
     """
 
     lr: float
@@ -47,6 +47,7 @@ class LoopSettings:
     clip: float = 1.0
     save_every: int | None = None
     together: bool = False
+    share: bool = True
 
     def steps_per_epoch(self, examples: int) -> int:
         return math.ceil(examples / self.batch)
@@ -122,6 +123,8 @@ class Loop:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
+        if not self.settings.share:
+            self.scorer.part()
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.config import JsonDict
@@ -25,6 +25,10 @@ not what comes out: it is left out of the digest by which an attempt is recognis
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that takes what follows `--` on the command line: the options of vllm."""
+
+
+Packing = Literal["tree", "plain"]
+"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each by itself. The numbers are the same."""
 
 
 class StageConfig(BaseModel):

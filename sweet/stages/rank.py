@@ -21,7 +21,16 @@ from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Progress, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import (
+    BEHIND_DASHES,
+    OPERATIONAL,
+    Packing,
+    Progress,
+    Reporter,
+    StageConfig,
+    StageResult,
+    digest_of,
+)
 from sweet.stages.dialogue import agent_system
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures, first_cause
@@ -70,6 +79,8 @@ class RankConfig(StageConfig):
     """Turns asked for at once."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
+    packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
+    """tree: what the replies of a dialogue share is computed once. plain: each reply by itself, to check against."""
     patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
     """Seconds for which an unreachable server is tried again."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -169,6 +180,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
         recipe=recipe,
         max_length=config.max_length or context_of(model),
         budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
+        share=config.packing == "tree",
     )
 
 

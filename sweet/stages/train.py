@@ -17,7 +17,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
 from sweet.stages.label import SOLVED
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
@@ -64,6 +64,8 @@ class TrainConfig(StageConfig):
     """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
+    packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
+    """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Steps between checkpoints; one after each epoch where not given."""
     resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)

@@ -153,6 +153,7 @@ class Training:
             seed=config.seed,
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
             save_every=config.save_every,
+            share=config.packing == "tree",
         )
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
         digest = digest_of(identity)
@@ -209,6 +210,10 @@ class Training:
             checkpoint=folder / CHECKPOINT,
             on_step=tell,
         )
+        if settings.share and not loop.scorer.shares_up_to:
+            self.reporter.say(
+                "Sequences are computed one by one: this model's attention takes no prefix tree."
+            )
         summary = loop.run(resume=self.config.resume)
         # The model in the type that its start was stored in.
         kind = stored_type(self.base)

@@ -88,3 +88,15 @@ def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
         attempt.finish_artifact(draft)
     with pytest.raises(SweetError, match="two dialogues"):
         measure_best_of(run, rollouts, [score(t, r) for t, r in dialogues], None, "cpu", Silent())
+
+
+def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:
+    critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
+    tokenizer = load_tokenizer(critic)
+    dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
+    tree, plain = (
+        Critic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).credit(dialogues, None)
+        for share in (True, False)
+    )
+    for one, other in zip(tree, plain, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)

@@ -212,3 +212,15 @@ def test_rates_follow_the_size_of_the_model() -> None:
     assert resolve("sweet", 10**6, "paper", **none).nll == 1.0
     assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
     assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
+
+
+def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
+    told = {}
+    for packing in ("tree", "plain"):
+        config = TrainCriticConfig(packing=packing, epochs=2, batch=4, lr=1e-3)
+        result = run_train_critic(run, config, Silent())
+        log = run.path / "logs" / f"{run.manifest().attempts[-1].id}.jsonl"
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        told[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
+    assert told["tree"][0] == pytest.approx(told["plain"][0], abs=1e-4)
+    assert torch.allclose(told["tree"][1], told["plain"][1], atol=1e-4)
