@@ -211,9 +211,7 @@ class Training:
             on_step=tell,
         )
         if settings.share and not loop.scorer.shares_up_to:
-            self.reporter.say(
-                "Sequences are computed one by one: this model's attention takes no prefix tree."
-            )
+            self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
         summary = loop.run(resume=self.config.resume)
         # The model in the type that its start was stored in.
         kind = stored_type(self.base)
