@@ -23,12 +23,12 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn.ranks import ORPHAN_PATIENCE
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm import keeper
+from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
 
 PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
 DATA = "pairs.jsonl"
 OUTPUT, CHECKPOINTS = "model", "checkpoints"
-LAST_LINES = 12
 _MODULE = "openrlhf.cli.train_dpo"
 
 
@@ -144,10 +144,13 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
     Raises:
         SweetError: it failed, or left no model; with the last lines of its log.
     """
-    keep = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"]
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*keep, *command(python, job)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+            keeper.kept(command(python, job), ORPHAN_PATIENCE),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
         )
     try:
         status = process.wait()
@@ -157,9 +160,8 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
             process.wait()
     made = folder / OUTPUT
     if status != 0 or not (made / "config.json").is_file():
-        said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         why = f"ended with status {status}" if status else f"left no model in {made}"
-        raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *said]), where=log)
+        raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *last_lines(log)]), where=log)
     return made
 
 

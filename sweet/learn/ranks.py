@@ -31,13 +31,13 @@ from sweet.learn.job import FILE, PROGRESS, PULSE, Job, error_path
 from sweet.learn.loop import Record, Summary
 from sweet.llm import keeper
 from sweet.llm.address import bind
+from sweet.llm.vllm import last_lines
 
 ORPHAN_PATIENCE = 10.0
 """Seconds the launcher has to end the ranks once the command is gone."""
 GLANCE = 0.1
 """Seconds between two looks at the news."""
 PULSE_EVERY = 5.0
-LAST_LINES = 12
 PROGRAM = "sweet.learn.rank"
 
 _HOST = re.compile(r"(\S+)\s+slots=[1-9]\d*")
@@ -135,10 +135,9 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
 def _start(layout: Layout, folder: Path, log: Path) -> subprocess.Popen[bytes]:
     with bind("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
-    keep = [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"]
     with log.open("ab") as out:
         return subprocess.Popen(
-            [*keep, *launch_command(layout, folder, port)],
+            keeper.kept(launch_command(layout, folder, port), ORPHAN_PATIENCE),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -191,7 +190,7 @@ def _error(folder: Path, log: Path, status: int) -> SweetError:
             make = UsageError if told["usage"] else SweetError
             return make(told["what"], where=told.get("where") or f"rank {rank}", fix=told.get("fix"))
         return SweetError(f"Rank {rank} failed: {told['what']}", where=log, fix="the log says where; then --resume")
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    lines = last_lines(log)
     return SweetError(
         "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
         where=log,

@@ -33,6 +33,11 @@ SWEEP = 2.0
 _PR_SET_PDEATHSIG = 1
 
 
+def kept(command: Sequence[str], patience: float) -> list[str]:
+    """The command line that runs `command` behind a keeper of this process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(patience), "--", *command]
+
+
 def keep(parent: int, patience: float, command: Sequence[str]) -> int:
     """Run `command` until it ends or process `parent` is gone; returns its exit status (128 + n for signal n)."""
     if os.getpgrp() != os.getpid():  # what is killed as a group is its own group, never its starter's

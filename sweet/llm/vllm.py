@@ -139,8 +139,7 @@ class VllmServer:
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", keeper.__file__, str(os.getpid()), str(ORPHAN_PATIENCE), "--"),
-                *command(program, settings),
+                *keeper.kept(command(program, settings), ORPHAN_PATIENCE),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

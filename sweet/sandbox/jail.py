@@ -241,9 +241,7 @@ class Jail:
             "filters": [],
             "limits": {"AS": self.limits.memory_bytes, "FSIZE": 0, "NOFILE": 64, "CORE": 0},
         }
-        packages = (
-            _numpy() if self._warmth == "wide" and self.tier != "docker" else []
-        )  # an image brings its own or none
+        packages = [] if self.tier == "docker" else self._packages()  # an image brings its own or none
         setup["modules"] = MODULES[self._warmth]
         setup["numpy"] = str(packages[0]) if packages else ""
         if self.tier == "unsafe":

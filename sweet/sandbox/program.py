@@ -12,14 +12,13 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal
 
+from sweet.sandbox.guest import FILENAME
+
 Status = Literal["value", "raised", "timeout", "crash"]
 
 
 _LONGEST_COMPILED = 100_000
 _warnings = threading.RLock()
-FILENAME = "<answer>"
-"""The file that an answer's code says it comes from."""
-
 MARSHAL = 2
 """The version of `marshal` in which zygotes are spoken to: every Python 3 reads, those of containers too."""
 

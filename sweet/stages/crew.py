@@ -32,6 +32,7 @@ from sweet.tasks.trajectory import dump
 CEILING_FILE = "concurrency"
 """In the run's folder: a number there is how many dialogues may be under way."""
 _TICK_SECONDS = 0.5
+_TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
 class Book:
@@ -54,16 +55,15 @@ class Book:
         if row.get("fault"):
             self.faults[row["fault"]] += 1
         usage = row.get("usage", {})
-        for name in ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens"):
+        for name in _TOKENS:
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
         self.sums["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
     def metrics(self) -> dict[str, Any]:
-        names = ("turns", "prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
         return {
             "episodes": len(self.ids),
-            **{name: self.sums[name] for name in (*names, "retries")},
+            **{name: self.sums[name] for name in ("turns", *_TOKENS, "retries")},
             "outcomes": dict(sorted(self.outcomes.items())),
             "human_faults": dict(sorted(self.faults.items())),
         }
