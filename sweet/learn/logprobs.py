@@ -89,10 +89,6 @@ class Scorer:
         except (AttributeError, TypeError, RuntimeError):
             return False
 
-    def part(self) -> None:
-        """From now on compute each sequence by itself."""
-        self.shares_up_to = 0
-
     def _longest_shared(self, config: Any) -> int:
         if not self._split or not self._shares_prefixes():
             return 0

@@ -124,7 +124,7 @@ class Loop:
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         if not self.settings.share:
-            self.scorer.part()
+            self.scorer.shares_up_to = 0
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
 
