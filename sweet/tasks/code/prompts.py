@@ -2,9 +2,9 @@
 
 The words are files, `agent.txt` and `human.txt` in the folder `texts` of this package; a folder of one's own may hold
 others in their place. The human's prompt is one user message that holds the request, the reference function and the
-dialogue so far, each where the file says so on a line of its own (`{request}`, `{reference}`, `{dialogue}`). Every line
-of such a text is indented by four spaces, so a prompt whose own lines start at the margin can be read back exactly
-whatever the texts contain: a human served over HTTP learns all it must know from the prompt alone.
+dialogue so far, each where the file says so on a line of its own (`{request}`, `{reference}`, `{dialogue}`), indented
+(see `sweet.tasks.prompt_text`). So it can be read back exactly whatever the texts contain: a human served over HTTP
+learns all it must know from the prompt alone.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from pathlib import Path
 
 from sweet.errors import InputError
 from sweet.tasks.base import Message, Move, Recipe
+from sweet.tasks.prompt_text import INDENT, check_places, fill, indented, read_prompt
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
 OUTPUT_MARKER = "OUTPUT:"
 MAX_TURNS = 10
 """The agent's turns in the original protocol."""
 
-_INDENT = "    "
 _REQUEST = "YOUR REQUEST"
 _REFERENCE = "THE FUNCTION YOU HAVE IN MIND"
 _SPEAKER = {"user": "You:", "assistant": "Programmer:"}
 _ROLE = {label: role for role, label in _SPEAKER.items()}
 
-_PLACES = ("{request}", "{reference}", "{dialogue}")
-_LONGEST = 100_000
+_PLACES = ("request", "reference", "dialogue")
 
 _PAPER_ANSWER = re.compile(
     r"(?P<mark>\*{1,3}|_{1,3}|`)?I[ \t]+WANT[ \t]+TO[ \t]+ANSWER"
@@ -81,20 +80,17 @@ class Prompts:
             raise InputError(
                 f"A folder of prompts holds {' and '.join(known)} or one of them; this one holds {other}.", path=folder
             )
-        texts = {known[name]: _read(folder / name) for name in names}
+        texts = {known[name]: read_prompt(folder / name) for name in names}
         if "human" in texts:
-            _check_places(texts["human"], folder / "human.txt")
+            fix = "they stand for the request, the reference solution and the dialogue so far"
+            check_places(texts["human"], _PLACES, folder / "human.txt", whose="human's", fix=fix)
         return replace(cls.packaged(), **texts)
 
     def human_prompt(self, prompt: HumanPrompt) -> str:
         """The text that asks an LLM to play the human; of the packaged texts `parse_human_prompt` is its inverse."""
-        said = [line for m in prompt.dialogue for line in (_SPEAKER[m.role], _indented(m.content))]
-        held = {"request": _indented(prompt.request), "reference": _indented(prompt.hidden), "dialogue": said}
-        lines: list[str] = []
-        for line in self.human.split("\n"):
-            told = held.get(line.strip()[1:-1]) if line.strip() in _PLACES else line
-            lines += told if isinstance(told, list) else [str(told)]
-        return "\n".join(lines)
+        said = [line for m in prompt.dialogue for line in (_SPEAKER[m.role], indented(m.content))]
+        held = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": said}
+        return fill(self.human, held)
 
 
 @cache
@@ -103,27 +99,6 @@ def _packaged() -> Prompts:
     return Prompts(
         **{field.name: (folder / f"{field.name}.txt").read_text("utf-8").strip() for field in fields(Prompts)}
     )
-
-
-def _read(file: Path) -> str:
-    try:
-        text = file.read_bytes()[: _LONGEST + 1].decode("utf-8").replace("\r\n", "\n").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The prompt cannot be read as UTF-8 text: {error}.", path=file) from error
-    if not text or len(text) > _LONGEST:
-        raise InputError("The prompt is empty." if not text else "The prompt is too long.", path=file)
-    return text
-
-
-def _check_places(text: str, file: Path) -> None:
-    lines = [line.strip() for line in text.split("\n")]
-    missing = [place for place in _PLACES if lines.count(place) != 1]
-    if missing:
-        raise InputError(
-            f"The human's prompt must have {', '.join(missing)} once, each on a line of its own.",
-            path=file,
-            fix="they stand for the request, the reference solution and the dialogue so far",
-        )
 
 
 def parse_human_prompt(text: str) -> HumanPrompt:
@@ -177,16 +152,12 @@ def _output_marks(output: str) -> list[tuple[int, int]]:
     return marks[:2]
 
 
-def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.split("\n"))
-
-
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """The indented blocks of a prompt, each with the line above it."""
     head, body = "", list[str]()
     for line in [*text.split("\n"), ""]:
-        if line.startswith(_INDENT):
-            body.append(line.removeprefix(_INDENT))
+        if line.startswith(INDENT):
+            body.append(line.removeprefix(INDENT))
             continue
         if body:
             yield head, "\n".join(body)
