@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
+
+Basis = Literal["critic", "expected", "number"]
+"""What an advantage is: the critic's, in nats a token, or a language model's, in points of 1 to 9 (see
+`sweet.stages.llm_judge`): the mean of its scores under their probabilities, or the score that it wrote."""
 
 
 class Preference(BaseModel):
@@ -24,15 +30,17 @@ class Preference(BaseModel):
 
 
 class Candidate(BaseModel):
-    """One reply to an observation, and what the critic thinks of it.
+    """One reply to an observation, and what the critic or another judge thinks of it.
 
     Attributes:
         token_ids: the sampled ids, where the server told them.
         ended: the reply came to its own end (False: it was cut at the token limit).
-        advantage: equation (3), nats a token: `logprob - reference`.
+        advantage: of the critic equation (3), `logprob - reference`; of a judge its score above the mean of the
+            turn's candidates.
         logprob: mean log-probability a token under the critic.
         reference: the same under the reference.
         tokens: how many tokens the critic saw as the reply.
+        score: what a judge gave it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -41,13 +49,21 @@ class Candidate(BaseModel):
     token_ids: tuple[int, ...] | None = None
     ended: bool = True
     advantage: float
-    logprob: float
-    reference: float
-    tokens: int = Field(ge=1)
+    logprob: float | None = None
+    reference: float | None = None
+    tokens: int | None = Field(default=None, ge=1)
+    score: float | None = None
 
 
 class CandidateRow(BaseModel):
-    """The candidates at one turn, and the reply that was really given. `turn` indexes the dialogue's history."""
+    """The candidates at one turn, and the reply that was really given.
+
+    Attributes:
+        turn: index into the dialogue's history.
+        taken: None where it could not be judged.
+        basis: what the advantages are.
+        unjudged: candidates that could not be judged and are not there.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,7 +72,9 @@ class CandidateRow(BaseModel):
     turn: int
     observation: tuple[Message, ...]
     candidates: tuple[Candidate, ...]
-    taken: Candidate
+    taken: Candidate | None
+    basis: Basis = "critic"
+    unjudged: int = Field(default=0, ge=0)
 
     @property
     def key(self) -> tuple[str, int]:
