@@ -22,7 +22,7 @@ class Sampling:
     """How to sample. `temperature` 0 is greedy; `n` replies are drawn independently; `max_tokens` bounds each.
 
     `logprobs` asks a server for the log-probability of each sampled token; the embedded engine always tells them.
-    `likeliest` asks for so many of the likeliest tokens at each place of a reply; who cannot tell them leaves them out.
+    `likeliest` asks for so many of the likeliest tokens at each place of a reply; a server may not tell them.
     """
 
     temperature: float = 1.0
