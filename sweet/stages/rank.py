@@ -246,5 +246,5 @@ def _metrics(rows: Iterator[CandidateRow]) -> dict[str, Any]:
         "distinct": distinct,
         "basis": dict(basis),
         "mean_spread": round(spread / max(turns, 1), 6),
-        "mean_taken_advantage": round(sum(taken) / max(len(taken), 1), 6),
+        "mean_taken_advantage": round(sum(taken) / len(taken), 6) if taken else None,
     }

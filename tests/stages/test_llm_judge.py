@@ -314,7 +314,8 @@ def test_a_turn_whose_taken_reply_has_no_score_is_still_ranked(place: Workplace)
 
     result = place.rank(ChatServer("judge", answer))
     assert result.metrics["failed"] == 0
-    assert result.metrics["mean_taken_advantage"] == 0.0
+    given = [row.taken.advantage for row in place.rows(result) if row.taken]
+    assert result.metrics["mean_taken_advantage"] == (pytest.approx(sum(given) / len(given)) if given else None)
     assert {row.taken for row in place.rows(result) if row.taken is None or row.taken.text not in WORTH} == {None}
 
 
