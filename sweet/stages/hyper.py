@@ -17,7 +17,7 @@ from sweet.tasks.base import Recipe
 LARGE = 100_000_000
 """Parameters from which the paper's values apply."""
 
-Learner = Literal["critic", "sweet", "multi-turn-dpo", "rft"]
+Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Hyper:
 
 PAPER: dict[Learner, Hyper] = {
     "critic": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
+    "regression": Hyper(lr=2e-7, nll=0.0, epochs=4, batch=8),
     "sweet": Hyper(lr=2e-7, nll=0.01, epochs=1, batch=8),
     "multi-turn-dpo": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
     "rft": Hyper(lr=2e-7, nll=1.0, epochs=4, batch=32),
@@ -39,6 +40,7 @@ PAPER: dict[Learner, Hyper] = {
 
 SMALL: dict[Learner, Hyper] = {
     "critic": Hyper(lr=1.5e-4, nll=0.01, epochs=2, batch=8),
+    "regression": Hyper(lr=1.5e-4, nll=0.0, epochs=2, batch=8),
     "sweet": Hyper(lr=3e-5, nll=1.0, epochs=1, batch=8),
     "multi-turn-dpo": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
     "rft": Hyper(lr=5e-4, nll=1.0, epochs=3, batch=32),
