@@ -1,6 +1,6 @@
 """Critics at work: what they say of replies to an observation and of whole dialogues.
 
-A `Judge` is one of two, and nobody else needs to know which: `Critic` measures advantages by equation (3), and
+A `Critic` is one of two, and nobody else needs to know which: `AdvantageCritic` measures equation (3), and
 `sweet.learn.regression` has the one with a regression head. Both see dialogues through a `Reader`.
 
 In equation (3) critic and reference read the same ids, the training-time information c included unless the critic was
@@ -63,8 +63,8 @@ class Verdict:
     score: float | None = None
 
 
-class Judge(Protocol):
-    """What ranks replies and dialogues."""
+class Critic(Protocol):
+    """A trained critic: what ranks replies and dialogues."""
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
         """A verdict for each reply of each turn, in order. Equal replies to one observation are computed once."""
@@ -112,8 +112,8 @@ class Reader:
         return rows
 
 
-class Critic:
-    """Implements `Judge` with a trained critic and the frozen model it started from, by equation (3).
+class AdvantageCritic:
+    """Implements `Critic` with a trained critic and the frozen model it started from, by equation (3).
 
     Args:
         model, reference: causal models of the same vocabulary.

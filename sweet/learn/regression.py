@@ -24,7 +24,7 @@ from sweet.tasks.trajectory import Trajectory
 
 
 class RegressionCritic:
-    """Implements `sweet.learn.critic.Judge` with a model that has a regression head.
+    """Implements `sweet.learn.critic.Critic` with a model that has a regression head.
 
     Args:
         target: what the head has learned.

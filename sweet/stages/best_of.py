@@ -1,7 +1,7 @@
 """Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
 
 The critic judges whole dialogues, the training-time information in sight: it adds up the advantages of their turns, or
-what its regression head says of them (`sweet.learn.critic.Judge.likings`). For each N the success
+what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success
 of the dialogue it likes best of N is told as an expectation over all choices of N of the task's dialogues, so nothing
 is drawn; beside it what a choice at random and one that knows the rewards would reach. The interval is over tasks.
 """
@@ -25,7 +25,7 @@ from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Judge
+    from sweet.learn.critic import Critic
 
 _TOGETHER = 64
 
@@ -104,7 +104,7 @@ def expected(n: int, rising: Sequence[float]) -> float:
     return sum(math.comb(i, n - 1) * value for i, value in enumerate(rising)) / math.comb(len(rising), n)
 
 
-def _likings(critic: Judge, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float]]:
+def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float]]:
     for start in range(0, len(dialogues), _TOGETHER):
         part = dialogues[start : start + _TOGETHER]
         yield from zip(part, critic.likings(part, system), strict=True)

@@ -39,7 +39,7 @@ from sweet.tasks.base import Message, Recipe
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Judge, TurnReplies, Verdict
+    from sweet.learn.critic import Critic, TurnReplies, Verdict
 
 CPU_TOKENS = 8192
 """More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
@@ -160,10 +160,10 @@ def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Pl
     return sorted(chosen, key=lambda place: (first[place.trajectory.id], place.turn))
 
 
-def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Judge:
+def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     """The critic of the kind that it was trained as: with its head, or with its reference, checked to speak the same
     vocabulary."""
-    from sweet.learn.critic import Critic, check_same_vocabulary
+    from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
     from sweet.learn.regression import RegressionCritic
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
@@ -189,7 +189,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Judge:
         return RegressionCritic(model, tokenizer, target=target, **how)
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     reference = load_model(base, config.device, tokenizer=tokenizer)
-    return Critic(model, reference, tokenizer, informed=variant != "no-info", **how)
+    return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
 
 
 def _rollouts(run: Run, critic: Artifact, named: str | None) -> Artifact:
@@ -214,7 +214,7 @@ class _Desk:
         config: RankConfig,
         agent: str,
         system: str,
-        judge: Judge,
+        judge: Critic,
         writer: JsonlWriter,
         log: JsonlWriter,
         reporter: Reporter,
