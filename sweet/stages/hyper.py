@@ -3,8 +3,9 @@
 The paper trains models of 8 billion parameters at a learning rate of 2e-7; a model of one million does not move at
 that rate, and its step-level training decays without more likelihood in the loss. Small models therefore get what was
 seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs, twelve times as many of which
-preferred a question to an answer as the reverse, a micro agent stopped answering. What was used is recorded with the
-results.
+preferred a question to an answer as the reverse, a micro agent stopped answering. A regression head takes the critic's
+values without the likelihood term: on tasks held out it ordered as many preferences rightly (0.90) at 1.5e-4 as at 5e-4
+and 1e-3, after one epoch as after two. What was used is recorded with the results.
 """
 
 from __future__ import annotations

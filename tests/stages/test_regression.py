@@ -14,6 +14,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.stages.hyper import LARGE, resolve
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, load_critic, run_rank
@@ -158,3 +159,11 @@ def test_two_ranks_train_as_one_process_does(run: Run, target: str, monkeypatch:
     for name, tensor in heads[0].items():
         assert bool(tensor.any())
         assert torch.allclose(tensor, heads[1][name], rtol=1e-3, atol=1e-5)
+
+
+def test_rates_follow_the_size_of_the_model_and_no_likelihood_is_added_unasked() -> None:
+    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
+    large, small = (resolve("regression", size, "paper", **none) for size in (LARGE, LARGE - 1))
+    assert (large.lr, large.epochs, large.nll) == (2e-7, 4, 0.0)
+    assert (small.lr, small.nll) == (1.5e-4, 0.0)
+    assert resolve("regression", LARGE, "paper", **(none | {"nll": 0.1})).nll == 0.1
