@@ -118,7 +118,7 @@ class CriticJudge:
     def _judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
         found = self.critic.judge([_turn_replies(turn) for turn in turns])
         return [
-            Judged("critic", tuple(map(_by_critic, turn.everything, verdicts)))
+            Judged(_basis(verdicts), tuple(map(_by_critic, turn.everything, verdicts)))
             for turn, verdicts in zip(turns, found, strict=True)
         ]
 
@@ -133,13 +133,22 @@ def candidate(reply: Reply, advantage: float) -> Candidate:
     )
 
 
+def _basis(verdicts: Sequence[Verdict]) -> Basis:
+    return "critic" if verdicts[0].score is None else "regression"
+
+
 def _by_critic(reply: Reply, verdict: Verdict) -> Candidate:
     told = {
-        "logprob": round(verdict.logprob, 6),
-        "reference": round(verdict.reference, 6),
+        "logprob": _rounded(verdict.logprob),
+        "reference": _rounded(verdict.reference),
+        "score": _rounded(verdict.score),
         "tokens": verdict.tokens,
     }
     return candidate(reply, verdict.advantage).model_copy(update=told)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def _turn_replies(turn: SampledTurn) -> TurnReplies:
@@ -154,4 +163,5 @@ def _turn_replies(turn: SampledTurn) -> TurnReplies:
         hidden=turn.trajectory.task.hidden,
         replies=[ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length") for reply in replies],
         sampler=[sum(reply.logprobs) / len(reply.logprobs) if reply.logprobs else None for reply in replies],
+        drawn=len(turn.replies),
     )

@@ -7,7 +7,7 @@ not copied here; whoever trains on a preference takes it from the dialogue's tas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import Field
 
@@ -42,7 +42,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
         rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
         known = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards]
-        usable = [t for t in known if t.outcome not in FAULTS and t.agent_turns]
+        usable = usable_dialogues(known, rewards)
         found = list(preferences(usable, rewards, config.margin))
         if not found:
             raise _nothing(usable, rewards, config.margin)
@@ -60,6 +60,11 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("label", run.path, metrics, [artifact])
+
+
+def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Trajectory]:
+    """The dialogues that something can be learned from: rewarded, not ended by a fault, with a turn of the agent."""
+    return [t for t in trajectories if t.id in rewards and t.outcome not in FAULTS and t.agent_turns]
 
 
 def preferences(

@@ -32,7 +32,8 @@ class PairConfig(StageConfig):
     strategy: Strategy = "random-halves"
     """random-halves: any of the upper half over any of the lower. best-worst: the extremes against each other."""
     min_gap: float = Field(default=0.0, ge=0)
-    """Least difference of the advantages of a pair: nats a token of the critic, points of an LLM judge."""
+    """Least difference of the advantages of a pair: nats a token of the critic, scores of a regression head, points of
+    an LLM judge."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to take."""
     seed: int = Field(default=0, ge=0)

@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
 
-Basis = Literal["critic", "expected", "number"]
-"""What an advantage is: the critic's, in nats a token, or a language model's, in points of 1 to 9 (see
-`sweet.stages.llm_judge`): the mean of its scores under their probabilities, or the score that it wrote."""
+Basis = Literal["critic", "regression", "expected", "number"]
+"""What an advantage is: the critic's, in nats a token; a regression head's, in its scores; or a language model's, in
+points of 1 to 9 (see `sweet.stages.llm_judge`): the mean of its scores under their probabilities, or the score that it
+wrote."""
 
 
 class Preference(BaseModel):
@@ -35,12 +36,12 @@ class Candidate(BaseModel):
     Attributes:
         token_ids: the sampled ids, where the server told them.
         ended: the reply came to its own end (False: it was cut at the token limit).
-        advantage: of the critic equation (3), `logprob - reference`; of a judge its score above the mean of the
-            turn's candidates.
+        advantage: how much better than usual: of the critic equation (3), `logprob - reference`, in nats a token; of a
+            regression head or a language model `score` less the mean score of the turn's candidates.
         logprob: mean log-probability a token under the critic.
         reference: the same under the reference.
+        score: what the regression head says, or the points that a language model gave.
         tokens: how many tokens the critic saw as the reply.
-        score: what a judge gave it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,8 +52,8 @@ class Candidate(BaseModel):
     advantage: float
     logprob: float | None = None
     reference: float | None = None
-    tokens: int | None = Field(default=None, ge=1)
     score: float | None = None
+    tokens: int | None = Field(default=None, ge=1)
 
 
 class CandidateRow(BaseModel):
