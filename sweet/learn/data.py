@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sweet.learn.logprobs import Scorer, SpanScores
-from sweet.learn.objectives import Normalize, nll, preference_loss, side_scores
+from sweet.learn.objectives import Normalize, nll, preference_loss, side_scores, turn_advantages
 from sweet.learn.tokens import WHOLE, TokenSequence
 
 
@@ -83,11 +83,16 @@ class Objective:
 
 @dataclass(frozen=True)
 class Losses:
-    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta)."""
+    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta).
+
+    `advantages` are those of equation (3), one a turn, detached: example by example, the chosen side's turns before the
+    rejected side's; None where there is no reference.
+    """
 
     loss: Tensor
     chosen: Tensor
     rejected: Tensor
+    advantages: Tensor | None = None
 
 
 Reference = Sequence[Tensor]
@@ -144,4 +149,5 @@ def losses(
     )
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
-    return Losses(loss, objective.beta * chosen, objective.beta * rejected)
+    advantages = turn_advantages(picked.sums[turns].detach(), base, picked.counts[turns])
+    return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages)

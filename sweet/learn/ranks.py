@@ -27,8 +27,8 @@ from typing import Any
 
 import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.learn.figures import Record, Summary
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, error_path
-from sweet.learn.loop import Record, Summary
 from sweet.llm import keeper
 from sweet.llm.address import bind
 from sweet.llm.vllm import last_lines

@@ -18,9 +18,11 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.engine import save_model
+from sweet.learn.figures import Record, Summary
 from sweet.learn.job import Job, checkpoint_path
-from sweet.learn.loop import Loop, LoopSettings, Record, Summary
+from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
+from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import load_model, load_tokenizer, outline_model, resolve_device, stored_type
@@ -209,6 +211,7 @@ class Training:
             heldout=self.heldout,
             checkpoint=folder / CHECKPOINT,
             on_step=tell,
+            cache=ReferenceCache(self.base),
         )
         if settings.share and not loop.scorer.shares_up_to:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")

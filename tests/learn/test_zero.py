@@ -14,11 +14,14 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.learn.loop import Record
+from sweet.learn.figures import Record
 from sweet.learn.ranks import Layout, launch_command, launch_environment
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
 from tests.learn.zero_ranks import CASES, RESUMED, STOPPED_AT, case_name, make_loop
+
+OF_THE_SHARE = {"tokens_per_second", "tokens_computed", "tokens_computed_per_second", "sharing", "padding"}
+"""Figures that depend on who computes what."""
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
@@ -65,7 +68,7 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
         assert [record["step"] for record in records] == [record["step"] for record in expected], name
         for record, right in zip(records, expected, strict=True):
             assert record.keys() == right.keys()
-            for figure in right.keys() - {"tokens_per_second"}:
+            for figure in right.keys() - OF_THE_SHARE:
                 if right[figure] is None:
                     assert record[figure] is None, (name, figure)
                 else:
