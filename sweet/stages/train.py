@@ -19,6 +19,7 @@ from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
 from sweet.stages.label import SOLVED
+from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.scores import Score
@@ -68,6 +69,8 @@ class TrainConfig(StageConfig):
     """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Steps between checkpoints; one after each epoch where not given."""
+    log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=OPERATIONAL)
+    """Where the figures of each step go besides the run; may be given several times."""
     resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     """Go on from the last checkpoint of the same training."""
 

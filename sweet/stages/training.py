@@ -32,6 +32,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.dialogue import agent_system
 from sweet.stages.hyper import Hyper, Learner, resolve
+from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.rows import Pair, Preference
 from sweet.stages.train import TrainConfig
 from sweet.tasks.trajectory import Trajectory
@@ -42,6 +43,15 @@ RANKS = "ranks"
 ZERO = 3
 """Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
+SHOWN = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "margin": "margin",
+    "grad_norm": "gradient",
+    "lr": "lr",
+    "tokens_per_second": "tokens/s",
+}
+"""Figures beside the bar, and what they are called there."""
 
 T = TypeVar("T")
 
@@ -57,6 +67,7 @@ class Training:
     ) -> None:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
+        check_logs(config.log_to)
         self.base = config.model or agent_of(inputs[-1])
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
@@ -106,8 +117,17 @@ class Training:
             begun = self._checkpoint(draft.path)
             former = self._finished(draft.id) if draft.resumed and not begun else None
             if former is None:
-                with JsonlWriter(attempt.metrics_path) as log:
-                    summary = self._train(stage, draft.path, log, attempt.log_path.with_suffix(".ranks.log"))
+                named = naming(self.run, draft.id, config.model_dump(mode="json") | meta)
+                with (
+                    JsonlWriter(attempt.metrics_path) as log,
+                    FigureLogs(config.log_to, named, self.reporter) as others,
+                ):
+
+                    def tell(record: Record) -> None:
+                        log.write(record)
+                        others.write(record)
+
+                    summary = self._train(stage, draft.path, tell, attempt.log_path.with_suffix(".ranks.log"))
                 (draft.path / CHECKPOINT).unlink(missing_ok=True)
                 shutil.rmtree(draft.path / RANKS, ignore_errors=True)
                 former = {
@@ -143,8 +163,8 @@ class Training:
             )
         return single or many
 
-    def _train(self, title: str, folder: Path, log: JsonlWriter, ranks_log: Path) -> Summary:
-        """Train, with the model in `folder` afterwards, where the checkpoint is left."""
+    def _train(self, title: str, folder: Path, on_row: Callable[[Record], None], ranks_log: Path) -> Summary:
+        """Train, with the model in `folder` afterwards, where the checkpoint is left; `on_row` is told each row."""
         config, hyper = self.config, self.hyper
         assert self.objective is not None
         on_gpu = resolve_device(config.device).type == "cuda"
@@ -167,10 +187,10 @@ class Training:
         with self.reporter.progress(title, steps) as bar:
 
             def tell(record: Record) -> None:
-                log.write(record)
+                on_row(record)
                 if "loss" in record:
                     bar.advance()
-                    bar.note(loss=round(record["loss"], 4), accuracy=record["accuracy"])
+                    bar.note(**{shown: record[name] for name, shown in SHOWN.items() if record[name] is not None})
 
             if self.layout is None:
                 summary = self._train_here(settings, self.objective, digest, folder, tell)
@@ -239,6 +259,8 @@ def layout_of(config: TrainConfig) -> Layout | None:
         if given:
             raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
         return None
+    if config.engine == "openrlhf" and config.log_to:
+        raise UsageError("OpenRLHF keeps its figures to itself.", where="--log-to", fix="--engine torch, or deepspeed")
     if config.engine == "deepspeed":
         check_deepspeed()
     stage = ZERO if config.zero is None else config.zero
