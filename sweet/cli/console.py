@@ -118,6 +118,14 @@ def show_result(result: StageResult) -> None:
         show(made)
 
 
+def show_plan(title: str, plan: Mapping[str, Any]) -> None:
+    """What a stage would do, as a table on stdout; `memory` holds bytes."""
+    memory = plan.get("memory", {})
+    rows = metric_rows({name: value for name, value in plan.items() if name != "memory"})
+    rows += [(f"memory, {name}", f"{size / 2**30:,.3f} GiB") for name, size in memory.items()]
+    show_table(title, ["", ""], rows)
+
+
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     """A table on stdout."""
     heading(title)

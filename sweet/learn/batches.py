@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sweet.learn.data import Example
-from sweet.learn.shares import Share, own_share
+from sweet.learn.shares import Share, dealt, own_share
 from sweet.learn.tokens import TokenSequence
 
 Packs = Callable[[Sequence[Sequence[TokenSequence]], int], list[list[int]]]
@@ -43,10 +43,26 @@ def step_share(
     pool: Sequence[TokenSequence], examples: Sequence[Example], packs: Packs, budget: int, rank: int, world: int
 ) -> Share:
     """The micro-batches of a step's examples that `rank` computes."""
+    return own_share(_sizes(pool, examples), _packer(pool, examples, packs, budget), rank, world)
 
+
+def step_groups(
+    pool: Sequence[TokenSequence], examples: Sequence[Example], packs: Packs, budget: int, world: int
+) -> list[list[int]]:
+    """The micro-batches of a step's examples, of all ranks."""
+    by_rank = dealt(_sizes(pool, examples), _packer(pool, examples, packs, budget), world)
+    return [group for groups in by_rank for group in groups]
+
+
+def _sizes(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> list[int]:
+    return [token_count(pool, [example]) for example in examples]
+
+
+def _packer(
+    pool: Sequence[TokenSequence], examples: Sequence[Example], packs: Packs, budget: int
+) -> Callable[[list[int]], list[list[int]]]:
     def packed(hand: list[int]) -> list[list[int]]:
         groups = packs(bundles(pool, [examples[i] for i in hand]), budget)
         return [[hand[i] for i in group] for group in groups]
 
-    sizes = [token_count(pool, [example]) for example in examples]
-    return own_share(sizes, packed, rank, world)
+    return packed

@@ -9,7 +9,7 @@ and lives in `sweet.stages.training`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,9 @@ from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
+
+if TYPE_CHECKING:
+    from sweet.stages.training import Training
 
 
 class TrainConfig(StageConfig):
@@ -94,6 +97,21 @@ LEARNS_FROM: dict[str, Kind] = {"sweet": "pairs", "multi-turn-dpo": "preferences
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
     """Train the critic on the run's preferences, into a folder in Hugging Face layout."""
+    training, meta = _critic(run, config, reporter)
+    return training.run_stage("train-critic", "critic", meta)
+
+
+def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_train_critic` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate import plan
+
+    return plan(_critic(run, config, reporter, weights=False)[0])
+
+
+def _critic(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool = True
+) -> tuple[Training, dict[str, Any]]:
+    """The critic's training, ready to run, and what its artifact says of itself."""
     from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, hold_out
 
@@ -101,7 +119,7 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
         raise _beyond_openrlhf("the critic")
     source = run.find("preferences", config.from_, needed_by="train-critic")
     rollouts = run.input_of(source, "rollouts")
-    training = Training(run, config, "critic", [source, rollouts], reporter)
+    training = Training(run, config, "critic", [source, rollouts], reporter, weights=weights)
     preferences = list(read_jsonl(run.file(source), Preference))
     kept, apart = hold_out(preferences, config.holdout, config.seed)
     with_info = config.variant != "no-info"
@@ -111,13 +129,31 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
     normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
     training.objective = Objective(config.beta, training.hyper.nll, normalize)
     meta = {"variant": config.variant, "recipe": config.recipe, "normalize": normalize}
-    return training.run_stage("train-critic", "critic", meta)
+    return training, meta
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
     """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
-    from sweet.learn.data import Objective
     from sweet.stages.openrlhf import train_by_openrlhf
+
+    training, pairs = _actor(run, config, reporter)
+    if config.engine == "openrlhf":
+        return train_by_openrlhf(training, pairs)
+    return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+
+
+def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_train_actor` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate import plan
+
+    return plan(_actor(run, config, reporter, weights=False)[0])
+
+
+def _actor(
+    run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True
+) -> tuple[Training, list[Pair]]:
+    """The actor's training, ready to run, and its pairs where the method learns from pairs."""
+    from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, pair_examples
 
     kind = LEARNS_FROM[config.method]
@@ -125,12 +161,13 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     rollouts = run.input_of(source, "rollouts")
     if config.engine == "openrlhf" and config.method != "sweet":
         raise _beyond_openrlhf(config.method)
-    training = Training(run, config, config.method, [source, rollouts], reporter)
+    training = Training(run, config, config.method, [source, rollouts], reporter, weights=weights)
     hyper = training.hyper
-    if config.engine == "openrlhf":
-        return train_by_openrlhf(training, training.draw(list(read_jsonl(run.file(source), Pair))))
+    pairs: list[Pair] = []
     if config.method == "sweet":
         pairs = training.draw(list(read_jsonl(run.file(source), Pair)))
+        if weights and config.engine == "openrlhf":  # which encodes them itself
+            return training, pairs
         training.examples = pair_examples(training, pairs)
         # The published actor's likelihood term has no response mask.
         training.objective = Objective(config.beta, hyper.nll, "none", whole_nll=config.recipe == "upstream")
@@ -142,7 +179,7 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
         solved = training.draw(_solved(run, source, rollouts))
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), solved, reveal=False)
         training.objective = Objective(None, hyper.nll)
-    return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+    return training, pairs
 
 
 def _beyond_openrlhf(what: str) -> UsageError:

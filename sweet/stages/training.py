@@ -60,10 +60,20 @@ class Training:
     """One training: the model it starts from, what it learns from, what is minimised.
 
     The callers set `examples`, `heldout` and `objective`, then call `run_stage`.
+
+    Args:
+        weights: False for one that is only planned (`sweet.stages.estimate`): the model's shapes are enough.
     """
 
     def __init__(
-        self, run: Run, config: TrainConfig, learner: Learner, inputs: Sequence[Artifact], reporter: Reporter
+        self,
+        run: Run,
+        config: TrainConfig,
+        learner: Learner,
+        inputs: Sequence[Artifact],
+        reporter: Reporter,
+        *,
+        weights: bool = True,
     ) -> None:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
@@ -75,7 +85,7 @@ class Training:
         # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
         self.model = (
             load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
-            if config.engine == "torch"
+            if weights and config.engine == "torch"
             else outline_model(self.base, tokenizer=self.tokenizer)
         )
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -103,11 +113,40 @@ class Training:
         keys = sorted(range(len(items)), key=lambda i: digest_of([self.config.seed, "limit", i]))
         return [items[i] for i in sorted(keys[:limit])]
 
+    def check_examples(self) -> None:
+        """Raise SweetError where there are none."""
+        if not self.examples:
+            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+
+    def sizes(self) -> tuple[int, int]:
+        """Parameters, and those of them that are trained."""
+        return self.parameters, sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def on_gpu(self) -> bool:
+        return resolve_device(self.config.device).type == "cuda"
+
+    @property
+    def zero(self) -> ZeroSettings:
+        """What several devices keep in parts."""
+        return ZeroSettings(ZERO if self.config.zero is None else self.config.zero, self.config.offload)
+
+    def loop_settings(self) -> LoopSettings:
+        config, hyper = self.config, self.hyper
+        return LoopSettings(
+            lr=hyper.lr,
+            epochs=hyper.epochs,
+            batch=hyper.batch,
+            seed=config.seed,
+            token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
+            save_every=config.save_every,
+            share=config.packing == "tree",
+        )
+
     def run_stage(self, stage: str, kind: Kind, meta: dict[str, Any]) -> StageResult:
         """Train inside an attempt and finish the artifact."""
         config, hyper = self.config, self.hyper
-        if not self.examples:
-            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+        self.check_examples()
         if self.pool.dropped:
             self.reporter.warn(f"{self.pool.dropped} early turns were left out to fit --max-length {self.max_length}.")
         used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch}
@@ -167,16 +206,7 @@ class Training:
         """Train, with the model in `folder` afterwards, where the checkpoint is left; `on_row` is told each row."""
         config, hyper = self.config, self.hyper
         assert self.objective is not None
-        on_gpu = resolve_device(config.device).type == "cuda"
-        settings = LoopSettings(
-            lr=hyper.lr,
-            epochs=hyper.epochs,
-            batch=hyper.batch,
-            seed=config.seed,
-            token_budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-            save_every=config.save_every,
-            share=config.packing == "tree",
-        )
+        settings = self.loop_settings()
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
         digest = digest_of(identity)
         steps = settings.steps(len(self.examples))
@@ -198,8 +228,8 @@ class Training:
                 job = Job(
                     base=self.base,
                     output=folder,
-                    device="cuda" if on_gpu else "cpu",
-                    zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),
+                    device="cuda" if self.on_gpu else "cpu",
+                    zero=self.zero,
                     settings=settings,
                     objective=self.objective,
                     digest=digest,
