@@ -144,10 +144,9 @@ def losses(
     # Spans stand example by example, chosen before rejected, exactly as `pick` does.
     base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
     turns = ~whole
-    sides = side_scores(
-        picked.sums[turns], base, picked.counts[turns], chosen_side[turns], 2 * size, objective.normalize
-    )
+    policy, counts = picked.sums[turns], picked.counts[turns]
+    sides = side_scores(policy, base, counts, chosen_side[turns], 2 * size, objective.normalize)
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
-    advantages = turn_advantages(picked.sums[turns].detach(), base, picked.counts[turns])
+    advantages = turn_advantages(policy.detach(), base, counts)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages)
