@@ -175,12 +175,17 @@ class PartSums:
         return Sums(0, loss, right, margin, work.tokens, work.padding, flat[cut:], self._turns), parts
 
 
-def speeds(tokens: int, work: Work, seconds: float, parameters: int, peak: float | None) -> Record:
-    """Tokens, ratios and speeds of what took so many seconds; `peak` in operations a second, of all devices."""
+def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:
+    """Tokens, ratios and speeds of what took so many seconds.
+
+    Args:
+        flops: operations a token, forward and backward.
+        peak: operations a second of all devices together, where that is known.
+    """
     seconds = max(seconds, 1e-9)
 
     def utilisation(count: int) -> float | None:
-        return FLOPS_PER_PARAMETER * parameters * count / seconds / peak if peak else None
+        return flops * count / seconds / peak if peak else None
 
     return {
         "tokens": tokens,

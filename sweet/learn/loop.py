@@ -23,7 +23,7 @@ from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, peak_flops
-from sweet.learn.figures import PartSums, Record, Summary, Sums, most_turns, rounded, speeds
+from sweet.learn.figures import FLOPS_PER_PARAMETER, PartSums, Record, Summary, Sums, most_turns, rounded, speeds
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.shares import own_groups
@@ -104,6 +104,7 @@ class Loop:
             self.scorer.part()
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
+        self.flops = FLOPS_PER_PARAMETER * self.parameters
         peak = peak_flops(self.scorer.device)
         self.peak = peak * self.engine.world if peak else None
         self._most_turns = most_turns(self.pool) if self.objective.needs_reference else 0
@@ -168,7 +169,7 @@ class Loop:
             **sums.means(preference=self.objective.needs_reference),
             "lr": lr,
             "grad_norm": norm,
-            **speeds(token_count(self.pool, examples), work, seconds, self.parameters, self.peak),
+            **speeds(token_count(self.pool, examples), work, seconds, self.flops, self.peak),
         }
         self.on_step(rounded(record))
         return work
@@ -220,7 +221,7 @@ class Loop:
         return Summary(
             steps=self.steps,
             **self._sums.means(preference=self.objective.needs_reference),
-            **speeds(tokens, work, seconds, self.parameters, self.peak),
+            **speeds(tokens, work, seconds, self.flops, self.peak),
             seconds=seconds,
             heldout_accuracy=self._heldout,
             reference_cached=cached,
