@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
+from sweet.runs.cache import cache_folder
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice, open_sandbox
@@ -26,7 +27,7 @@ from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.best_of import measure_best_of
 from sweet.stages.statistics import clustered_mean, compare
 from sweet.tasks.base import NO_ANSWER, Task
-from sweet.tasks.code.expected import Scorer, cache_folder
+from sweet.tasks.code.expected import Scorer
 from sweet.tasks.code.scoring import CodeScorer, Verdict
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -75,8 +76,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
         draft = attempt.start_artifact("scores", meta=meta)
         tally = _Tally()
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
-            scorer = CodeScorer(box, rewarded_by, config.tolerance, cache_folder())
-            other = CodeScorer(box, "upstream", folder=cache_folder()) if config.scorer == "both" else None
+            scorer = CodeScorer(box, rewarded_by, config.tolerance, cache_folder("expected"))
+            other = CodeScorer(box, "upstream", folder=cache_folder("expected")) if config.scorer == "both" else None
             for trajectory, score in _scored(scorer, other, read_jsonl(run.file(rollouts), Trajectory)):
                 writer.write(score)
                 tally.add(trajectory, score)
