@@ -20,9 +20,11 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
+from sweet.learn.best import Best
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, peak_flops
 from sweet.learn.logprobs import TOKEN_BUDGET, span_logprobs
+from sweet.learn.lora import base_alone
 from sweet.learn.shares import own_groups, own_share
 from sweet.learn.tokens import TokenSequence
 
@@ -34,7 +36,8 @@ class LoopSettings:
     """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
 
     `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
-    are then less varied. `share` computes once what the sequences of a micro-batch share.
+    are then less varied. `share` computes once what the sequences of a micro-batch share. `keep_best` keeps the weights
+    of the epoch that did best on the held-out preferences (`sweet.learn.best`) in the place of the last.
     """
 
     lr: float
@@ -48,6 +51,7 @@ class LoopSettings:
     save_every: int | None = None
     together: bool = False
     share: bool = True
+    keep_best: bool = False
 
     def steps_per_epoch(self, examples: int) -> int:
         return math.ceil(examples / self.batch)
@@ -59,7 +63,11 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class Summary:
-    """What came out of training: figures of the last epoch, and of the whole."""
+    """What came out of training: figures of the last epoch, and of the whole.
+
+    `heldout_accuracy` is that of the weights that were kept; `best_step` the step that they are of, where those of the
+    best epoch are.
+    """
 
     steps: int
     loss: float
@@ -70,6 +78,7 @@ class Summary:
     mfu: float | None
     seconds: float
     heldout_accuracy: float | None
+    best_step: int | None = None
 
     def as_metrics(self) -> Record:
         return {name: _rounded(value) for name, value in vars(self).items()}
@@ -121,12 +130,18 @@ class Loop:
         self.model.eval()
         # An engine may leave no more of the weights in this process than its share.
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.trained = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         if not self.settings.share:
             self.scorer.part()
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
+        self.best: Best | None = None
+        if self.settings.keep_best:
+            if self.checkpoint is None or not self.heldout:
+                raise ValueError("the best weights are kept beside a checkpoint, by held-out preferences")
+            self.best = Best(self.engine, self.checkpoint)
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
@@ -136,7 +151,8 @@ class Loop:
         found: dict[int, torch.Tensor] = {}
         groups = self.scorer.packs([[sequence] for sequence in self.pool], budget)
         for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
-            scored = span_logprobs(self.scorer, [self.pool[i] for i in group], budget)
+            with base_alone(self.model):
+                scored = span_logprobs(self.scorer, [self.pool[i] for i in group], budget)
             if counts:
                 found.update(zip(group, (sums for sums, _ in scored), strict=True))
         known = {index: sums for part in self.engine.gather(found) for index, sums in part.items()}
@@ -159,6 +175,12 @@ class Loop:
             tokens += self._step(step, [self.examples[i] for i in chosen], reference)
             self._close(step + 1, reference)
         return self._summary(tokens, time.monotonic() - began)
+
+    def kept(self) -> dict[str, torch.Tensor] | None:
+        """After `run`: the trained weights to go on with, by name and whole, on rank 0; None on the others."""
+        if self.best is None or self.best.step == self.steps:
+            return self.engine.weights()
+        return self.best.weights()
 
     # One step --------------------------------------------------------------------------------------------------
 
@@ -239,10 +261,16 @@ class Loop:
         if ended and self.heldout:
             self._heldout = self.measure(self.heldout, reference)
             self.on_step({"step": done, "heldout_accuracy": _rounded(self._heldout)})
+            if self.best is not None:
+                self.best.offer(done, self._heldout)
         every = self.settings.save_every or self.steps_per_epoch
         if self.checkpoint is not None and (done % every == 0 or done == self.steps):
             state = {"step": done, "digest": self.digest, "sums": vars(self._sums), "heldout": self._heldout}
+            if self.best is not None:
+                state["best"] = self.best.state()
             self.engine.save(self.checkpoint, state)
+            if self.best is not None:
+                self.best.settle()
 
     def _restore(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():
@@ -250,6 +278,8 @@ class Loop:
         state = self.engine.load(self.checkpoint, self.digest)
         self._sums = _Sums(**state["sums"])
         self._heldout = state["heldout"]
+        if self.best is not None:
+            self.best.take_up(state["best"])
         return int(state["step"])
 
     @torch.inference_mode()
@@ -274,9 +304,10 @@ class Loop:
             margin=sums.margin / count if preference else None,
             tokens=tokens,
             tokens_per_second=speed,
-            mfu=6 * self.parameters * speed / (peak * self.engine.world) if peak else None,
+            mfu=(4 * self.parameters + 2 * self.trained) * speed / (peak * self.engine.world) if peak else None,
             seconds=seconds,
-            heldout_accuracy=self._heldout,
+            heldout_accuracy=self.best.accuracy if self.best else self._heldout,
+            best_step=self.best.step if self.best else None,
         )
 
 

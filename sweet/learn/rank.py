@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.engine import save_model
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
 from sweet.learn.loop import Loop, Record
+from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroEngine, join
-from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
+from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 
 STILL = 60.0
@@ -45,14 +45,11 @@ def work(folder: Path) -> None:
         if log is not None:
             log.write({"record": record})
 
-    made: list[ZeroEngine] = []
-
     def make_engine(model: Any, clip: float) -> ZeroEngine:
-        made.append(ZeroEngine(model, clip, job.zero, device))
-        return made[0]
+        return ZeroEngine(model, clip, job.zero, device)
 
     loop = Loop(
-        load_model(job.base, "cpu", "float32"),
+        Trainee.load(job.start, "cpu").model,
         job.pool,
         job.examples,
         job.objective,
@@ -64,23 +61,15 @@ def work(folder: Path) -> None:
         make_engine=make_engine,
     )
     summary = loop.run(resume=job.resume)
-    weights = made[0].weights()
+    weights = loop.kept()
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     if log is not None and weights is not None:
-        _store(job, weights)
+        trainee = Trainee.load(job.start, "cpu")
+        trainee.put(weights)
+        trainee.write(load_tokenizer(job.start.base), job.output)
         log.write({"summary": vars(summary)})
         log.close()
-
-
-def _store(job: Job, weights: dict[str, torch.Tensor]) -> None:
-    """Write the model as one device would: the one it started from, with these weights, in its type."""
-    kind = stored_type(job.base) or torch.float32
-    model = load_model(job.base, "cpu", str(kind).removeprefix("torch."))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights.pop(name))
-    save_model(model, load_tokenizer(job.base), job.output)
 
 
 def main(arguments: Sequence[str]) -> int:

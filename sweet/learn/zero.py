@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.learn.engine import BETAS
+from sweet.learn.engine import BETAS, trained_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
 
@@ -119,8 +119,10 @@ class ZeroEngine:
             self._zero.Init(module=model, config_dict_or_path=config, dtype=torch.float32)
             for buffer in model.buffers():
                 buffer.data = buffer.data.to(device)
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+        self._frozen = not all(parameter.requires_grad for parameter in model.parameters())
+        optimizer = torch.optim.AdamW(
+            trained_weights(model).values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True
+        )
         self._engine, self._optimizer, *_ = deepspeed.initialize(
             model=_Forward(model, scorer),
             optimizer=optimizer,
@@ -159,9 +161,9 @@ class ZeroEngine:
         return found
 
     def weights(self) -> dict[str, Tensor] | None:
-        """All weights by name, whole, fp32, on the host of rank 0; None on the others."""
+        """All trained weights by name, whole, fp32, on the host of rank 0; None on the others."""
         whole = {}
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in trained_weights(self.model).items():
             with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
                 if self.rank == 0:
                     whole[name] = parameter.detach().to("cpu", copy=True)
@@ -172,7 +174,9 @@ class ZeroEngine:
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Each rank writes its part into a new folder beside `path`, which then names that folder."""
         tag = f"step-{state['step']}"
-        self._engine.save_checkpoint(str(path.parent), tag=tag, save_latest=False)
+        self._engine.save_checkpoint(
+            str(path.parent), tag=tag, save_latest=False, exclude_frozen_parameters=self._frozen
+        )
         torch.distributed.barrier()
         if self.rank == 0:
             settled = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
@@ -202,7 +206,9 @@ class ZeroEngine:
                 where=path,
                 fix=f"--devices and --zero {made[1]} as before, or {anew}",
             )
-        found, _ = self._engine.load_checkpoint(str(path.parent), tag=settled["tag"])
+        found, _ = self._engine.load_checkpoint(
+            str(path.parent), tag=settled["tag"], load_module_strict=not self._frozen
+        )
         if found is None:
             raise UsageError("The checkpoint is not whole.", where=path.parent / settled["tag"], fix=anew)
         return state

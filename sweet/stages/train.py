@@ -32,8 +32,18 @@ class TrainConfig(StageConfig):
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
     engine: Literal["torch", "deepspeed", "openrlhf"] = Field(default="torch", json_schema_extra=OPERATIONAL)
     """What trains: plain torch on one device, DeepSpeed on several, or, the actor's pairs only, OpenRLHF's DPO."""
+    lora: int | None = Field(default=None, ge=1)
+    """Rank of a LoRA adapter to train in the place of the whole model; needs peft."""
+    lora_alpha: int | None = Field(default=None, ge=1)
+    """Weight of the adapter, over its rank; twice the rank where not given."""
+    lora_target: list[str] = Field(default_factory=list)
+    """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Where not given, all but
+    the output layer."""
+    lora_output: Literal["merged", "adapter"] = "merged"
+    """merged: a model like any other. adapter: peft's folder, small, of use beside its base; reading it needs peft."""
     lr: float | None = Field(default=None, gt=0)
-    """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models."""
+    """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
+    ten times that for LoRA."""
     beta: float = Field(default=0.1, ge=0)
     """Weight of the log-ratios in a preference loss."""
     nll: float | None = Field(default=None, ge=0)
@@ -64,6 +74,9 @@ class TrainConfig(StageConfig):
     """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
+    gradient_checkpointing: Literal["auto", "on", "off"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Compute the inside of each layer again in the backward pass instead of keeping it: less memory, about a third
+    more work. auto: on a GPU, for models of a billion parameters and more."""
     packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
     """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
@@ -79,6 +92,9 @@ class TrainCriticConfig(TrainConfig):
     """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
     """Share of the tasks whose preferences are kept apart to measure the critic on."""
+    keep: Literal["best", "last"] | None = None
+    """What to keep: the weights of the epoch that ordered most of the held-out preferences rightly (best; of equals the
+    later), or the last ones. best where anything is held out."""
 
 
 class TrainActorConfig(TrainConfig):
@@ -107,6 +123,9 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
     normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
     training.objective = Objective(config.beta, training.hyper.nll, normalize)
+    if config.keep == "best" and not training.heldout:
+        raise UsageError("Nothing is held out to tell the best by.", where="--keep best", fix="a larger --holdout")
+    training.keep_best = config.keep != "last" and bool(training.heldout)
     meta = {"variant": config.variant, "recipe": config.recipe, "normalize": normalize}
     return training.run_stage("train-critic", "critic", meta)
 

@@ -11,11 +11,12 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool, Reference, losses
-from sweet.learn.engine import TorchEngine, peak_flops, save_model
+from sweet.learn.engine import TorchEngine, peak_flops
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, Record, learning_rate
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.learn.trainee import save_model
 from tests.learn.builders import SYSTEM, build_model, build_trajectory
 
 CRITIC = Objective(beta=0.1, nll=0.01)
