@@ -37,11 +37,13 @@ def start(folder: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-4000:]
 
 
-def alone(tokenizer: Any, objective: str) -> tuple[list[Record], dict[str, torch.Tensor]]:
+def alone(tokenizer: Any, name: str, folder: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
     records: list[Record] = []
-    loop = make_loop(tokenizer, objective, records)
+    loop = make_loop(tokenizer, name, records, checkpoint=folder / "alone" / name)
     loop.run()
-    return records, {name: parameter.detach() for name, parameter in loop.model.named_parameters()}
+    weights = loop.kept()
+    assert weights is not None
+    return records, weights
 
 
 def found(path: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
@@ -57,7 +59,7 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 @needs_deepspeed
 def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: Path, tokenizer: Any) -> None:
     start(tmp_path)
-    by_one = {objective: alone(tokenizer, objective) for _, objective in CASES}
+    by_one = {objective: alone(tokenizer, objective, tmp_path) for _, objective in CASES}
     for settings, objective in CASES:
         name = case_name(settings, objective)
         records, weights = found(tmp_path / name)
@@ -71,14 +73,23 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
                 else:
                     assert record[figure] == pytest.approx(right[figure], rel=1e-4, abs=1e-4), (name, figure)
         same_weights(weights, one, name)
-    for stage in RESUMED:
-        name = case_name(ZeroSettings(stage), "critic")
+    assert by_one["best"][1].keys() == by_one["critic"][1].keys()
+    assert not torch.equal(by_one["best"][1]["model.norm.weight"], by_one["critic"][1]["model.norm.weight"])
+    for stage, objective in RESUMED:
+        name = case_name(ZeroSettings(stage), objective)
         records, weights = found(tmp_path / f"{name}-resumed")
         whole, expected_weights = found(tmp_path / name)
         assert records[0]["step"] == STOPPED_AT
         assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
         same_weights(weights, expected_weights, f"{name}-resumed")
         assert [path.name for path in (tmp_path / f"{name}-checkpoint").glob("step-*")] == ["step-6"]
+    sizes = {
+        objective: sum(path.stat().st_size for path in (tmp_path / f"{name}-checkpoint").rglob("*.pt"))
+        for objective in ("critic", "lora")
+        for name in [case_name(ZeroSettings(2), objective)]
+    }
+    # Two moments and the trained weights, in several copies, of an adapter of a fourth of the model's size.
+    assert sizes["lora"] < 0.6 * sizes["critic"]
 
 
 def test_a_checkpoint_that_is_cut_otherwise_or_of_another_training_is_refused(tmp_path: Path) -> None:

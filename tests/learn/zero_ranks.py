@@ -7,24 +7,30 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sweet.learn.data import Objective
+from sweet.learn.data import Example, Objective, Reference
 from sweet.learn.loop import Loop, LoopSettings, Record
+from sweet.learn.lora import LoraSettings, add_lora
+from sweet.learn.recompute import recompute_layers
 from sweet.learn.zero import ZeroEngine, ZeroSettings, join
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data
 
-OBJECTIVES = {"critic": Objective(0.1, 0.01), "actor": Objective(0.1, 1.0, "none"), "rft": Objective(None, 1.0)}
+OBJECTIVES = {"actor": Objective(0.1, 1.0, "none"), "rft": Objective(None, 1.0)}
+CRITIC = Objective(0.1, 0.01)
 # Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
-CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "actor")]
+CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "lora")]
+CASES += [(ZeroSettings(stage), "actor") for stage in (1, 3)]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-RESUMED = (2, 3)
+CASES += [(ZeroSettings(3), "recomputed"), (ZeroSettings(3), "best")]
+RESUMED = [(2, "critic"), (2, "lora"), (3, "critic"), (3, "lora")]
 """Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
 STOPPED_AT = 5
 
@@ -37,17 +43,34 @@ def case_name(settings: ZeroSettings, objective: str) -> str:
     return f"{objective}-zero{settings.stage}-{settings.offload}"
 
 
-def make_loop(tokenizer: Any, objective: str, records: list[Record], **more: Any) -> Loop:
+class Falling(Loop):
+    """Every epoch does worse than the one before."""
+
+    def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
+        super().measure(examples, reference)
+        return 1 - self._sums.epoch / 10
+
+
+def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> Loop:
+    """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs."""
     pool, examples = make_data(tokenizer, 12)
     model = build_model(len(tokenizer))
-    return Loop(
+    settings = more.pop("settings", SETTINGS)
+    if name == "lora":
+        add_lora(model, LoraSettings(4, 8))
+        settings = replace(settings, lr=2e-2)
+    if name == "best":
+        settings = replace(settings, keep_best=True)
+    if more.pop("recompute", False):
+        recompute_layers(model)
+    return (Falling if name == "best" else Loop)(
         model,
         pool.sequences,
         examples[:9],
-        OBJECTIVES[objective],
-        more.pop("settings", SETTINGS),
+        OBJECTIVES.get(name, CRITIC),
+        settings,
         digest="d",
-        heldout=examples[9:] if objective != "rft" else (),
+        heldout=examples[9:] if name != "rft" else (),
         on_step=more.pop("on_step", records.append),
         **more,
     )
@@ -56,35 +79,37 @@ def make_loop(tokenizer: Any, objective: str, records: list[Record], **more: Any
 def main(folder: Path) -> None:
     device = join("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    engines: list[ZeroEngine] = []
     for settings, objective in CASES:
 
         def make_engine(model: Any, clip: float, settings: ZeroSettings = settings) -> ZeroEngine:
-            engines.append(ZeroEngine(model, clip, settings, device))
-            return engines[-1]
+            return ZeroEngine(model, clip, settings, device)
 
         name = case_name(settings, objective)
         records: list[Record] = []
-        make_loop(tokenizer, objective, records, make_engine=make_engine).run()
-        _leave(folder / name, records, engines[-1].weights())
-        if objective != "critic" or settings.offload != "none" or settings.stage not in RESUMED:
+        more = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
+        if objective == "best":
+            more["checkpoint"] = folder / f"{name}-checkpoint" / "settled.json"
+        loop = make_loop(tokenizer, objective, records, **more)
+        loop.run()
+        _leave(folder / name, records, loop.kept())
+        if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
             continue
 
         def stop(record: Record) -> None:
             if record["step"] == STOPPED_AT:
                 raise _StoppedError
 
-        kept = {
+        more |= {
             "settings": replace(SETTINGS, save_every=2),
             "checkpoint": folder / f"{name}-checkpoint" / "settled.json",
-            "make_engine": make_engine,
         }
         try:
-            make_loop(tokenizer, objective, [], on_step=stop, **kept).run()
+            make_loop(tokenizer, objective, [], on_step=stop, **more).run()
         except _StoppedError:
             again: list[Record] = []
-            make_loop(tokenizer, objective, again, **kept).run(resume=True)
-            _leave(folder / f"{name}-resumed", again, engines[-1].weights())
+            loop = make_loop(tokenizer, objective, again, **more)
+            loop.run(resume=True)
+            _leave(folder / f"{name}-resumed", again, loop.kept())
 
 
 def _leave(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:
