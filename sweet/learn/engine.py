@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -146,6 +146,11 @@ class TorchEngine:
         self.optimizer.load_state_dict(whole["optimizer"])
         torch.set_rng_state(whole["random"])
         return state
+
+
+def size_of(parameters: Iterable[Tensor]) -> int:
+    """How many numbers they hold, those that ZeRO-3 keeps elsewhere included."""
+    return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in parameters)
 
 
 def trained_weights(model: Any) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ import torch
 from sweet.errors import SweetError
 from sweet.learn.best import Best
 from sweet.learn.data import Example, Objective, Reference, losses
-from sweet.learn.engine import Engine, TorchEngine, peak_flops
+from sweet.learn.engine import Engine, TorchEngine, peak_flops, size_of, trained_weights
 from sweet.learn.logprobs import TOKEN_BUDGET, span_logprobs
 from sweet.learn.lora import base_alone
 from sweet.learn.shares import own_groups, own_share
@@ -129,8 +129,8 @@ class Loop:
         # Dropout would make policy and reference differ where their weights do not.
         self.model.eval()
         # An engine may leave no more of the weights in this process than its share.
-        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        self.trained = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        self.parameters = size_of(self.model.parameters())
+        self.trained = size_of(trained_weights(self.model).values())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         if not self.settings.share:

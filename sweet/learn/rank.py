@@ -26,7 +26,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
 from sweet.learn.loop import Loop, Record
 from sweet.learn.trainee import Trainee
-from sweet.learn.zero import ZeroEngine, join
+from sweet.learn.zero import ZeroEngine, join, loading
 from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 
@@ -48,8 +48,10 @@ def work(folder: Path) -> None:
     def make_engine(model: Any, clip: float) -> ZeroEngine:
         return ZeroEngine(model, clip, job.zero, device)
 
+    with loading(job.zero, job.settings.clip):
+        trainee = Trainee.load(job.start, job.device if job.zero.stage == 3 else "cpu")
     loop = Loop(
-        Trainee.load(job.start, "cpu").model,
+        trainee.model,
         job.pool,
         job.examples,
         job.objective,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from sweet.learn.engine import put_weights, trained_weights
+from sweet.learn.engine import put_weights, size_of, trained_weights
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTED, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
@@ -53,9 +53,9 @@ class Trainee:
 
     def __init__(self, start: Start, model: Any) -> None:
         self.start, self.model = start, model
-        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.parameters = size_of(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
-        self.trained = sum(parameter.numel() for parameter in trained_weights(model).values())
+        self.trained = size_of(trained_weights(model).values())
         if self.parameters >= RECOMPUTED if start.recompute is None else start.recompute:
             recompute_layers(model)
 

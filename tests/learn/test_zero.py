@@ -16,9 +16,11 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.loop import Record
 from sweet.learn.ranks import Layout, launch_command, launch_environment
+from sweet.learn.trainee import save_model
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
-from tests.learn.zero_ranks import CASES, RESUMED, STOPPED_AT, case_name, make_loop
+from tests.learn.builders import build_model
+from tests.learn.zero_ranks import CASES, MODEL, RESUMED, STOPPED_AT, case_name, make_loop
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
@@ -33,7 +35,7 @@ def start(folder: Path) -> None:
     environment = launch_environment(layout, dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stderr[-4000:]
 
 
@@ -58,7 +60,12 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 
 @needs_deepspeed
 def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: Path, tokenizer: Any) -> None:
+    model = build_model(len(tokenizer))
+    save_model(model, tokenizer, tmp_path / MODEL)
     start(tmp_path)
+    # Each rank holds its half and what fills it up.
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    assert all(whole / 2 <= int((tmp_path / f"held-{rank}").read_text()) < 0.6 * whole for rank in range(2))
     by_one = {objective: alone(tokenizer, objective, tmp_path) for _, objective in CASES}
     for settings, objective in CASES:
         name = case_name(settings, objective)

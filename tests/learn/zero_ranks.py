@@ -18,7 +18,8 @@ from sweet.learn.data import Example, Objective, Reference
 from sweet.learn.loop import Loop, LoopSettings, Record
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.recompute import recompute_layers
-from sweet.learn.zero import ZeroEngine, ZeroSettings, join
+from sweet.learn.zero import ZeroEngine, ZeroSettings, join, loading
+from sweet.llm.pretrained import load_model
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data
 
@@ -29,10 +30,12 @@ SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
 CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "lora")]
 CASES += [(ZeroSettings(stage), "actor") for stage in (1, 3)]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-CASES += [(ZeroSettings(3), "recomputed"), (ZeroSettings(3), "best")]
+CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "critic"), (3, "lora")]
 """Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
 STOPPED_AT = 5
+MODEL = "model"
+"""The folder of the model that is loaded in parts; the others are made in each rank."""
 
 
 class _StoppedError(Exception):
@@ -54,7 +57,7 @@ class Falling(Loop):
 def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> Loop:
     """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs."""
     pool, examples = make_data(tokenizer, 12)
-    model = build_model(len(tokenizer))
+    model = more.pop("model", None) or build_model(len(tokenizer))
     settings = more.pop("settings", SETTINGS)
     if name == "lora":
         add_lora(model, LoraSettings(4, 8))
@@ -86,10 +89,16 @@ def main(folder: Path) -> None:
 
         name = case_name(settings, objective)
         records: list[Record] = []
-        more = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
+        more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
         if objective == "best":
             more["checkpoint"] = folder / f"{name}-checkpoint" / "settled.json"
+        if objective == "loaded":
+            with loading(settings, SETTINGS.clip):
+                more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
+            held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
+            (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
         loop = make_loop(tokenizer, objective, records, **more)
+        assert loop.scorer.shares_up_to, "the scorer's trials succeed on weights that are in parts as well"
         loop.run()
         _leave(folder / name, records, loop.kept())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
