@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_p
 from sweet.learn.loop import Loop, Record
 from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroEngine, join, loading
+from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 
@@ -48,8 +50,10 @@ def work(folder: Path) -> None:
     def make_engine(model: Any, clip: float) -> ZeroEngine:
         return ZeroEngine(model, clip, job.zero, device)
 
-    with loading(job.zero, job.settings.clip):
-        trainee = Trainee.load(job.start, job.device if job.zero.stage == 3 else "cpu")
+    # An adapter to start from is merged into whole weights.
+    in_parts = job.zero.stage == 3 and find_adapter(job.start.base) is None
+    with loading(job.zero, job.settings.clip) if in_parts else nullcontext():
+        trainee = Trainee.load(job.start, job.device if in_parts else "cpu")
     loop = Loop(
         trainee.model,
         job.pool,
@@ -95,7 +99,8 @@ def _leave(folder: Path, error: Exception) -> None:
     if isinstance(error, SweetError):
         told = {"what": error.what, "where": error.where, "fix": error.fix}
     elif isinstance(error, torch.OutOfMemoryError):
-        told = {"what": "A GPU's memory is full.", "fix": "a smaller --micro-batch-tokens, --zero 3, or --offload"}
+        fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
+        told = {"what": "A GPU's memory is full.", "fix": fix}
     else:
         told = {"what": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
     known = isinstance(error, SweetError | torch.OutOfMemoryError)
