@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,14 +78,25 @@ def planted(model: Any, tree: Tree, device: torch.device) -> Iterator[None]:
         ValueError: the model's attention cannot be replaced.
     """
     _register()
-    config = model.config.get_text_config()
-    own = str(config._attn_implementation)
+    own = str(model.config.get_text_config()._attn_implementation)
     if own not in TAKEN:
         raise ValueError(f"attention {own} takes no mask")
-    token = _planted.set((own, blocks_of(tree, device, BLOCK)))
+    with _replaced(model, own, blocks_of(tree, device, BLOCK)):
+        yield
+
+
+def replanted(model: Any) -> AbstractContextManager[None]:
+    """What `planted` has opened now, to be opened again when layers are computed again in the backward pass."""
+    now = _planted.get(None)
+    return nullcontext() if now is None else _replaced(model, *now)
+
+
+@contextmanager
+def _replaced(model: Any, own: str, blocks: list[Block]) -> Iterator[None]:
+    token = _planted.set((own, blocks))
     model.set_attn_implementation(NAME)
     try:
-        if config._attn_implementation != NAME:
+        if model.config.get_text_config()._attn_implementation != NAME:
             raise ValueError("the model's attention cannot be replaced")
         yield
     finally:

@@ -8,12 +8,9 @@ ranks is `sweet.learn.zero`.
 
 from __future__ import annotations
 
-import io
 import math
 import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +18,6 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.learn.head import headless, save_head
 from sweet.learn.logprobs import Scorer
 
 BETAS = (0.9, 0.95)
@@ -73,6 +69,9 @@ class Engine(Protocol):
     def gather(self, mine: T) -> list[T]:
         """What each rank gave, by rank."""
 
+    def weights(self) -> dict[str, Tensor] | None:
+        """The weights that are trained, by name and whole, on rank 0; None on the others."""
+
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Keep all that the training goes on from, and `state`, in place of what was kept before at `path`."""
 
@@ -89,15 +88,15 @@ class TorchEngine:
         self.model = model
         self.scorer = Scorer(model)
         self.clip = clip
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+        self.parameters = trained_weights(model)
+        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         torch.autograd.backward([loss])
 
     def step(self, lr: float) -> float:
         """Clip, update the weights unless a gradient is not finite, forget the gradients; the norm before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.clip))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip))
         if math.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
@@ -111,21 +110,18 @@ class TorchEngine:
     def gather(self, mine: T) -> list[T]:
         return [mine]
 
+    def weights(self) -> dict[str, Tensor]:
+        return {name: parameter.detach() for name, parameter in self.parameters.items()}
+
     def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Write weights, optimizer, random state and `state` in one file, in place of a former one."""
+        """Write trained weights, optimizer, random state and `state` in one file, in place of a former one."""
         whole = {
-            "model": self.model.state_dict(),
+            "model": self.weights(),
             "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
             "state": state,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            torch.save(whole, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        store(whole, path)
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
         """Take up what `save` wrote; the state that was given to it.
@@ -146,42 +142,38 @@ class TorchEngine:
                 where=path,
                 fix="train without --resume",
             )
-        self.model.load_state_dict(whole["model"])
+        put_weights(self.parameters, whole["model"])
         self.optimizer.load_state_dict(whole["optimizer"])
         torch.set_rng_state(whole["random"])
         return state
 
 
-def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, a regression head beside them.
-
-    All is written aside first and then moved into place file by file, config.json last: a folder that has one is whole.
-    """
-    part = folder / ".part"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    (folder / "config.json").unlink(missing_ok=True)
-    with _quiet(), headless(model) as head:
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-    if head is not None:
-        save_head(head, part)
-    for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
-        path.replace(folder / path.name)
-    part.rmdir()
+def size_of(parameters: Iterable[Tensor]) -> int:
+    """How many numbers they hold, those that ZeRO-3 keeps elsewhere included."""
+    return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in parameters)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's own progress bars, and without what DeepSpeed prints where saving imports it."""
-    from transformers.utils import logging as library
+def trained_weights(model: Any) -> dict[str, Tensor]:
+    """The parameters of a model that are trained, by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
-    logging: Any = library
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+
+def put_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into tensors by name. ValueError where they are not of the same names and shapes."""
+    for name in own.keys() | weights.keys():
+        if name not in own or name not in weights or own[name].shape != weights[name].shape:
+            raise ValueError(f"The weights are of another model: {name}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+
+def store(whole: Any, path: Path) -> None:
+    """Write tensors into a file that is there whole, or as it was before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        torch.save(whole, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

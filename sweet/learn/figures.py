@@ -6,8 +6,9 @@ become the step's row and a part of the epoch's sums, which are in the checkpoin
 Three ways to count tokens stand side by side. `tokens`: those of both sides of the examples, as if each sequence were
 computed by itself. `tokens_computed`: the positions that were computed, a shared prefix once; their ratio is `sharing`.
 `padding`: the share of the computed rows that held no token. Model FLOPs utilisation takes 6 operations a parameter and
-token, forward and backward (arXiv 2001.08361, section 2.1): `mfu` of the tokens that were learned from, which sharing
-may lift above what the device really did, `mfu_computed` of those that were computed.
+token, forward and backward (arXiv 2001.08361, section 2.1), or 4 where the parameter is frozen: `mfu` of the tokens
+that were learned from, which sharing may lift above what the device really did, `mfu_computed` of those that were
+computed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from sweet.learn.work import Work
 
 Record = dict[str, Any]
 
-FLOPS_PER_PARAMETER = 6
-"""Operations a parameter and token of one forward and backward."""
+PASS_FLOPS, WEIGHT_FLOPS = 4, 2
+"""Operations a parameter and token: of the forward and of handing gradients down, and more where it is trained."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Summary:
     """What came out of training: figures of the last epoch, and of the whole.
 
     Attributes:
+        heldout_accuracy: that of the weights that were kept; best_step the step that they are of, where those of the
+            best epoch are.
         advantage_chosen, advantage_rejected: the mean advantage of the agent's first, second, … turn over the last
             epoch, nats a token; None where no side had that turn.
         reference_cached, reference_computed: sequences whose reference log-probabilities were found, and computed.
@@ -53,6 +56,7 @@ class Summary:
     mfu_computed: float | None
     seconds: float
     heldout_accuracy: float | None
+    best_step: int | None = None
     advantage_chosen: list[float | None] | None = None
     advantage_rejected: list[float | None] | None = None
     reference_cached: int | None = None

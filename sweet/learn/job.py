@@ -17,7 +17,9 @@ import torch
 
 from sweet.learn.data import Example, Objective
 from sweet.learn.loop import LoopSettings
+from sweet.learn.lora import LoraSettings
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.trainee import Start
 from sweet.learn.zero import SETTLED, ZeroSettings
 
 FILE = "job.pt"
@@ -30,12 +32,12 @@ class Job:
     """One training by several ranks.
 
     Attributes:
-        base: the model to start from, as `sweet.llm.pretrained` takes it.
+        start: the model to start from.
         output: where the trained model goes.
         digest: what this training is, as `Loop` takes it.
     """
 
-    base: str
+    start: Start
     output: Path
     device: Literal["cpu", "cuda"]
     zero: ZeroSettings
@@ -50,7 +52,7 @@ class Job:
     def write(self, path: Path) -> None:
         spans = [(s.start, s.stop, s.turn) for sequence in self.pool for s in sequence.spans]
         words = {
-            "base": self.base,
+            "start": asdict(self.start),
             "output": str(self.output),
             "device": self.device,
             "zero": asdict(self.zero),
@@ -76,7 +78,7 @@ class Job:
         ids = whole["ids"].split(whole["lengths"].tolist())
         spans = whole["spans"].split(whole["counts"].tolist())
         return cls(
-            base=words["base"],
+            start=_start(words["start"]),
             output=Path(words["output"]),
             device=words["device"],
             zero=ZeroSettings(**words["zero"]),
@@ -104,3 +106,10 @@ def error_path(folder: Path, rank: int | str) -> Path:
 
 def _examples(rows: list[tuple[str, list[int], list[int], list[float]]]) -> list[Example]:
     return [Example(name, tuple(chosen), tuple(rejected), goals=tuple(goals)) for name, chosen, rejected, goals in rows]
+
+
+def _start(words: dict[str, Any]) -> Start:
+    lora = words.pop("lora")
+    if lora is not None:
+        lora = LoraSettings(**lora | {"targets": tuple(lora["targets"])})
+    return Start(lora=lora, **words)

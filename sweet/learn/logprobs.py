@@ -54,18 +54,22 @@ class Scorer:
         model: a Hugging Face causal language model.
         chunk: logits that may exist at once.
         share: compute what sequences share once; False computes each by itself.
+        device: where to compute; where the weights are, if not given.
 
     The output layer is applied to selected hidden states, and the scaling or soft cap that some families add is read
     from the configuration; whether that gives the model's own logits is checked on a few tokens. Where it does not,
     the model's own forward is used: right for any model, with logits at every position.
     """
 
-    def __init__(self, model: Any, chunk: int = CHUNK_NUMBERS, *, share: bool = True) -> None:
+    def __init__(
+        self, model: Any, chunk: int = CHUNK_NUMBERS, *, share: bool = True, device: torch.device | None = None
+    ) -> None:
         self.model = model
-        self.device: torch.device = next(model.parameters()).device
+        self.device: torch.device = device or next(model.parameters()).device
         # Weights that are trained stay fp32; a GPU computes with them in bf16, for the reference and the policy alike.
         self._mixed = self.device.type == "cuda" and model.dtype == torch.float32
-        self._vocabulary = int(model.get_output_embeddings().weight.shape[0])
+        output = model.get_output_embeddings().weight
+        self._vocabulary = int(getattr(output, "ds_shape", output.shape)[0])  # ZeRO-3 keeps shapes apart
         self._chunk = max(1, chunk // self._vocabulary)
         config = model.config.get_text_config()
         self._scale = float(getattr(config, "logit_scale", None) or 1.0)
@@ -96,7 +100,7 @@ class Scorer:
         states: Tensor = self.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
         return states
 
-    @torch.inference_mode()
+    @torch.no_grad()  # weights that ZeRO-3 fetches in inference mode could not be changed afterwards
     def _splits(self) -> bool:
         """Whether hidden states and output layer give the model's own logits."""
         ids = (torch.arange(4, device=self.device) % self._vocabulary)[None]
@@ -114,7 +118,7 @@ class Scorer:
         window: int | None = getattr(config, "sliding_window", None)
         return window or sys.maxsize
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _shares_prefixes(self) -> bool:
         """Whether a tree gives the same states as plain sequences, on a few tokens."""
         ids = [number % self._vocabulary for number in range(9)]

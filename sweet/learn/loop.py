@@ -21,10 +21,22 @@ import torch
 
 from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
+from sweet.learn.best import Best
 from sweet.learn.data import Example, Objective, Reference, losses
-from sweet.learn.engine import Engine, TorchEngine, peak_flops
-from sweet.learn.figures import FLOPS_PER_PARAMETER, PartSums, Record, Summary, Sums, most_turns, rounded, speeds
+from sweet.learn.engine import Engine, TorchEngine, peak_flops, size_of, trained_weights
+from sweet.learn.figures import (
+    PASS_FLOPS,
+    WEIGHT_FLOPS,
+    PartSums,
+    Record,
+    Summary,
+    Sums,
+    most_turns,
+    rounded,
+    speeds,
+)
 from sweet.learn.logprobs import TOKEN_BUDGET
+from sweet.learn.lora import base_alone
 from sweet.learn.reference import ReferenceCache, reference_logprobs
 from sweet.learn.shares import own_groups
 from sweet.learn.tokens import TokenSequence
@@ -36,7 +48,8 @@ class LoopSettings:
     """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
 
     `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
-    are then less varied. `share` computes once what the sequences of a micro-batch share.
+    are then less varied. `share` computes once what the sequences of a micro-batch share. `keep_best` keeps the weights
+    of the epoch that did best on the held-out preferences (`sweet.learn.best`) in the place of the last.
     """
 
     lr: float
@@ -50,6 +63,7 @@ class LoopSettings:
     save_every: int | None = None
     together: bool = False
     share: bool = True
+    keep_best: bool = False
 
     def steps_per_epoch(self, examples: int) -> int:
         return math.ceil(examples / self.batch)
@@ -97,7 +111,8 @@ class Loop:
         # Dropout would make policy and reference differ where their weights do not.
         self.model.eval()
         # An engine may leave no more of the weights in this process than its share.
-        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.parameters = size_of(self.model.parameters())
+        self.trained = size_of(trained_weights(self.model).values())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
         self.scorer.reads_tokens = self.objective.needs_tokens
@@ -105,16 +120,23 @@ class Loop:
             self.scorer.shares_up_to = 0
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
-        self.flops = FLOPS_PER_PARAMETER * self.parameters
+        self.flops = PASS_FLOPS * self.parameters + WEIGHT_FLOPS * self.trained
         peak = peak_flops(self.scorer.device)
         self.peak = peak * self.engine.world if peak else None
         self._most_turns = most_turns(self.pool) if self.objective.needs_reference else 0
+        self.best: Best | None = None
+        if self.settings.keep_best:
+            if self.checkpoint is None or not self.heldout:
+                raise ValueError("the best weights are kept beside a checkpoint, by held-out preferences")
+            self.best = Best(self.engine, self.checkpoint)
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
         if not self.objective.needs_reference:
             return None
-        known = reference_logprobs(self.scorer, self.engine, self.pool, 2 * self.settings.token_budget, self.cache)
+        with base_alone(self.model):
+            budget = 2 * self.settings.token_budget
+            known = reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
         self._found = (known.cached, len(self.pool) - known.cached)
         return known.sums
 
@@ -136,6 +158,12 @@ class Loop:
             tokens += token_count(self.pool, chosen)
             self._close(step + 1, reference)
         return self._summary(tokens, work, time.monotonic() - began)
+
+    def kept(self) -> dict[str, torch.Tensor] | None:
+        """After `run`: the trained weights to go on with, by name and whole, on rank 0; None on the others."""
+        if self.best is None or self.best.step == self.steps:
+            return self.engine.weights()
+        return self.best.weights()
 
     # One step --------------------------------------------------------------------------------------------------
 
@@ -192,11 +220,17 @@ class Loop:
         if ended and self.heldout:
             self._heldout = self.measure(self.heldout, reference)
             self.on_step({"step": done, "heldout_accuracy": rounded(self._heldout)})
+            if self.best is not None:
+                self.best.offer(done, self._heldout)
         every = self.settings.save_every or self.steps_per_epoch
         if self.checkpoint is not None and (done % every == 0 or done == self.steps):
             sums = {"epoch": self._epoch, **vars(self._sums)}
             state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
+            if self.best is not None:
+                state["best"] = self.best.state()
             self.engine.save(self.checkpoint, state)
+            if self.best is not None:
+                self.best.settle()
 
     def _restore(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():
@@ -205,6 +239,8 @@ class Loop:
         sums = dict(state["sums"])
         self._epoch, self._sums = sums.pop("epoch"), Sums(**sums)
         self._heldout = state["heldout"]
+        if self.best is not None:
+            self.best.take_up(state["best"])
         return int(state["step"])
 
     @torch.inference_mode()
@@ -224,7 +260,8 @@ class Loop:
             **self._sums.means(preference=self.objective.compares),
             **speeds(tokens, work, seconds, self.flops, self.peak),
             seconds=seconds,
-            heldout_accuracy=self._heldout,
+            heldout_accuracy=self.best.accuracy if self.best else self._heldout,
+            best_step=self.best.step if self.best else None,
             reference_cached=cached,
             reference_computed=computed,
         )

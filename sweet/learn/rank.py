@@ -17,20 +17,21 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.engine import save_model
 from sweet.learn.figures import Record
-from sweet.learn.head import attach_head
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
 from sweet.learn.loop import Loop
 from sweet.learn.reference import ReferenceCache
-from sweet.learn.zero import ZeroEngine, join
-from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
+from sweet.learn.trainee import Trainee
+from sweet.learn.zero import ZeroEngine, join, loading
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 
 STILL = 60.0
@@ -48,17 +49,15 @@ def work(folder: Path) -> None:
         if log is not None:
             log.write({"record": record})
 
-    made: list[ZeroEngine] = []
-
     def make_engine(model: Any, clip: float) -> ZeroEngine:
-        made.append(ZeroEngine(model, clip, job.zero, device))
-        return made[0]
+        return ZeroEngine(model, clip, job.zero, device)
 
-    model = load_model(job.base, "cpu", "float32")
-    if job.objective.target is not None:
-        attach_head(model)
+    # An adapter to start from is merged into whole weights.
+    in_parts = job.zero.stage == 3 and find_adapter(job.start.base) is None
+    with loading(job.zero, job.settings.clip) if in_parts else nullcontext():
+        trainee = Trainee.load(job.start, job.device if in_parts else "cpu")
     loop = Loop(
-        model,
+        trainee.model,
         job.pool,
         job.examples,
         job.objective,
@@ -68,28 +67,18 @@ def work(folder: Path) -> None:
         checkpoint=checkpoint_path(folder),
         on_step=tell,
         make_engine=make_engine,
-        cache=ReferenceCache(job.base),
+        cache=ReferenceCache(job.start.base),
     )
     summary = loop.run(resume=job.resume)
-    weights = made[0].weights()
+    weights = loop.kept()
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     if log is not None and weights is not None:
-        _store(job, weights)
+        trainee = Trainee.load(job.start, "cpu")
+        trainee.put(weights)
+        trainee.write(load_tokenizer(job.start.base), job.output)
         log.write({"summary": vars(summary)})
         log.close()
-
-
-def _store(job: Job, weights: dict[str, torch.Tensor]) -> None:
-    """Write the model as one device would: the one it started from, with these weights, in its type."""
-    kind = stored_type(job.base) or torch.float32
-    model = load_model(job.base, "cpu", str(kind).removeprefix("torch."))
-    if job.objective.target is not None:
-        attach_head(model)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights.pop(name))
-    save_model(model, load_tokenizer(job.base), job.output)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -113,7 +102,8 @@ def _leave(folder: Path, error: Exception) -> None:
     if isinstance(error, SweetError):
         told = {"what": error.what, "where": error.where, "fix": error.fix}
     elif isinstance(error, torch.OutOfMemoryError):
-        told = {"what": "A GPU's memory is full.", "fix": "a smaller --micro-batch-tokens, --zero 3, or --offload"}
+        fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
+        told = {"what": "A GPU's memory is full.", "fix": fix}
     else:
         told = {"what": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
     known = isinstance(error, SweetError | torch.OutOfMemoryError)

@@ -6,8 +6,10 @@ the scorer's autocast, so one rank or many, any stage, makes the same updates up
 on GPUs and for what is offloaded to the host: DeepSpeed's own would have to be compiled first.
 
 DeepSpeed sees one module whose forward is the whole of a scorer's: where weights are fetched before they are used and
-let go afterwards, its hooks must see the output layer inside the same forward. The scorer's own trials of the model run
-before that, on whole weights.
+let go afterwards, its hooks must see the output layer inside the same forward.
+
+Under stage 3 no process but the first ever holds the whole model: it is loaded in parts (`loading`), and the first
+reads the stored weights and deals them out, layer by layer.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -25,7 +28,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
-from sweet.learn.engine import BETAS
+from sweet.learn.engine import BETAS, trained_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
 
@@ -62,16 +65,34 @@ def join(device: Literal["cpu", "cuda"]) -> torch.device:
     return place
 
 
+@contextmanager
+def loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
+    """While it is open, models are loaded as `settings` will keep them. The ranks load together."""
+    if settings.stage < 3:
+        yield
+        return
+    from transformers.integrations import deepspeed as integration
+
+    library: Any = integration
+    told = library.HfDeepSpeedConfig(deepspeed_config(settings, clip, torch.distributed.get_world_size()))
+    try:
+        yield
+    finally:
+        del told  # the library knows it as long as it lives
+        library.unset_hf_deepspeed_config()
+
+
 class _Forward(torch.nn.Module):
     """A scorer as a module."""
 
-    def __init__(self, model: Any, scorer: _ManyScorer) -> None:
+    scorer: _ManyScorer
+
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
-        self._scorer = scorer
 
     def forward(self, sequences: Sequence[TokenSequence]) -> tuple[Tensor, ...]:
-        scores = self._scorer.compute(sequences)
+        scores = self.scorer.compute(sequences)
         return tuple(tensor for tensor in (scores.sums, scores.counts, scores.values) if tensor is not None)
 
 
@@ -79,11 +100,6 @@ class _ManyScorer(Scorer):
     """A scorer whose forwards go through DeepSpeed."""
 
     through: Any = None
-
-    def move(self, device: torch.device) -> None:
-        """Compute on `device` from now on, as a scorer would that was made there."""
-        self.device = device
-        self._mixed = device.type == "cuda"
 
     def compute(self, sequences: Sequence[TokenSequence]) -> SpanScores:
         return super().__call__(sequences)
@@ -99,7 +115,7 @@ class ZeroEngine:
     """Implements `sweet.learn.engine.Engine` on all ranks.
 
     Args:
-        model: with fp32 weights, on the CPU; on every rank the same.
+        model: with fp32 weights, on the CPU and on every rank the same, or as `loading` had it loaded.
         clip: the norm that gradients are clipped to.
         device: what `join` gave.
     """
@@ -110,25 +126,27 @@ class ZeroEngine:
         self.model, self.clip, self.settings = model, clip, settings
         self.rank, self.world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         self._zero = deepspeed.zero
-        scorer = _ManyScorer(model)
-        scorer.move(device)
-        self.scorer: Scorer = scorer
         config = deepspeed_config(settings, clip, self.world)
         if settings.stage == 3:
             # Weight by weight, so that the whole model need never be on the device.
             self._zero.Init(module=model, config_dict_or_path=config, dtype=torch.float32)
             for buffer in model.buffers():
                 buffer.data = buffer.data.to(device)
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(parameters, lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
+        self._frozen = not all(parameter.requires_grad for parameter in model.parameters())
+        forward = _Forward(model)
+        optimizer = torch.optim.AdamW(
+            trained_weights(model).values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True
+        )
         self._engine, self._optimizer, *_ = deepspeed.initialize(
-            model=_Forward(model, scorer),
+            model=forward,
             optimizer=optimizer,
             config=config,
             dist_init_required=False,
         )
         self._engine.eval()
-        scorer.through = self._engine
+        forward.scorer = _ManyScorer(model, device=device)
+        forward.scorer.through = self._engine
+        self.scorer: Scorer = forward.scorer
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         self._engine.set_gradient_accumulation_boundary(last)
@@ -159,9 +177,9 @@ class ZeroEngine:
         return found
 
     def weights(self) -> dict[str, Tensor] | None:
-        """All weights by name, whole, fp32, on the host of rank 0; None on the others."""
+        """All trained weights by name, whole, fp32, on the host of rank 0; None on the others."""
         whole = {}
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in trained_weights(self.model).items():
             with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
                 if self.rank == 0:
                     whole[name] = parameter.detach().to("cpu", copy=True)
@@ -172,7 +190,9 @@ class ZeroEngine:
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Each rank writes its part into a new folder beside `path`, which then names that folder."""
         tag = f"step-{state['step']}"
-        self._engine.save_checkpoint(str(path.parent), tag=tag, save_latest=False)
+        self._engine.save_checkpoint(
+            str(path.parent), tag=tag, save_latest=False, exclude_frozen_parameters=self._frozen
+        )
         torch.distributed.barrier()
         if self.rank == 0:
             settled = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
@@ -202,7 +222,9 @@ class ZeroEngine:
                 where=path,
                 fix=f"--devices and --zero {made[1]} as before, or {anew}",
             )
-        found, _ = self._engine.load_checkpoint(str(path.parent), tag=settled["tag"])
+        found, _ = self._engine.load_checkpoint(
+            str(path.parent), tag=settled["tag"], load_module_strict=not self._frozen
+        )
         if found is None:
             raise UsageError("The checkpoint is not whole.", where=path.parent / settled["tag"], fix=anew)
         return state

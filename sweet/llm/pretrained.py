@@ -136,13 +136,14 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         raise UsageError(
             f"{name} is a LoRA adapter, and without peft it cannot be merged into its base.",
             where=adapter.path,
-            fix="pip install 'peft>=0.14'",
+            fix="pip install 'sweet-rl[gpu]'",
         ) from error
     with _explained(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
         # peft starts what an adapter lacks from nothing and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        return PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
+        merged: Any = PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
+    return merged.requires_grad_(True)  # which the adapter had frozen, and a training may go on from it
 
 
 def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:

@@ -32,7 +32,7 @@ def plan(training: Training) -> dict[str, Any]:
     """
     training.check_examples()
     config, hyper = training.config, training.hyper
-    settings, (parameters, trainable) = training.loop_settings(), training.sizes()
+    settings, parameters, trainable = training.loop_settings(), training.parameters, training.trainee.trained
     world = world_of(training.layout)
     found: dict[str, Any] = {
         "base": training.base,
@@ -77,7 +77,7 @@ def plan(training: Training) -> dict[str, Any]:
 def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
     """Of the first epoch: what is computed, the number of micro-batches, and what the largest keeps in memory."""
     pool, shares_up_to = training.pool.sequences, _shares_up_to(training)
-    shape, mixed = Shape.of(training.model.config), training.on_gpu
+    shape, mixed, recomputed = Shape.of(training.trainee.model.config), training.on_gpu, training.trainee.recomputed
     order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
     largest = {"activations": 0.0, "masks": 0.0, "logits": 0.0}
@@ -97,7 +97,7 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
             tree = stands_in_tree(lengths, grove.slots, shares_up_to)
             supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
             kept = {
-                "activations": activations(shape, part.positions, mixed=mixed),
+                "activations": activations(shape, part.positions, mixed=mixed, checkpointing=recomputed),
                 "masks": masks(part.positions, max(lengths), mixed=mixed) if tree else 0.0,
                 "logits": logits(shape, supervised),
             }
@@ -108,7 +108,7 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
 
 def _shares_up_to(training: Training) -> int:
     """`Scorer.shares_up_to`, as far as the model's configuration tells."""
-    config = training.model.config.get_text_config()
+    config = training.trainee.model.config.get_text_config()
     if training.config.packing != "tree" or config._attn_implementation not in TAKEN:
         return 0
     return int(getattr(config, "sliding_window", None) or sys.maxsize)

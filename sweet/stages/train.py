@@ -37,8 +37,18 @@ class TrainConfig(StageConfig):
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
     engine: Literal["torch", "deepspeed", "openrlhf"] = Field(default="torch", json_schema_extra=OPERATIONAL)
     """What trains: plain torch on one device, DeepSpeed on several, or, the actor's pairs only, OpenRLHF's DPO."""
+    lora: int | None = Field(default=None, ge=1)
+    """Rank of a LoRA adapter to train in the place of the whole model; needs peft."""
+    lora_alpha: int | None = Field(default=None, ge=1)
+    """Weight of the adapter, over its rank; twice the rank where not given."""
+    lora_target: list[str] = Field(default_factory=list)
+    """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Where not given, all but
+    the output layer."""
+    lora_output: Literal["merged", "adapter"] = "merged"
+    """merged: a model like any other. adapter: peft's folder, small, of use beside its base; reading it needs peft."""
     lr: float | None = Field(default=None, gt=0)
-    """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models."""
+    """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
+    ten times that for LoRA."""
     beta: float = Field(default=0.1, ge=0)
     """Weight of the log-ratios in a preference loss."""
     nll: float | None = Field(default=None, ge=0)
@@ -69,6 +79,9 @@ class TrainConfig(StageConfig):
     """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
+    gradient_checkpointing: Literal["auto", "on", "off"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Compute the inside of each layer again in the backward pass instead of keeping it: less memory, about a third
+    more work. auto: on a GPU, for models of a billion parameters and more."""
     packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
     """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
@@ -90,6 +103,9 @@ class TrainCriticConfig(TrainConfig):
     """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
     """Share of the tasks whose preferences are kept apart to measure the critic on."""
+    keep: Literal["best", "last"] | None = None
+    """What to keep: the weights of the epoch that ordered most of the held-out preferences rightly (best; of equals the
+    later), or the last ones. best where anything is held out."""
 
 
 class TrainActorConfig(TrainConfig):
@@ -117,33 +133,45 @@ def _critic(
     run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool = True
 ) -> tuple[Training, dict[str, Any]]:
     """The critic's training, ready to run, and what its artifact says of itself."""
-    from sweet.learn.data import Objective
-    from sweet.stages.training import Training, dialogue_examples, hold_out
-
     if config.engine == "openrlhf":
         raise _beyond_openrlhf("the critic")
     _check_critic(config)
-    regression = config.variant == "regression"
     meta: dict[str, Any] = {"variant": config.variant, "recipe": config.recipe}
-    if config.target != "preference":
-        return _outcome_critic(run, config, reporter, weights=weights), meta | {"target": config.target}
+    if config.variant == "regression":
+        meta["target"] = config.target
+    else:
+        meta["normalize"] = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
+    prepare = _preference_critic if config.target == "preference" else _outcome_critic
+    training = prepare(run, config, reporter, meta, weights)
+    if config.keep == "best" and not training.heldout:
+        raise UsageError("Nothing is held out to tell the best by.", where="--keep best", fix="a larger --holdout")
+    training.keep_best = config.keep != "last" and bool(training.heldout)
+    return training, meta
+
+
+def _preference_critic(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, meta: dict[str, Any], weights: bool
+) -> Training:
+    """The training of a critic on preferences: by equation (3), or with a regression head."""
+    from sweet.learn.data import Objective
+    from sweet.stages.training import Training, dialogue_examples, hold_out
+
+    regression = config.variant == "regression"
     source = run.find("preferences", config.from_, needed_by="train-critic")
     rollouts = run.input_of(source, "rollouts")
-    training = Training(
-        run, config, "regression" if regression else "critic", [source, rollouts], reporter, weights=weights
-    )
-    rows = list(read_jsonl(run.file(source), Preference))
-    kept, apart = hold_out(rows, config.holdout, config.seed)
+    inputs = [source, rollouts]
+    training = Training(run, config, "regression" if regression else "critic", inputs, reporter, weights=weights)
+    kept, apart = hold_out(list(read_jsonl(run.file(source), Preference)), config.holdout, config.seed)
     with_info = config.variant != "no-info"
     dialogues = _dialogues(run, rollouts)
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=with_info)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
+    nll = training.hyper.nll
     if regression:
-        training.objective = Objective(config.beta, training.hyper.nll, target="preference")
-        return training, meta | {"target": config.target}
-    normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
-    training.objective = Objective(config.beta, training.hyper.nll, normalize)
-    return training, meta | {"normalize": normalize}
+        training.objective = Objective(config.beta, nll, target="preference")
+    else:
+        training.objective = Objective(config.beta, nll, meta["normalize"])
+    return training
 
 
 def _check_critic(config: TrainCriticConfig) -> None:
@@ -161,7 +189,9 @@ def _check_critic(config: TrainCriticConfig) -> None:
         raise UsageError(what, where=f"--nll {config.nll:g}", fix="--target preference, or leave it out")
 
 
-def _outcome_critic(run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool) -> Training:
+def _outcome_critic(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, meta: dict[str, Any], weights: bool
+) -> Training:
     """The training of a regression head on every scored dialogue. The tasks kept apart are those that a training on the
     preferences of the same scores keeps apart, and its preferences there are what it is measured on."""
     from sweet.learn.data import Objective
@@ -181,7 +211,7 @@ def _outcome_critic(run: Run, config: TrainCriticConfig, reporter: Reporter, *, 
     )
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=True, goals=goals)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=True, goals=goals)
-    training.objective = Objective(None, 0.0, target=config.target)
+    training.objective = Objective(None, 0.0, target=meta["target"])
     return training
 
 

@@ -10,23 +10,26 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from sweet.errors import SweetError, UsageError
+from sweet.learn.best import best_files
 from sweet.learn.data import Example, Objective, Pool
-from sweet.learn.engine import save_model
 from sweet.learn.figures import Record, Summary
-from sweet.learn.head import attach_head, headless
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.learn.trainee import Start, Trainee
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.pretrained import load_model, load_tokenizer, outline_model, resolve_device, stored_type
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import load_tokenizer, resolve_device
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -60,7 +63,8 @@ T = TypeVar("T")
 class Training:
     """One training: the model it starts from, what it learns from, what is minimised.
 
-    The callers set `examples`, `heldout` and `objective`, then call `run_stage`.
+    The callers set `examples`, `heldout` and `objective`, and `keep_best` where the best epoch on what is held out is
+    wanted, then call `run_stage`.
 
     Args:
         weights: False for one that is only planned (`sweet.stages.estimate`): the model's shapes are enough.
@@ -83,15 +87,12 @@ class Training:
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)
-        # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
-        self.model = (
-            load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
-            if weights and config.engine == "torch"
-            else outline_model(self.base, tokenizer=self.tokenizer)
-        )
-        if learner == "regression":
-            attach_head(self.model)
-        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self.on_gpu = resolve_device(config.device).type == "cuda"
+        whole = weights and self.layout is None
+        load = partial(Trainee.load, device=config.device) if whole else Trainee.outline
+        start = start_of(config, self.base, self.on_gpu, head=learner == "regression")
+        self.trainee: Trainee = load(start, tokenizer=self.tokenizer)
+        self.parameters = self.trainee.parameters
         self.hyper: Hyper = resolve(
             learner,
             self.parameters,
@@ -100,13 +101,15 @@ class Training:
             nll=config.nll,
             epochs=config.epochs,
             batch=config.batch,
+            lora=config.lora is not None,
         )
-        self.max_length: int | None = config.max_length or context_of(self.model)
+        self.max_length: int | None = config.max_length or context_of(self.trainee.model)
         self.system = agent_system(run, inputs[-1])
         self.pool = Pool()
         self.examples: list[Example] = []
         self.heldout: list[Example] = []
         self.objective: Objective | None = None
+        self.keep_best = False
 
     def draw(self, items: list[T]) -> list[T]:
         """At most `--limit` of the items, drawn by the seed, in their order."""
@@ -120,14 +123,6 @@ class Training:
         """Raise SweetError where there are none."""
         if not self.examples:
             raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
-
-    def sizes(self) -> tuple[int, int]:
-        """Parameters, and those of them that are trained."""
-        return self.parameters, sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-
-    @property
-    def on_gpu(self) -> bool:
-        return resolve_device(self.config.device).type == "cuda"
 
     @property
     def zero(self) -> ZeroSettings:
@@ -144,6 +139,7 @@ class Training:
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
             save_every=config.save_every,
             share=config.packing == "tree",
+            keep_best=self.keep_best,
         )
 
     def run_stage(self, stage: str, kind: Kind, meta: dict[str, Any]) -> StageResult:
@@ -154,6 +150,9 @@ class Training:
             self.reporter.warn(f"{self.pool.dropped} early turns were left out to fit --max-length {self.max_length}.")
         used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch}
         meta = {"base": self.base, **meta, **used, "beta": config.beta}
+        if self.trainee.start.lora is not None:
+            lora = self.trainee.start.lora
+            meta |= {"lora": lora.rank, "lora_alpha": lora.alpha, "lora_output": config.lora_output}
         with self.run.attempt(stage, config, inputs=self.inputs) as attempt:
             draft = attempt.start_artifact(kind, suffix="", meta=meta, resume=config.resume)
             begun = self._checkpoint(draft.path)
@@ -171,11 +170,14 @@ class Training:
 
                     summary = self._train(stage, draft.path, tell, attempt.log_path.with_suffix(".ranks.log"))
                 (draft.path / CHECKPOINT).unlink(missing_ok=True)
+                for path in best_files(draft.path / CHECKPOINT):
+                    path.unlink()
                 shutil.rmtree(draft.path / RANKS, ignore_errors=True)
                 former = {
                     **summary.as_metrics(),
                     **used,
                     "parameters": self.parameters,
+                    "trained_parameters": self.trainee.trained,
                     "examples": len(self.examples),
                     "heldout": len(self.heldout),
                     "dropped_turns": self.pool.dropped,
@@ -213,8 +215,9 @@ class Training:
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
         digest = digest_of(identity)
         steps = settings.steps(len(self.examples))
+        trained = f" ({self.trainee.trained:,} trained)" if config.lora else ""
         self.reporter.say(
-            f"{self.parameters:,} parameters, {len(self.examples)} examples, {steps} steps of {hyper.batch}, "
+            f"{self.parameters:,} parameters{trained}, {len(self.examples)} examples, {steps} steps of {hyper.batch}, "
             f"lr {hyper.lr:g}, nll {hyper.nll:g}."
         )
         with self.reporter.progress(title, steps) as bar:
@@ -229,7 +232,7 @@ class Training:
                 summary = self._train_here(settings, self.objective, digest, folder, tell)
             else:
                 job = Job(
-                    base=self.base,
+                    start=self.trainee.start,
                     output=folder,
                     device="cuda" if self.on_gpu else "cpu",
                     zero=self.zero,
@@ -255,7 +258,7 @@ class Training:
         tell: Callable[[Record], None],
     ) -> Summary:
         loop = Loop(
-            self.model,
+            self.trainee.model,
             self.pool.sequences,
             self.examples,
             objective,
@@ -269,13 +272,43 @@ class Training:
         if settings.share and not loop.scorer.shares_up_to:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
         summary = loop.run(resume=self.config.resume)
-        # The model in the type that its start was stored in.
-        kind = stored_type(self.base)
-        if kind is not None:
-            with headless(self.model):
-                self.model.to(kind)
-        save_model(self.model, self.tokenizer, folder)
+        weights = loop.kept()
+        assert weights is not None
+        self.trainee.put(weights)
+        self.trainee.write(self.tokenizer, folder)
         return summary
+
+
+def start_of(config: TrainConfig, base: str, on_gpu: bool, *, head: bool = False) -> Start:
+    """What a training with these options starts from, with a regression head where it learns one.
+
+    Raises:
+        UsageError: options that do not go together, or peft is not installed.
+    """
+    recompute = {"on": True, "off": False, "auto": None if on_gpu else False}[config.gradient_checkpointing]
+    given = {
+        "--lora-alpha": config.lora_alpha,
+        "--lora-target": config.lora_target or None,
+        "--lora-output adapter": config.lora_output if config.lora_output == "adapter" else None,
+    }
+    if config.lora is None:
+        named = ", ".join(name for name, value in given.items() if value is not None)
+        if named:
+            raise UsageError("There is no adapter to train without a rank.", where=named, fix="--lora 16")
+        return Start(base, recompute=recompute, head=head)
+    if config.engine == "openrlhf":
+        fix = "--engine torch, or deepspeed for several devices"
+        raise UsageError("LoRA is not handed to OpenRLHF.", where="--lora --engine openrlhf", fix=fix)
+    check_peft()
+    if config.lora_output == "adapter" and find_adapter(base) is not None:
+        raise UsageError(
+            "An adapter on an adapter has no base that a reader of it could load.",
+            where=f"--lora-output adapter --model {base}",
+            fix="--lora-output merged",
+        )
+    alpha = config.lora_alpha or 2 * config.lora
+    lora = LoraSettings(config.lora, alpha, tuple(config.lora_target), config.seed)
+    return Start(base, lora, config.lora_output, recompute, head)
 
 
 def layout_of(config: TrainConfig) -> Layout | None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sweet.errors import UsageError
 from sweet.learn import attention
-from sweet.learn.engine import save_model
 from sweet.learn.head import FILE, attach_head, head_of, headless, load_head, prefix_means
 from sweet.learn.logprobs import Scorer
 from sweet.learn.regression import span_values
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.trainee import save_model
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of, random_sequences
 

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from sweet.learn import reference
 from sweet.learn.data import Objective
-from sweet.learn.engine import TorchEngine, save_model
+from sweet.learn.engine import TorchEngine
 from sweet.learn.figures import Summary
 from sweet.learn.logprobs import span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.reference import ReferenceCache, sequence_digest
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model
 from sweet.llm.weights import weights_digest
 from sweet.runs.cache import prune, remembered_sum, write_whole

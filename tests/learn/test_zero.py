@@ -16,9 +16,11 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn.figures import Record
 from sweet.learn.ranks import Layout, launch_command, launch_environment
+from sweet.learn.trainee import save_model
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
-from tests.learn.zero_ranks import CASES, RESUMED, STOPPED_AT, case_name, make_loop
+from tests.learn.builders import build_model
+from tests.learn.zero_ranks import CASES, MODEL, RESUMED, STOPPED_AT, case_name, make_loop
 
 OF_THE_SHARE = {"tokens_per_second", "tokens_computed", "tokens_computed_per_second", "sharing", "padding"}
 """Figures that depend on who computes what."""
@@ -36,15 +38,17 @@ def start(folder: Path) -> None:
     environment = launch_environment(layout, dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert ended.returncode == 0, ended.stderr[-4000:]
 
 
-def alone(tokenizer: Any, objective: str) -> tuple[list[Record], dict[str, torch.Tensor]]:
+def alone(tokenizer: Any, name: str, folder: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
     records: list[Record] = []
-    loop = make_loop(tokenizer, objective, records)
+    loop = make_loop(tokenizer, name, records, checkpoint=folder / "alone" / name)
     loop.run()
-    return records, {name: parameter.detach() for name, parameter in loop.model.named_parameters()}
+    weights = loop.kept()
+    assert weights is not None
+    return records, weights
 
 
 def found(path: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
@@ -66,8 +70,13 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 
 @needs_deepspeed
 def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: Path, tokenizer: Any) -> None:
+    model = build_model(len(tokenizer))
+    save_model(model, tokenizer, tmp_path / MODEL)
     start(tmp_path)
-    by_one = {objective: alone(tokenizer, objective) for _, objective in CASES}
+    # Each rank holds its half and what fills it up.
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    assert all(whole / 2 <= int((tmp_path / f"held-{rank}").read_text()) < 0.6 * whole for rank in range(2))
+    by_one = {objective: alone(tokenizer, objective, tmp_path) for _, objective in CASES}
     for settings, objective in CASES:
         name = case_name(settings, objective)
         records, weights = found(tmp_path / name)
@@ -78,6 +87,8 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
             for figure in right.keys() - OF_THE_SHARE:
                 assert like(record[figure], right[figure]), (name, figure)
         same_weights(weights, one, name)
+    assert by_one["best"][1].keys() == by_one["critic"][1].keys()
+    assert not torch.equal(by_one["best"][1]["model.norm.weight"], by_one["critic"][1]["model.norm.weight"])
     for stage, objective in RESUMED:
         name = case_name(ZeroSettings(stage), objective)
         records, weights = found(tmp_path / f"{name}-resumed")
@@ -86,6 +97,13 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
         assert records[-1]["heldout_accuracy"] == whole[-1]["heldout_accuracy"]
         same_weights(weights, expected_weights, f"{name}-resumed")
         assert [path.name for path in (tmp_path / f"{name}-checkpoint").glob("step-*")] == ["step-6"]
+    sizes = {
+        objective: sum(path.stat().st_size for path in (tmp_path / f"{name}-checkpoint").rglob("*.pt"))
+        for objective in ("critic", "lora")
+        for name in [case_name(ZeroSettings(2), objective)]
+    }
+    # Two moments and the trained weights, in several copies, of an adapter of a fourth of the model's size.
+    assert sizes["lora"] < 0.6 * sizes["critic"]
 
 
 def test_a_checkpoint_that_is_cut_otherwise_or_of_another_training_is_refused(tmp_path: Path) -> None:

@@ -7,33 +7,41 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sweet.learn.data import Objective
+from sweet.learn.data import Example, Objective, Reference
 from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.zero import ZeroEngine, ZeroSettings, join
+from sweet.learn.lora import LoraSettings, add_lora
+from sweet.learn.recompute import recompute_layers
+from sweet.learn.zero import ZeroEngine, ZeroSettings, join, loading
+from sweet.llm.pretrained import load_model
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data
 
 OBJECTIVES = {
-    "critic": Objective(0.1, 0.01),
     "actor": Objective(0.1, 1.0, "none"),
     "rft": Objective(None, 1.0),
     "regression": Objective(0.1, 0.0, target="preference"),
 }
+CRITIC = Objective(0.1, 0.01)
 # Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
-CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "actor", "regression")]
+CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "lora")]
+CASES += [(ZeroSettings(stage), name) for stage in (1, 3) for name in ("actor", "regression")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-RESUMED = [(stage, name) for stage in (2, 3) for name in ("critic", "regression")]
+CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
+RESUMED = [(2, "critic"), (2, "lora"), (3, "critic"), (3, "lora"), (3, "regression")]
 """Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
 STOPPED_AT = 5
+MODEL = "model"
+"""The folder of the model that is loaded in parts; the others are made in each rank."""
 
 
 class _StoppedError(Exception):
@@ -44,19 +52,36 @@ def case_name(settings: ZeroSettings, objective: str) -> str:
     return f"{objective}-zero{settings.stage}-{settings.offload}"
 
 
-def make_loop(tokenizer: Any, objective: str, records: list[Record], **more: Any) -> Loop:
+class Falling(Loop):
+    """Every epoch does worse than the one before."""
+
+    def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
+        super().measure(examples, reference)
+        return 1 - self._epoch / 10
+
+
+def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> Loop:
+    """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs."""
     pool, examples = make_data(tokenizer, 12)
-    model = build_model(len(tokenizer), tied=objective != "regression")
-    if objective == "regression":
+    model = more.pop("model", None) or build_model(len(tokenizer), tied=name != "regression")
+    settings = more.pop("settings", SETTINGS)
+    if name == "lora":
+        add_lora(model, LoraSettings(4, 8))
+        settings = replace(settings, lr=2e-2)
+    if name == "best":
+        settings = replace(settings, keep_best=True)
+    if name == "regression":
         attach_head(model)  # and the output layer has no gradient
-    return Loop(
+    if more.pop("recompute", False):
+        recompute_layers(model)
+    return (Falling if name == "best" else Loop)(
         model,
         pool.sequences,
         examples[:9],
-        OBJECTIVES[objective],
-        more.pop("settings", SETTINGS),
+        OBJECTIVES.get(name, CRITIC),
+        settings,
         digest="d",
-        heldout=examples[9:] if objective != "rft" else (),
+        heldout=examples[9:] if name != "rft" else (),
         on_step=more.pop("on_step", records.append),
         **more,
     )
@@ -65,17 +90,25 @@ def make_loop(tokenizer: Any, objective: str, records: list[Record], **more: Any
 def main(folder: Path) -> None:
     device = join("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
-    engines: list[ZeroEngine] = []
     for settings, objective in CASES:
 
         def make_engine(model: Any, clip: float, settings: ZeroSettings = settings) -> ZeroEngine:
-            engines.append(ZeroEngine(model, clip, settings, device))
-            return engines[-1]
+            return ZeroEngine(model, clip, settings, device)
 
         name = case_name(settings, objective)
         records: list[Record] = []
-        make_loop(tokenizer, objective, records, make_engine=make_engine).run()
-        _leave(folder / name, records, engines[-1].weights())
+        more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
+        if objective == "best":
+            more["checkpoint"] = folder / f"{name}-checkpoint" / "settled.json"
+        if objective == "loaded":
+            with loading(settings, SETTINGS.clip):
+                more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
+            held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
+            (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
+        loop = make_loop(tokenizer, objective, records, **more)
+        assert loop.scorer.shares_up_to, "the scorer's trials succeed on weights that are in parts as well"
+        loop.run()
+        _leave(folder / name, records, loop.kept())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
             continue
 
@@ -83,17 +116,17 @@ def main(folder: Path) -> None:
             if record["step"] == STOPPED_AT:
                 raise _StoppedError
 
-        kept = {
+        more |= {
             "settings": replace(SETTINGS, save_every=2),
             "checkpoint": folder / f"{name}-checkpoint" / "settled.json",
-            "make_engine": make_engine,
         }
         try:
-            make_loop(tokenizer, objective, [], on_step=stop, **kept).run()
+            make_loop(tokenizer, objective, [], on_step=stop, **more).run()
         except _StoppedError:
             again: list[Record] = []
-            make_loop(tokenizer, objective, again, **kept).run(resume=True)
-            _leave(folder / f"{name}-resumed", again, engines[-1].weights())
+            loop = make_loop(tokenizer, objective, again, **more)
+            loop.run(resume=True)
+            _leave(folder / f"{name}-resumed", again, loop.kept())
 
 
 def _leave(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sweet.learn.engine import save_model
+from sweet.learn.trainee import save_model
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run

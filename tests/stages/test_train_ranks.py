@@ -22,6 +22,7 @@ from sweet.learn.job import Job, checkpoint_path, error_path
 from sweet.learn.loop import LoopSettings
 from sweet.learn.ranks import Layout, check_hostfile, train_in_ranks
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.trainee import Start
 from sweet.learn.zero import ZeroSettings
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -53,7 +54,7 @@ def make_job(agent: str, folder: Path, **changes: Any) -> Job:
     """A job over two dialogues that any agent of these tests can read."""
     pool = [TokenSequence(tuple(range(20, 30 + number)), (Span(4, 9, 1),)) for number in range(4)]
     fields: dict[str, Any] = {
-        "base": agent,
+        "start": Start(agent),
         "output": folder / "out",
         "device": "cpu",
         "zero": ZeroSettings(2),

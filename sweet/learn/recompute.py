@@ -1,0 +1,65 @@
+"""Gradient checkpointing: the states inside a layer are not kept for the backward pass but computed again there.
+
+What remains of a forward is one state a token and layer, and the inside of the one layer that is computed again; it
+costs about one more forward. The backward pass comes when a tree is no longer planted (`sweet.learn.attention`), so
+each layer plants its own tree again while it is repeated. The switch of the library is not used: it acts on models
+in training mode alone, which would bring dropout with it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from sweet.errors import UsageError
+from sweet.learn.attention import replanted
+
+RECOMPUTED = 1_000_000_000
+"""Parameters from which a GPU's memory is mostly too small for the states of a step's tokens."""
+
+
+def recompute_layers(model: Any) -> None:
+    """From now on compute the layers of `model` again in the backward pass.
+
+    Raises:
+        UsageError: the model has no layers that the library knows as such.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise UsageError(
+            f"The layers of {type(model).__name__} cannot be computed again.",
+            where="--gradient-checkpointing on",
+            fix="--gradient-checkpointing off, and a smaller --micro-batch-tokens",
+        )
+    for layer in layers:
+        _recompute(layer, model)
+
+
+def _recompute(layer: Any, model: Any) -> None:
+    once = layer.forward
+
+    def forward(*args: Any, **more: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return once(*args, **more)
+        again = replanted(model)
+
+        def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+            return nullcontext(), again
+
+        # ZeRO-3 keeps weights in parts, whose shapes change between the passes: no comparison of what is kept.
+        return checkpoint(
+            once,
+            *args,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            determinism_check="none",
+            context_fn=contexts,
+            **more,
+        )
+
+    layer.forward = forward

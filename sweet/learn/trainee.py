@@ -1,0 +1,143 @@
+"""The model a training starts from, made ready to be trained, and written when it is done.
+
+The same for one device and for many ranks: both end with the trained weights by name, and what is written is the model
+it started from with these weights, in the type its own were stored in.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from sweet.learn.engine import put_weights, size_of, trained_weights
+from sweet.learn.head import attach_head, headless, save_head
+from sweet.learn.lora import LoraSettings, add_lora, save_adapter
+from sweet.learn.recompute import RECOMPUTED, recompute_layers
+from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
+from sweet.llm.pretrained import Device, load_model, outline_model, stored_type
+
+LoraOutput = Literal["merged", "adapter"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from.
+
+    Attributes:
+        base: the model, as `sweet.llm.pretrained` takes it.
+        lora: the adapter that is trained in the place of the model.
+        output: with an adapter, what is written: the model with the adapter merged in, or the adapter alone.
+        recompute: the states inside the layers are computed again in the backward pass; None leaves it to the size
+            of the model.
+        head: a regression head is trained with it, whole beside an adapter too.
+    """
+
+    base: str
+    lora: LoraSettings | None = None
+    output: LoraOutput = "merged"
+    recompute: bool | None = False
+    head: bool = False
+
+
+class Trainee:
+    """A model to be trained.
+
+    Attributes:
+        model: the causal model, with the adapter's layers in it where there are any.
+        parameters, trained: how many parameters the model has, adapter and head not counted, and how many are trained.
+        recomputed: whether layers are computed again in the backward pass.
+    """
+
+    def __init__(self, start: Start, model: Any) -> None:
+        self.start, self.model = start, model
+        self.parameters = size_of(model.parameters())
+        self._adapted = add_lora(model, start.lora) if start.lora else None
+        if start.head:  # behind the adapter, which freezes all that is there
+            attach_head(model)
+        self.trained = size_of(trained_weights(model).values())
+        self.recomputed = self.parameters >= RECOMPUTED if start.recompute is None else start.recompute
+        if self.recomputed:
+            recompute_layers(model)
+
+    @classmethod
+    def load(cls, start: Start, device: Device, *, tokenizer: Any = None) -> Trainee:
+        """With its weights in fp32, since updates at small rates vanish in bf16. Errors as of `load_model`."""
+        return cls(start, load_model(start.base, device, "float32", tokenizer=tokenizer))
+
+    @classmethod
+    def outline(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
+        """Shapes only."""
+        return cls(start, outline_model(start.base, tokenizer=tokenizer))
+
+    def put(self, weights: Mapping[str, Tensor]) -> None:
+        """Take these for the weights that are trained.
+
+        Raises:
+            ValueError: they are not of this model.
+        """
+        put_weights(trained_weights(self.model), weights)
+
+    def write(self, tokenizer: Any, folder: Path) -> None:
+        """Write what was trained, with the tokenizer. The model is of no use for training afterwards."""
+        if self._adapted is not None and self.start.output == "adapter":
+            base = Path(self.start.base).expanduser()
+            with _laid_out(folder, tokenizer) as part, headless(self.model) as head:
+                save_adapter(self._adapted, str(base.absolute()) if base.is_dir() else self.start.base, part)
+                if head is not None:
+                    save_head(head, part)
+            return
+        model = self.model if self._adapted is None else self._adapted.merge_and_unload()
+        kind = stored_type(self.start.base)
+        if kind is not None:
+            with headless(model):  # which stays fp32
+                model.to(kind)
+        save_model(model, tokenizer, folder)
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, a regression head beside them."""
+    with _laid_out(folder, tokenizer) as part, headless(model) as head:
+        model.save_pretrained(part)
+        if head is not None:
+            save_head(head, part)
+
+
+@contextmanager
+def _laid_out(folder: Path, tokenizer: Any) -> Iterator[Path]:
+    """A place to write to; then the tokenizer is written there too and all moved into `folder`, file by file, the
+    configuration last: a folder that has one is whole."""
+    last = ("config.json", ADAPTER_CONFIG)
+    part = folder / ".part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for name in last:
+        (folder / name).unlink(missing_ok=True)
+    with _quiet():
+        yield part
+        tokenizer.save_pretrained(part)
+    for path in sorted(part.iterdir(), key=lambda path: path.name in last):
+        path.replace(folder / path.name)
+    part.rmdir()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's own progress bars, and without what DeepSpeed prints where saving imports it."""
+    from transformers.utils import logging as library
+
+    logging: Any = library
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,218 @@
+"""An adapter is trained in the place of its model, against the model alone, and merged gives what it gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.learn import lora
+from sweet.learn.engine import TorchEngine, put_weights, trained_weights
+from sweet.learn.figures import Record
+from sweet.learn.job import Job
+from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.lora import LoraSettings, add_lora, base_alone, check_peft
+from sweet.learn.trainee import Start, Trainee, save_model
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
+from tests.learn.builders import build_model
+from tests.learn.test_loop import CRITIC, make_data
+from tests.learn.test_recompute import nudge
+from tests.stages.test_train_ranks import make_job
+
+pytest.importorskip("peft", reason="peft is not installed")
+
+LORA = LoraSettings(4, 8, seed=3)
+
+
+def scores(model: Any, tokenizer: Any) -> torch.Tensor:
+    pool, _ = make_data(tokenizer, 3)
+    return torch.cat([sums for sums, _ in span_logprobs(Scorer(model), pool.sequences)])
+
+
+def save_base(folder: Path, tokenizer: Any, kind: torch.dtype = torch.float32) -> str:
+    save_model(build_model(len(tokenizer)).to(kind), tokenizer, folder)
+    return str(folder)
+
+
+def test_an_adapter_stands_beside_every_linear_layer_but_the_output(tokenizer: Any) -> None:
+    model = build_model(len(tokenizer))
+    add_lora(model, LORA)
+    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in trained_weights(model)}
+    assert adapted == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert all(".lora_" in name for name in trained_weights(model))
+    few = build_model(len(tokenizer))
+    add_lora(few, LoraSettings(4, 8, ("q_proj", "v_proj")))
+    assert len(trained_weights(few)) == 2 * 2 * 2
+
+
+def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any) -> None:
+    base, model = build_model(len(tokenizer)), build_model(len(tokenizer))
+    add_lora(model, LORA)
+    expected = scores(base, tokenizer)
+    assert torch.equal(scores(model, tokenizer), expected)
+    nudge(model)
+    assert not torch.allclose(scores(model, tokenizer), expected, atol=1e-2)
+    with base_alone(model):
+        assert torch.equal(scores(model, tokenizer), expected)
+    assert not torch.allclose(scores(model, tokenizer), expected, atol=1e-2)
+    assert trained_weights(model)
+
+
+def test_the_seed_alone_decides_and_nothing_else_is_drawn(tokenizer: Any) -> None:
+    made = []
+    for noise, seed in ((1, 3), (2, 3), (1, 4)):
+        model = build_model(len(tokenizer))
+        torch.manual_seed(noise)
+        state = torch.get_rng_state()
+        add_lora(model, LoraSettings(4, 8, seed=seed))
+        assert torch.equal(torch.get_rng_state(), state)
+        made.append(torch.cat([weights.flatten() for weights in trained_weights(model).values()]))
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_merged_gives_what_the_adapter_gives_in_the_type_of_the_base(
+    tokenizer: Any, tmp_path: Path, kind: torch.dtype
+) -> None:
+    start = Start(save_base(tmp_path / "base", tokenizer, kind), LORA)
+    trainee = Trainee.load(start, "cpu")
+    nudge(trainee.model)
+    expected = scores(trainee.model, tokenizer)
+    layer = trainee.model.model.layers[0].self_attn.q_proj
+    product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight
+    once = (layer.base_layer.weight + 8 / 4 * product).detach().to(kind)
+    trainee.write(tokenizer, tmp_path / "merged")
+    merged = load_model(str(tmp_path / "merged"), "cpu", "float32")
+    assert stored_type(str(tmp_path / "merged")) == kind
+    assert not any("lora" in name for name, _ in merged.named_parameters())
+    assert torch.equal(merged.model.layers[0].self_attn.q_proj.weight, once.float()), "rounded once"
+    exact = kind == torch.float32
+    torch.testing.assert_close(scores(merged, tokenizer), expected, rtol=1e-5 if exact else 5e-2, atol=1e-4)
+
+
+def test_the_adapter_alone_is_peft_s_folder_and_loads_as_what_was_trained(tokenizer: Any, tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base", tokenizer)
+    trainee = Trainee.load(Start(base, LORA, "adapter"), "cpu")
+    nudge(trainee.model)
+    expected = scores(trainee.model, tokenizer)
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "config.json").write_text("of a model that was here before")
+    trainee.write(tokenizer, folder)
+    names = {path.name for path in folder.iterdir()}
+    assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= names
+    assert not {"config.json", "model.safetensors", ".part"} & names
+    told = json.loads((folder / "adapter_config.json").read_text())
+    assert (told["r"], told["lora_alpha"], told["lora_dropout"]) == (4, 8, 0.0)
+    adapter = find_adapter(str(folder))
+    assert adapter is not None
+    assert (adapter.base, adapter.rank, adapter.own_tokenizer, adapter.unservable) == (base, 4, True, None)
+    loaded = load_model(str(folder), "cpu", tokenizer=load_tokenizer(str(folder)))
+    torch.testing.assert_close(scores(loaded, tokenizer), expected, rtol=1e-5, atol=1e-4)
+
+
+def loop_of(tokenizer: Any, path: Path, share: bool = True, **more: Any) -> Loop:
+    pool, examples = make_data(tokenizer)
+    model = build_model(len(tokenizer))
+    add_lora(model, LORA)
+    settings = LoopSettings(lr=2e-2, epochs=3, batch=4, seed=1, share=share)
+    return Loop(model, pool.sequences, examples[:9], CRITIC, settings, "d", examples[9:], path, **more)
+
+
+class _StoppedError(Exception):
+    pass
+
+
+def test_resumed_equals_uninterrupted_and_the_checkpoint_holds_the_adapter_alone(
+    tokenizer: Any, tmp_path: Path
+) -> None:
+    whole = loop_of(tokenizer, tmp_path / "a.pt")
+    frozen = {name: tensor.clone() for name, tensor in whole.model.named_parameters() if not tensor.requires_grad}
+    expected = whole.run()
+
+    def stop(record: Record) -> None:
+        if record["step"] == 5:
+            raise _StoppedError
+
+    path = tmp_path / "b.pt"
+    with pytest.raises(_StoppedError):
+        loop_of(tokenizer, path, on_step=stop).run()
+    held = torch.load(path, weights_only=True)
+    assert held.keys() == {"model", "optimizer", "random", "state"}
+    assert held["model"].keys() == trained_weights(whole.model).keys()
+    assert len(held["optimizer"]["state"]) == len(held["model"])
+    again = loop_of(tokenizer, path)
+    found = again.run(resume=True)
+    kept, right = again.kept(), whole.kept()
+    assert kept is not None
+    assert right is not None
+    assert all(torch.equal(kept[name], right[name]) for name in right)
+    assert (found.loss, found.heldout_accuracy) == (expected.loss, expected.heldout_accuracy)
+    assert all(torch.equal(dict(whole.model.named_parameters())[name], tensor) for name, tensor in frozen.items())
+    assert expected.accuracy == 1.0, "it learns"
+
+
+def test_the_reference_is_the_base_whatever_the_adapter_holds(tokenizer: Any, tmp_path: Path) -> None:
+    loop = loop_of(tokenizer, tmp_path / "c.pt")
+    nudge(loop.model)
+    reference = loop.reference()
+    assert reference is not None
+    base = Scorer(build_model(len(tokenizer)))
+    for sums, (alone, _) in zip(reference, span_logprobs(base, loop.pool), strict=True):
+        torch.testing.assert_close(sums, alone)
+
+
+def test_trees_and_plain_sequences_train_the_same_adapter(tokenizer: Any, tmp_path: Path) -> None:
+    ends = []
+    for share in (True, False):
+        loop = loop_of(tokenizer, tmp_path / f"{share}.pt", share)
+        loop.run()
+        ends.append(torch.cat([weights.flatten() for weights in (loop.kept() or {}).values()]))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-4)
+
+
+def test_weights_of_another_model_are_refused(tokenizer: Any) -> None:
+    one, other = build_model(len(tokenizer)), build_model(len(tokenizer))
+    add_lora(one, LORA)
+    add_lora(other, LoraSettings(2, 8))
+    for weights in (trained_weights(other), trained_weights(build_model(len(tokenizer)))):
+        with pytest.raises(ValueError, match="another model"):
+            put_weights(trained_weights(one), weights)
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [(("no_such",), "No LoRA"), (("lm_head", "q_proj"), "output layer"), (("embed_tokens",), "embedding")],
+)
+def test_layers_that_cannot_be_adapted(tokenizer: Any, targets: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        add_lora(build_model(len(tokenizer)), LoraSettings(4, 8, targets))
+    assert "--lora-target" in str(caught.value.where)
+
+
+def test_without_peft_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lora, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="peft is not installed") as caught:
+        check_peft()
+    assert caught.value.fix == "pip install 'sweet-rl[gpu]'"
+
+
+def test_a_job_with_an_adapter_is_read_as_it_was_written(tmp_path: Path) -> None:
+    start = Start("micro", LoraSettings(4, 8, ("q_proj", "v_proj"), 2), "adapter", True)
+    job = make_job("micro", tmp_path, start=start)
+    job.write(tmp_path / "job.pt")
+    assert Job.read(tmp_path / "job.pt") == job
+
+
+def test_an_engine_moves_the_adapter_alone(tokenizer: Any) -> None:
+    model = build_model(len(tokenizer))
+    add_lora(model, LORA)
+    engine = TorchEngine(model, 1.0)
+    assert engine.weights().keys() == trained_weights(model).keys()
