@@ -58,8 +58,8 @@ class Job:
             "objective": asdict(self.objective),
             "digest": self.digest,
             "resume": self.resume,
-            "examples": [(e.name, e.chosen, e.rejected) for e in self.examples],
-            "heldout": [(e.name, e.chosen, e.rejected) for e in self.heldout],
+            "examples": _rows(self.examples),
+            "heldout": _rows(self.heldout),
         }
         numbers = {
             "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
@@ -102,5 +102,9 @@ def error_path(folder: Path, rank: int | str) -> Path:
     return folder / f"error-{rank}.json"
 
 
-def _examples(rows: list[tuple[str, list[int], list[int]]]) -> list[Example]:
-    return [Example(name, tuple(chosen), tuple(rejected)) for name, chosen, rejected in rows]
+def _rows(examples: Sequence[Example]) -> list[tuple[str, tuple[int, ...], tuple[int, ...], str]]:
+    return [(e.name, e.chosen, e.rejected, e.kin) for e in examples]
+
+
+def _examples(rows: list[tuple[str, list[int], list[int], str]]) -> list[Example]:
+    return [Example(name, tuple(chosen), tuple(rejected), kin=kin) for name, chosen, rejected, kin in rows]

@@ -153,6 +153,7 @@ class Training:
             seed=config.seed,
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
             save_every=config.save_every,
+            together=config.shuffle == "kin",
             share=config.packing == "tree",
         )
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
@@ -212,6 +213,8 @@ class Training:
         )
         if settings.share and not loop.scorer.shares_up_to:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
+        if loop.scorer.refused is not None:
+            self.reporter.say(f"Attention goes block by block, not by FlexAttention: {loop.scorer.refused}.")
         summary = loop.run(resume=self.config.resume)
         # The model in the type that its start was stored in.
         kind = stored_type(self.base)
@@ -279,7 +282,7 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
 def dialogue_examples(
     training: Training, dialogues: dict[str, Trajectory], items: Sequence[Preference] | Sequence[str], *, reveal: bool
 ) -> list[Example]:
-    """Examples of whole dialogues: preferences, or dialogues alone by id."""
+    """Examples of whole dialogues: preferences, or dialogues alone by id. Those of a task are kin."""
 
     def side(name: str) -> tuple[int, ...]:
         found = training.pool.find(name)
@@ -302,15 +305,15 @@ def dialogue_examples(
         return training.pool.put(name, encoded.sequences, encoded.dropped)
 
     return [
-        Example(item, side(item))
+        Example(item, side(item), kin=dialogues[item].task.id)
         if isinstance(item, str)
-        else Example(item.name, side(item.chosen), side(item.rejected))
+        else Example(item.name, side(item.chosen), side(item.rejected), kin=item.task_id)
         for item in items
     ]
 
 
 def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
-    """Examples of single turns, without the training-time information."""
+    """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
     examples = []
     for pair in pairs:
         replies = [
@@ -321,5 +324,5 @@ def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
             pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
         )
         chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        examples.append(Example(pair.id, (chosen,), (rejected,)))
+        examples.append(Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id))
     return examples
