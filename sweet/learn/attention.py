@@ -152,12 +152,13 @@ def _torch_block(
     if softcap is not None or position_bias is not None:
         raise ValueError("torch's attention takes neither a soft cap nor a bias")
     heads = key.shape[1]
-    part = query[0, :, block.start : block.stop].unflatten(0, (heads, -1))
+    part = query[0, :, block.start : block.stop]
+    part = part.reshape(heads, -1, *part.shape[1:])
     mask = block.mask(part.dtype)
     gathered = [whole.index_select(2, block.keys) for whole in (key, value)]
-    shown = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in gathered]
+    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in gathered]
     with _gathered_again(gathered, (key, value), block.keys) if regather else nullcontext():
-        result = scaled_dot_product_attention(part, *shown, attn_mask=mask, dropout_p=dropout, scale=scaling)
+        result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return result.flatten(0, 1).transpose(0, 1)[None]
 
 
