@@ -27,6 +27,10 @@ PROGRESS = "progress.jsonl"
 PULSE = "pulse"
 
 
+_Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
+"""An example as JSON keeps it, whose tuples come back as lists."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One training by several ranks.
@@ -60,8 +64,8 @@ class Job:
             "objective": asdict(self.objective),
             "digest": self.digest,
             "resume": self.resume,
-            "examples": [(e.name, e.chosen, e.rejected, e.goals) for e in self.examples],
-            "heldout": [(e.name, e.chosen, e.rejected, e.goals) for e in self.heldout],
+            "examples": _rows(self.examples),
+            "heldout": _rows(self.heldout),
         }
         numbers = {
             "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
@@ -104,8 +108,15 @@ def error_path(folder: Path, rank: int | str) -> Path:
     return folder / f"error-{rank}.json"
 
 
-def _examples(rows: list[tuple[str, list[int], list[int], list[float]]]) -> list[Example]:
-    return [Example(name, tuple(chosen), tuple(rejected), goals=tuple(goals)) for name, chosen, rejected, goals in rows]
+def _rows(examples: Sequence[Example]) -> list[_Row]:
+    return [(e.name, e.chosen, e.rejected, e.kin, e.goals) for e in examples]
+
+
+def _examples(rows: list[_Row]) -> list[Example]:
+    return [
+        Example(name, tuple(chosen), tuple(rejected), kin=kin, goals=tuple(goals))
+        for name, chosen, rejected, kin, goals in rows
+    ]
 
 
 def _start(words: dict[str, Any]) -> Start:

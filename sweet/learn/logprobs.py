@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError
-from sweet.learn.attention import planted
+from sweet.learn.attention import Attention, planted
 from sweet.learn.head import head_of, prefix_means
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Grove, Tree, plant
@@ -55,6 +55,8 @@ class Scorer:
         chunk: logits that may exist at once.
         share: compute what sequences share once; False computes each by itself.
         device: where to compute; where the weights are, if not given.
+        attention: how trees are attended over (`sweet.learn.attention`); where not given, by the fused kernel on a
+            GPU. A model that the kernel cannot compute is computed block by block, and `refused` says why.
 
     The output layer is applied to selected hidden states, and the scaling or soft cap that some families add is read
     from the configuration; whether that gives the model's own logits is checked on a few tokens. Where it does not,
@@ -62,7 +64,13 @@ class Scorer:
     """
 
     def __init__(
-        self, model: Any, chunk: int = CHUNK_NUMBERS, *, share: bool = True, device: torch.device | None = None
+        self,
+        model: Any,
+        chunk: int = CHUNK_NUMBERS,
+        *,
+        share: bool = True,
+        device: torch.device | None = None,
+        attention: Attention | None = None,
     ) -> None:
         self.model = model
         self.device: torch.device = device or next(model.parameters()).device
@@ -76,6 +84,9 @@ class Scorer:
         self._scale /= float(getattr(config, "logits_scaling", None) or 1.0)
         self._cap: float | None = getattr(config, "final_logit_softcapping", None)
         self._split = self._splits()
+        self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
+        self.refused: str | None = None
+        """Why the fused kernel, which was to be taken, is not; None where it is, or never was to be."""
         self.shares_up_to = self._longest_shared(config) if share else 0
         """The longest sequence that may stand in a prefix tree; 0 where none may."""
         self.head = head_of(model)
@@ -93,7 +104,9 @@ class Scorer:
     # The output layer ------------------------------------------------------------------------------------------
 
     def _logits(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.model.get_output_embeddings()(states).float() * self._scale
+        logits: Tensor = self.model.get_output_embeddings()(states).float()
+        if self._scale != 1.0:
+            logits = logits * self._scale
         return logits if self._cap is None else torch.tanh(logits / self._cap) * self._cap
 
     def _hidden(self, ids: Tensor, **more: Any) -> Tensor:
@@ -112,27 +125,58 @@ class Scorer:
             return False
 
     def _longest_shared(self, config: Any) -> int:
-        if not self._split or not self._shares_prefixes():
+        if not self._split:
+            return 0
+        if self.attention == "flex":
+            self.refused = self._trial()
+            if self.refused is not None:
+                self.attention = "blocks"
+        if self.attention == "blocks" and self._trial() is not None:
+            self.refused = None  # then there is nothing to attend over
             return 0
         # A tree's mask takes the place of a sliding window, which is the same only within the window.
         window: int | None = getattr(config, "sliding_window", None)
         return window or sys.maxsize
 
     @torch.no_grad()
-    def _shares_prefixes(self) -> bool:
-        """Whether a tree gives the same states as plain sequences, on a few tokens."""
+    def _trial(self) -> str | None:
+        """Why a tree does not give the states of plain sequences, on a few tokens; None where it does."""
         ids = [number % self._vocabulary for number in range(9)]
         rows = [ids[:5] + ids[6:8], ids[:5] + ids[7:], ids[2:7]]
+        exact = self.model.dtype == torch.float32 and not self._mixed
+        slack = 1e-3 if exact else 3e-2
+        # A kernel is compiled at its first call, and a compiler raises whatever its parts raise.
+        usual = (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
+        expected = Exception if self.attention == "flex" else usual
         try:
             tree = plant(rows)
-            states = self._planted(tree)[0]
-            for row, path in zip(rows, tree.paths, strict=True):
-                alone = self._hidden(torch.tensor([row], device=self.device))[0]
-                if not torch.allclose(states[path].float(), alone.float(), rtol=2e-2, atol=2e-2):
-                    return False
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError):
-            return False
-        return True
+            with self._precision():
+                states = self._planted(tree)[0].float()
+                for row, path in zip(rows, tree.paths, strict=True):
+                    alone = self._hidden(torch.tensor([row], device=self.device))[0].float()
+                    # Negated, so that what is no number is not right either.
+                    if not float((states[path] - alone).norm()) <= slack * float(alone.norm()):
+                        return "it gives other numbers than the model's own attention"
+                if self.attention == "flex":
+                    self._try_backward(tree)
+        except expected as error:
+            return str(error).strip().partition("\n")[0] or type(error).__name__
+        return None
+
+    def _try_backward(self, tree: Tree) -> None:
+        """The gradients of a tree's embeddings, which take a kernel of their own that may be refused."""
+        found: list[Tensor] = []
+
+        def leaf(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
+            found.append(output.detach().requires_grad_())
+            return found[0]
+
+        hook = self.model.get_input_embeddings().register_forward_hook(leaf)
+        try:
+            with torch.enable_grad():
+                torch.autograd.grad(self._planted(tree).float().sum(), found[0])
+        finally:
+            hook.remove()
 
     def _token_logprobs(self, states: Tensor, targets: Tensor) -> Tensor:
         """log p(target) for each state. states [n, width], targets [n] -> [n], fp32."""
@@ -216,7 +260,7 @@ class Scorer:
         """Hidden states of every slot of a tree: [1, slots, width]."""
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
-        with planted(self.model, tree, self.device):
+        with planted(self.model, tree, self.device, self.attention):
             return self._hidden(ids, position_ids=positions)
 
     def packs(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:

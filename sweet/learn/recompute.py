@@ -15,7 +15,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError
-from sweet.learn.attention import replanted
+from sweet.learn.attention import LAYERS_RECOMPUTED, replanted
 
 RECOMPUTED = 1_000_000_000
 """Parameters from which a GPU's memory is mostly too small for the states of a step's tokens."""
@@ -36,6 +36,7 @@ def recompute_layers(model: Any) -> None:
             where="--gradient-checkpointing on",
             fix="--gradient-checkpointing off, and a smaller --micro-batch-tokens",
         )
+    setattr(model, LAYERS_RECOMPUTED, True)
     for layer in layers:
         _recompute(layer, model)
 

@@ -63,6 +63,8 @@ class TrainConfig(StageConfig):
     """paper, or upstream to compute what the published code computes."""
     seed: int = Field(default=0, ge=0)
     """Seed of the order of the examples."""
+    shuffle: Literal["examples", "kin"] = "examples"
+    """examples: in any order. kin: a dialogue's pairs (a task's dialogues) together; faster, steps less varied."""
     limit: int | None = Field(default=None, ge=1)
     """Train on at most this many examples, drawn by the seed."""
     from_: str | None = None

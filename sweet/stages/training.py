@@ -138,6 +138,7 @@ class Training:
             seed=config.seed,
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
             save_every=config.save_every,
+            together=config.shuffle == "kin",
             share=config.packing == "tree",
             keep_best=self.keep_best,
         )
@@ -271,6 +272,8 @@ class Training:
         )
         if settings.share and not loop.scorer.shares_up_to:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
+        if loop.scorer.refused is not None:
+            self.reporter.say(f"Attention goes block by block, not by FlexAttention: {loop.scorer.refused}.")
         summary = loop.run(resume=self.config.resume)
         weights = loop.kept()
         assert weights is not None
@@ -378,7 +381,8 @@ def dialogue_examples(
     reveal: bool,
     goals: Mapping[str, float] | None = None,
 ) -> list[Example]:
-    """Examples of whole dialogues: preferences, or dialogues alone by id; with the `goals` of dialogues where given."""
+    """Examples of whole dialogues: preferences, or dialogues alone by id; with the `goals` of dialogues where given.
+    Those of a task are kin."""
 
     def side(name: str) -> tuple[int, ...]:
         found = training.pool.find(name)
@@ -404,15 +408,21 @@ def dialogue_examples(
         return () if goals is None else tuple(goals[name] for name in names)
 
     return [
-        Example(item, side(item), goals=wanted(item))
+        Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
         if isinstance(item, str)
-        else Example(item.name, side(item.chosen), side(item.rejected), goals=wanted(item.chosen, item.rejected))
+        else Example(
+            item.name,
+            side(item.chosen),
+            side(item.rejected),
+            kin=item.task_id,
+            goals=wanted(item.chosen, item.rejected),
+        )
         for item in items
     ]
 
 
 def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
-    """Examples of single turns, without the training-time information."""
+    """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
     examples = []
     for pair in pairs:
         replies = [
@@ -423,5 +433,5 @@ def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
             pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
         )
         chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        examples.append(Example(pair.id, (chosen,), (rejected,)))
+        examples.append(Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id))
     return examples

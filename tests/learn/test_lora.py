@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -13,11 +13,12 @@ from sweet.errors import UsageError
 from sweet.learn import lora
 from sweet.learn.engine import TorchEngine, put_weights, trained_weights
 from sweet.learn.figures import Record
+from sweet.learn.head import load_head
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora, base_alone, check_peft
-from sweet.learn.trainee import Start, Trainee, save_model
+from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
 from tests.learn.builders import build_model
@@ -62,6 +63,22 @@ def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any
         assert torch.equal(scores(model, tokenizer), expected)
     assert not torch.allclose(scores(model, tokenizer), expected, atol=1e-2)
     assert trained_weights(model)
+
+
+def test_a_regression_head_is_trained_whole_beside_the_adapter(tokenizer: Any, tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base", tokenizer, torch.bfloat16)
+    for output in get_args(LoraOutput):
+        trainee = Trainee.load(Start(base, LORA, output, head=True), "cpu")
+        head = {name for name in trained_weights(trainee.model) if ".lora_" not in name}
+        assert head == {"regression_head.weight", "regression_head.bias"}
+        nudge(trainee.model)
+        expected = {name: value.clone() for name, value in trained_weights(trainee.model).items() if name in head}
+        trainee.write(tokenizer, tmp_path / output)
+        model = load_model(str(tmp_path / output), "cpu")
+        load_head(model, tmp_path / output)
+        found = dict(model.named_parameters())
+        for name, value in expected.items():
+            assert torch.equal(found[name], value), "fp32, whatever the model is stored in"
 
 
 def test_the_seed_alone_decides_and_nothing_else_is_drawn(tokenizer: Any) -> None:

@@ -48,7 +48,7 @@ def nudge(model: Any) -> None:
     torch.manual_seed(7)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_B" in name:
+            if "lora_B" in name or "regression_head" in name:
                 parameter.normal_(std=0.1)
 
 

@@ -1,0 +1,114 @@
+"""Attention over a prefix tree by FlexAttention: one fused kernel for the whole tree, which skips tiles nobody sees.
+
+The kernel is told which tiles of TILE x TILE slots to visit, and in a tile that is seen in part asks the tree's rule
+slot by slot: q sees k exactly when k <= q < end(k) (`sweet.learn.tree`). Slots stand depth first, so the tiles follow
+from the ends alone, without a mask of slots times slots. Let i be the tile of q and j < i the tile of k: some q sees
+some k exactly when the greatest end in j reaches beyond the first slot of i, and every q sees every k exactly when the
+least end in j reaches at least the end of i. On the diagonal a tile is seen in part.
+
+A tree is padded to a whole number of tiles with slots that see themselves alone. The kernel is compiled for the first
+length and once more, for any length, at the second; gradients are a kernel of their own. On a CPU the same call is not
+compiled and is the reference that tests compare with: it forms all scores, and torch gives it no gradients there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from sweet.learn.tree import Tree
+
+TILE = 128
+"""Slots of a tile: what the kernel takes on every GPU."""
+
+BEYOND = ("s_aux", "sinks", "position_bias")
+"""What some models hand to their attention and this kernel cannot take."""
+
+
+class FlexTree:
+    """A tree as the kernel takes it.
+
+    Args:
+        tree: the layout.
+        device: where it is computed.
+    """
+
+    def __init__(self, tree: Tree, device: torch.device) -> None:
+        from torch.nn.attention.flex_attention import BlockMask
+
+        self._spare = -len(tree.ids) % TILE
+        length = len(tree.ids) + self._spare
+        ends = torch.tensor([*tree.ends, *range(len(tree.ids) + 1, length + 1)], device=device)
+
+        def seen(_row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return (key <= query) & (query < ends[key])
+
+        part, whole = tiles_of(ends)
+        self._mask = BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=seen)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scaling: float | None = None,
+        softcap: float | None = None,
+        dropout: float = 0.0,
+        **more: Any,
+    ) -> Tensor:
+        """Heads of one row, [1, heads, slots, size], to [1, slots, heads, size]. Keys may have fewer heads.
+
+        Raises:
+            ValueError: the model asks for what the kernel cannot do.
+        """
+        asked = [name for name in BEYOND if more.get(name) is not None] + ["dropout"] * (dropout > 0)
+        if asked:
+            raise ValueError(f"FlexAttention cannot express {', '.join(asked)}")
+        rows = [pad(heads, (0, 0, 0, self._spare)) for heads in (query, key, value)]
+        score = None if softcap is None else _capped(softcap)
+        result: Tensor = _kernel(query.device.type)(
+            *rows, score_mod=score, block_mask=self._mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+        )
+        return result[:, :, : query.shape[2]].transpose(1, 2)
+
+
+def tiles_of(ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Which tiles [queries, keys] are seen in part, and which by every slot of every slot. `ends` is whole tiles."""
+    tiles = ends.reshape(-1, TILE)
+    number = torch.arange(len(tiles), device=ends.device)
+    query, key = number[:, None], number[None, :]
+    some = (key < query) & (tiles.amax(1)[None] > query * TILE)
+    whole = (key < query) & (tiles.amin(1)[None] >= (query + 1) * TILE)
+    return (some & ~whole) | (key == query), whole
+
+
+def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
+    """How many tiles each row of queries sees, and which, those first: [1, 1, rows] and [1, 1, rows, columns]."""
+    counts = tiles.sum(1, dtype=torch.int32)
+    order = tiles.int().argsort(dim=1, descending=True, stable=True).int()
+    return counts[None, None], order[None, None].contiguous()
+
+
+@functools.cache
+def _capped(cap: float) -> Callable[..., Tensor]:
+    """The soft cap of scores. The same function for the same cap, or the kernel would be compiled again."""
+
+    def capped(score: Tensor, _row: Tensor, _head: Tensor, _query: Tensor, _key: Tensor) -> Tensor:
+        return torch.tanh(score / cap) * cap
+
+    return capped
+
+
+@functools.cache
+def _kernel(device: str) -> Callable[..., Any]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # A kernel that could not be compiled any more would be replaced by one that forms all scores: better an error.
+    kernel: Any = flex_attention
+    return torch.compile(kernel, fullgraph=True) if device == "cuda" else kernel

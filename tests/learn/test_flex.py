@@ -1,0 +1,88 @@
+"""FlexAttention over trees, by torch's reference of it on a CPU: the numbers and gradients of plain sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import flex_attention
+
+from sweet.learn import flex
+from sweet.learn.flex import FlexTree, tiles_of
+from sweet.learn.logprobs import Scorer
+from sweet.learn.tokens import TokenSequence
+from sweet.learn.tree import plant
+from tests.learn.builders import build_model
+from tests.learn.test_logprobs import VOCABULARY, dialogue_of
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own reference, which has gradients on a CPU too though torch refuses to say so."""
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *_heads: None)
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
+def means_and_gradient(scorer: Scorer, rows: Sequence[TokenSequence]) -> tuple[torch.Tensor, torch.Tensor]:
+    scorer.model.zero_grad()
+    scores = scorer(rows)
+    means = scores.sums / scores.counts
+    torch.autograd.backward([(means * torch.linspace(-1, 1, len(means))).sum()])
+    gradients = [p.grad.flatten() for p in scorer.model.parameters() if p.grad is not None]
+    return means.detach(), torch.cat(gradients)
+
+
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral", "gemma2"])
+def test_flex_attention_gives_the_means_and_gradients_of_plain_sequences(family: str) -> None:
+    """Four query heads on two key heads; gemma2 caps its scores."""
+    model = build_model(VOCABULARY, family=family)
+    if family == "gemma2":
+        model.config.attn_logit_softcapping = 0.5
+        for layer in model.model.layers:
+            layer.self_attn.attn_logit_softcapping = 0.5
+    scorer = Scorer(model, attention="flex")
+    assert (scorer.attention, scorer.refused) == ("flex", None)
+    rows = dialogue_of(turns=4)
+    assert len(plant([row.ids for row in rows]).ids) > 2 * flex.TILE
+    tree_means, tree_gradient = means_and_gradient(scorer, rows)
+    means, gradient = means_and_gradient(Scorer(model, share=False), rows)
+    assert float((means - tree_means).abs().max()) < 1e-5
+    assert float((gradient - tree_gradient).norm() / gradient.norm()) < 1e-4
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12))
+@settings(deadline=None)
+def test_tiles_are_those_of_the_whole_mask(sequences: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flex, "TILE", 3)
+        ends = plant(sequences).ends
+        spare = -len(ends) % 3
+        padded = torch.tensor([*ends, *range(len(ends) + 1, len(ends) + spare + 1)])
+        slot = torch.arange(len(padded))
+        mask = (slot[None] <= slot[:, None]) & (slot[:, None] < padded[None])
+        tiles = mask.unfold(0, 3, 3).unfold(1, 3, 3).flatten(2)
+        part, whole = tiles_of(padded)
+        assert torch.equal(whole, tiles.all(2))
+        assert torch.equal(part, tiles.any(2) & ~tiles.all(2))
+
+
+def test_what_flex_attention_cannot_do_goes_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch has no gradients for it on a CPU."""
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    scorer = Scorer(build_model(VOCABULARY), attention="flex")
+    assert scorer.attention == "blocks"
+    assert scorer.refused is not None
+    assert "backward on CPU" in scorer.refused
+    assert scorer.shares_up_to
+
+
+@pytest.mark.parametrize("more", [{"s_aux": torch.zeros(2)}, {"dropout": 0.1}])
+def test_sinks_and_dropout_are_refused(more: dict[str, object]) -> None:
+    tree = FlexTree(plant([[1, 2, 3]]), torch.device("cpu"))
+    heads = torch.zeros(1, 2, 3, 16)
+    with pytest.raises(ValueError, match="cannot express"):
+        tree.attend(heads, heads, heads, **more)  # type: ignore[arg-type]
