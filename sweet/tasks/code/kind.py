@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweet.errors import UsageError
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.code import datasets
 from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
@@ -16,6 +17,8 @@ class CodeKind:
 
     name = "code"
     human_reply_limit = 400
+    visual = False
+    scripted_agent = None
 
     def __init__(self, prompts: Prompts | None = None) -> None:
         self.prompts = prompts or Prompts.packaged()
@@ -28,6 +31,15 @@ class CodeKind:
 
     def load(self, tasks: str, split: str) -> list[Task]:
         return datasets.load(tasks, split)
+
+    def check_scripted_human(self, tasks: Sequence[Task]) -> None:
+        mute = next((task for task in tasks if not task.facts), None)
+        if mute is not None:
+            raise UsageError(
+                f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
+                where="the tasks",
+                fix="--tasks micro, or a model as the human",
+            )
 
     def agent_system(self) -> str:
         return self.prompts.agent
