@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweet.errors import UsageError
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
@@ -69,6 +71,22 @@ class Rules:
 def agent_system(run: Run, rollouts: Artifact) -> str:
     """The system prompt under which the agent of these rollouts spoke: `--prompts` leaves it with them."""
     return str(rollouts.meta.get(AGENT_SYSTEM) or task_kind(run.manifest().task).agent_system())
+
+
+def agent_of(rollouts: Artifact, option: str) -> str:
+    """The model that spoke in these rollouts; `micro` where the data came from outside.
+
+    Raises:
+        UsageError: it was no model; `option` names one.
+    """
+    agent = str(rollouts.meta.get("agent") or "micro")
+    if agent == SCRIPTED:
+        raise UsageError(
+            "The agent of these dialogues was scripted, and there is no model to go on from.",
+            where=rollouts.id,
+            fix=f"{option} MODEL",
+        )
+    return agent
 
 
 @dataclass

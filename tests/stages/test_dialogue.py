@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.errors import UsageError
 from sweet.humans.base import HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
-from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
+from sweet.runs.run import Run
+from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules, agent_of
 from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
+from tests.stages.learn_runs import put
 
 TASK = Task(
     id="park-1",
@@ -196,3 +200,13 @@ def test_what_the_human_does_wrong_ends_the_dialogue_unless_it_is_the_published_
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.outcome, trajectory.fault) == (outcome, "echo" if outcome == "human_error" else None)
     assert trajectory.dialogue_history[2].content == "What is the rate?", "it stays to be read"
+
+
+def test_a_scripted_agent_is_no_model_to_go_on_from(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "html")
+    scripted = put(run, "rollout", "rollouts", [], agent="scripted")
+    with pytest.raises(UsageError, match="no model") as error:
+        agent_of(scripted, "--model")
+    assert error.value.fix == "--model MODEL"
+    assert agent_of(put(run, "rollout", "rollouts", [], agent="org/model"), "--model") == "org/model"
+    assert agent_of(put(run, "data", "rollouts", []), "--model") == "micro"
