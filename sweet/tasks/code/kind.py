@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.code import datasets
 from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
 from sweet.tasks.datasets import colbench_file
+from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind:
@@ -16,6 +18,8 @@ class CodeKind:
 
     name = "code"
     human_reply_limit = 400
+    rewards = RewardRule(solved=1.0)
+    scorer_options = frozenset({"scorer", "tolerance"})
 
     def __init__(self, prompts: Prompts | None = None) -> None:
         self.prompts = prompts or Prompts.packaged()
@@ -38,3 +42,8 @@ class CodeKind:
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, last=last, recipe=recipe)
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        from sweet.tasks.code.evaluation import open_code_scorer
+
+        return open_code_scorer(request)
