@@ -18,7 +18,7 @@ import numpy as np
 
 from sweet.render.similarity import Similarity, Vector
 
-_MOST_IN_MEMORY = 4096
+_MOST_IN_MEMORY = 1024
 _ROUNDING = 1e-3
 
 

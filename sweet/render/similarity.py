@@ -43,6 +43,8 @@ class Similarity(Protocol):
 
     name: str
     """Which one, with a digest of its weights where it has some: the same name means the same figures."""
+    choice: str
+    """The word that `open_similarity` takes for it."""
     keeps: bool
     """Whether an embedding is worth keeping on disk: it takes longer to make than to read."""
 

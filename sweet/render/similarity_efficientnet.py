@@ -51,6 +51,7 @@ class EfficientNet:
         UsageError: the package is not installed, its weights are not those expected, or the device is not there.
     """
 
+    choice = "efficientnet"
     keeps = True
 
     def __init__(self, device: Device = "auto") -> None:

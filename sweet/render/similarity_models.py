@@ -39,6 +39,7 @@ class ImageTower:
     keeps = True
 
     def __init__(self, model: str, device: Device = "auto") -> None:
+        self.choice = model
         self._device = torch_device(device)
         self._tower, self._processor = _load(model)
         self.name = f"{_short(model)}@{_digest(self._tower, self._processor)}"

@@ -28,8 +28,11 @@ from numpy.typing import NDArray
 from sweet.render.similarity import Vector, read_picture, unit
 
 _SIDE = 256
-_GRIDS = (1, 2, 4, 8)
+_CELLS = 8
+_GRIDS = (1, 2, 4, _CELLS)
 _LEVELS = 4
+_PLACES = np.array([_LEVELS * _LEVELS, _LEVELS, 1])
+"""Of red, green and blue in a colour's number."""
 _TURNS = 8
 _HEIGHTS = 17
 _LEAST_HEIGHT = 64
@@ -45,6 +48,7 @@ class Pixels:
     """Implements sweet.render.similarity.Similarity. The name counts up whenever the numbers change."""
 
     name = "pixels-1"
+    choice = "pixels"
     keeps = False
 
     def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
@@ -65,43 +69,46 @@ def _embedding(png: bytes) -> Vector:
 
 
 def _colours(pixels: Floats) -> Floats:
-    """[side, side, colours]: each pixel's mass, dealt out to the nearest colours."""
+    """[cells, cells, colours] of the finest grid: the pixels' masses, dealt out to the nearest colours."""
     steps = pixels * (_LEVELS - 1)
-    nearest = np.rint(steps).astype(int)
-    codes = (nearest * [_LEVELS * _LEVELS, _LEVELS, 1]).sum(axis=2)
+    codes = np.rint(steps).astype(np.intp) @ _PLACES
     commonest = np.bincount(codes.ravel(), minlength=_LEVELS**3).argmax()
     background = pixels[codes == commonest].mean(axis=0)
     mass = _PAPER + np.linalg.norm(pixels - background, axis=2) / math.sqrt(3)
-    low = np.minimum(steps.astype(int), _LEVELS - 2)
+    low = np.minimum(steps.astype(np.intp), _LEVELS - 2)
     share = steps - low
-    dealt = np.zeros((_SIDE * _SIDE, _LEVELS**3))
-    rows = np.arange(_SIDE * _SIDE)
+    dealt = np.zeros((_CELLS, _CELLS, _LEVELS**3))
     for corner in np.ndindex(2, 2, 2):
-        weight = np.where(corner, share, 1 - share).prod(axis=2)
-        code = ((low + corner) * [_LEVELS * _LEVELS, _LEVELS, 1]).sum(axis=2)
-        dealt[rows, code.ravel()] += (mass * weight).ravel()
-    return dealt.reshape(_SIDE, _SIDE, -1)
+        weight = mass * np.where(corner, share, 1 - share).prod(axis=2)
+        dealt += _dealt((low + corner) @ _PLACES, weight, _LEVELS**3)
+    return dealt
 
 
 def _edges(pixels: Floats) -> Floats:
-    """[side, side, orientations + 1]: each pixel's gradient, dealt out to the nearest orientations."""
+    """[cells, cells, orientations + 1] of the finest grid: the gradients, dealt out to the nearest orientations."""
     luminance = pixels @ _LUMINANCE
     down, across = np.gradient(luminance)
     strength = np.hypot(down, across)
     turn = (np.arctan2(down, across) / math.pi % 1) * _TURNS
-    low = np.floor(turn).astype(int)
+    low = np.floor(turn).astype(np.intp)
     share = turn - low
-    dealt = np.zeros((_SIDE * _SIDE, _TURNS + 1))
-    rows = np.arange(_SIDE * _SIDE)
-    dealt[rows, (low % _TURNS).ravel()] += (strength * (1 - share)).ravel()
-    dealt[rows, ((low + 1) % _TURNS).ravel()] += (strength * share).ravel()
-    dealt[:, _TURNS] = _FLAT
-    return dealt.reshape(_SIDE, _SIDE, -1)
+    dealt = _dealt(low % _TURNS, strength * (1 - share), _TURNS + 1)
+    dealt += _dealt((low + 1) % _TURNS, strength * share, _TURNS + 1)
+    dealt[:, :, _TURNS] += _FLAT * (_SIDE // _CELLS) ** 2
+    return dealt
+
+
+def _dealt(bins: NDArray[np.intp], mass: Floats, count: int) -> Floats:
+    """[cells, cells, count]: each pixel's mass added to its bin in its cell."""
+    cell = np.arange(_SIDE) // (_SIDE // _CELLS)
+    place = (cell[:, None] * _CELLS + cell[None, :]) * count + bins
+    found: Floats = np.bincount(place.ravel(), mass.ravel(), _CELLS * _CELLS * count).astype(np.float64)
+    return found.reshape(_CELLS, _CELLS, count)
 
 
 def _pooled(masses: Floats, grid: int) -> Floats:
-    """[grid * grid * bins]: the masses of each cell added up."""
-    cell = _SIDE // grid
+    """[grid * grid * bins]: the masses of the finest cells added up to larger ones."""
+    cell = _CELLS // grid
     pooled: Floats = masses.reshape(grid, cell, grid, cell, -1).sum(axis=(1, 3)).ravel()
     return pooled
 
