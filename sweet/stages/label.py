@@ -51,7 +51,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
         rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
         known = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards]
-        usable = [t for t in known if t.outcome not in FAULTS and t.agent_turns]
+        usable = usable_dialogues(known, rewards)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _nothing(usable, rewards, rule)
@@ -70,6 +70,11 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("label", run.path, metrics, [artifact])
+
+
+def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Trajectory]:
+    """The dialogues that something can be learned from: rewarded, not ended by a fault, with a turn of the agent."""
+    return [t for t in trajectories if t.id in rewards and t.outcome not in FAULTS and t.agent_turns]
 
 
 def preferences(

@@ -19,11 +19,12 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
+from sweet.stages.label import usable_dialogues
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
-from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.tasks.trajectory import Trajectory
 
 
 class TrainConfig(StageConfig):
@@ -160,12 +161,8 @@ def _worth_imitating(run: Run, scores: Artifact, rollouts: Artifact) -> list[str
     """Ids of the dialogues that rejection fine-tuning keeps, in order (see sweet.tasks.scores.RewardRule)."""
     rule = task_kind(run.manifest().task).rewards
     rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
-    usable = sorted(
-        (trajectory.id, trajectory.task_id)
-        for trajectory in read_jsonl(run.file(rollouts), Trajectory)
-        if trajectory.id in rewards and trajectory.agent_turns and trajectory.outcome not in FAULTS
-    )
-    ids = kept(usable, rewards, rule)
+    dialogues = usable_dialogues(read_jsonl(run.file(rollouts), Trajectory), rewards)
+    ids = kept(sorted((dialogue.id, dialogue.task_id) for dialogue in dialogues), rewards, rule)
     if not ids:
         raise SweetError(
             "No dialogue solved its task, so there is nothing to fine-tune on."
