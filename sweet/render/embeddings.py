@@ -7,9 +7,7 @@ counts as not there. Any number of processes may use one folder.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sweet.render.similarity import Similarity, Vector
+from sweet.render.store import write_whole
 
 _MOST_IN_MEMORY = 1024
 _ROUNDING = 1e-3
@@ -80,9 +79,4 @@ class Embeddings:
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-        try:
-            beside.write_bytes(vector.astype("<f4").tobytes())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_whole(path, vector.astype("<f4").tobytes())

@@ -26,6 +26,11 @@ def _platform_folder() -> Path:
     return given if given.is_absolute() else Path.home() / ".local" / "share"
 
 
+def websight_file(split: str) -> Path:
+    """The file of ColBench's frontend tasks of one split."""
+    return data_folder() / "websight" / f"{split}.jsonl"
+
+
 def colbench_file(split: str) -> Path:
     """The file of ColBench's backend tasks of one split, as `sweet data colbench` lays it down."""
     return data_folder() / "colbench" / f"{split}.jsonl"

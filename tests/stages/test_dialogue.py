@@ -15,6 +15,7 @@ from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sa
 from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
 from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
 
 TASK = Task(
@@ -53,6 +54,16 @@ class BrokenHuman:
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         raise RequestFailed("refused", where="http://127.0.0.1:1")
+
+
+class LineHuman:
+    name = "line"
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        return HumanReply(self.line)
 
 
 class MuteHuman:
@@ -103,6 +114,30 @@ def test_the_last_turn_is_the_answer() -> None:
     trajectory = played(Lines("What is the rate?", "def price(hours): return 5"), max_turns=2)
     assert trajectory.outcome == "out_of_turns"
     assert trajectory.answer.strip() == "def price(hours): return 5"
+
+
+PAGE = "<html><body><p>{}</p></body></html>"
+
+
+@pytest.mark.parametrize(
+    ("lines", "max_turns", "answer", "outcome"),
+    [
+        ((PAGE.format(1), f"I WANT TO ANSWER:\n{PAGE.format(2)}"), 9, PAGE.format(2), "answered"),
+        ((PAGE.format(1), "I WANT TO ANSWER:"), 9, PAGE.format(1), "answered"),
+        ((PAGE.format(1), PAGE.format(2), "Is it right?"), 3, PAGE.format(2), "out_of_turns"),
+        ((PAGE.format(1), PAGE.format(2)), 2, PAGE.format(2), "out_of_turns"),
+        (("What colour?", "How tall?"), 2, NO_ANSWER, "out_of_turns"),
+        ((PAGE.format(1), ContextOverflow("too long")), 9, PAGE.format(1), "context_overflow"),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_the_last_page_of_an_html_dialogue_counts(
+    lines: tuple[str | Exception, ...], max_turns: int, answer: str, outcome: str, recipe: Recipe
+) -> None:
+    human = LineHuman("Larger.")
+    dialogue = Dialogue(Assignment(TASK, 0, 0), Lines(*lines), human, HtmlKind(), rules(max_turns, recipe))
+    trajectory = asyncio.run(dialogue.play())
+    assert (trajectory.answer, trajectory.outcome) == (answer, outcome)
 
 
 def test_context_overflow_ends_the_dialogue_with_its_own_outcome() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from sweet.errors import UsageError
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.code import datasets
 from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
@@ -20,6 +21,8 @@ class CodeKind:
     human_reply_limit = 400
     rewards = RewardRule(solved=1.0)
     scorer_options = frozenset({"scorer", "tolerance"})
+    visual = False
+    scripted_agent = None
 
     def __init__(self, prompts: Prompts | None = None) -> None:
         self.prompts = prompts or Prompts.packaged()
@@ -32,6 +35,15 @@ class CodeKind:
 
     def load(self, tasks: str, split: str) -> list[Task]:
         return datasets.load(tasks, split)
+
+    def check_scripted_human(self, tasks: Sequence[Task]) -> None:
+        mute = next((task for task in tasks if not task.facts), None)
+        if mute is not None:
+            raise UsageError(
+                f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
+                where="the tasks",
+                fix="--tasks micro, or a model as the human",
+            )
 
     def agent_system(self) -> str:
         return self.prompts.agent
