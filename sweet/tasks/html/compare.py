@@ -15,7 +15,7 @@ from typing import Literal
 
 from sweet.tasks.html.view import ALIKE, WIDTH, Part, View, apart
 
-QUOTED = 240
+QUOTED = 300
 """Characters of a text that are compared and told; a longer one is cut."""
 _PLACE = 6
 """Px by which a part may be off unnoticed."""

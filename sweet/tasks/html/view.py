@@ -15,7 +15,7 @@ from sweet.render.page import Block, Screenshot
 WIDTH = 1280
 """Of every page, in CSS px: the browser's window."""
 WHITE = "#ffffff"
-ALIKE = 24.0
+ALIKE = 10.0
 """Colours that are no further apart look the same (Euclidean distance, 441 from black to white)."""
 MOST_PARTS = 400
 """Of a page with more parts the largest are looked at."""
