@@ -13,9 +13,6 @@ from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
 from sweet.tasks.base import Recipe, TaskKind
 
-SCREENSHOTS = "screenshots"
-"""The folder in a run's that holds what the human saw (see sweet.render.store)."""
-
 
 @asynccontextmanager
 async def open_human(

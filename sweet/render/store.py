@@ -17,6 +17,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sweet.render.page import Block, Reason, RenderFailed, Screenshot
 
+SCREENSHOTS = "screenshots"
+"""The folder of a run that holds what its pages came to: those the human saw, those that were scored, references."""
+
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,14 +82,15 @@ class ScreenshotStore:
         if isinstance(result, RenderFailed):
             record = _Record(result=_Failure(failed=result.reason, detail=result.detail))
         else:
-            _write(picture, result.png)
+            write_whole(picture, result.png)
             record = _Record(
                 result=_Shot(sha256=result.sha256, width=result.width, height=result.height, blocks=result.blocks)
             )
-        _write(picture.with_suffix(".json"), record.model_dump_json().encode())
+        write_whole(picture.with_suffix(".json"), record.model_dump_json().encode())
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         beside.write_bytes(content)

@@ -19,10 +19,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.humans.connect import SCREENSHOTS, open_human
+from sweet.humans.connect import open_human
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
+from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of

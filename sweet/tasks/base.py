@@ -9,11 +9,15 @@ Kinds are found by entry point (group `sweet.tasks`), so that a package can brin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
@@ -90,6 +94,10 @@ class TaskKind(Protocol):
     name: str
     human_reply_limit: int
     """A human reply is cut to this many characters."""
+    rewards: RewardRule
+    """How its rewards are read by who learns from them."""
+    scorer_options: frozenset[str]
+    """Which options of `sweet eval` that decide rewards its scorer takes: of scorer, tolerance, similarity."""
 
     @property
     def visual(self) -> bool:
@@ -119,6 +127,13 @@ class TaskKind(Protocol):
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         """Read a raw reply; `last` says that no further turn is allowed."""
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        """What scores its trajectories, open for as long as the context is.
+
+        Raises (on entering):
+            SweetError: what it needs is not there.
+        """
 
 
 def opening(kind: TaskKind, task: Task) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sweet.errors import UsageError
@@ -10,6 +11,7 @@ from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.code import datasets
 from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
 from sweet.tasks.datasets import colbench_file
+from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind:
@@ -17,6 +19,8 @@ class CodeKind:
 
     name = "code"
     human_reply_limit = 400
+    rewards = RewardRule(solved=1.0)
+    scorer_options = frozenset({"scorer", "tolerance"})
     visual = False
     scripted_agent = None
 
@@ -50,3 +54,8 @@ class CodeKind:
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, last=last, recipe=recipe)
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        from sweet.tasks.code.evaluation import open_code_scorer
+
+        return open_code_scorer(request)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.datasets import websight_file
 from sweet.tasks.html import datasets, writer
-from sweet.tasks.html.page import read_move
+from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
+from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class HtmlKind:
@@ -17,6 +19,8 @@ class HtmlKind:
 
     name = "html"
     human_reply_limit = 1000
+    rewards = RewardRule(solved=None, margin=0.1)
+    scorer_options = frozenset({"similarity"})
     visual = True
     scripted_agent = staticmethod(writer.write)
 
@@ -43,3 +47,8 @@ class HtmlKind:
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, recipe=recipe)
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        from sweet.tasks.html.scoring import open_html_scorer
+
+        return open_html_scorer(request, extract_page)
