@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.humans.connect import open_human
+from sweet.humans.connect import check_human, open_human
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
@@ -186,16 +186,16 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
             raise UsageError(
                 f"There is no scripted agent for {kind.name} tasks.", where="--agent scripted", fix="--agent micro"
             )
+    elif config.agent == "micro" and kind.visual:
+        raise UsageError(
+            f"The packaged agent micro writes no pages, as {kind.name} tasks want them.",
+            where="--agent micro",
+            fix="--agent scripted, or --agent MODEL",
+        )
     if config.sim == SCRIPTED:
         name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
         _check_here("human", config.sim_url, "--sim-url", name)
-        kind.check_scripted_human(tasks)
-    elif kind.visual:
-        raise UsageError(
-            f"The human of {kind.name} tasks must see pages, and no model can be shown them yet.",
-            where="--sim",
-            fix="--sim scripted",
-        )
+    check_human(kind, tasks, scripted=config.sim == SCRIPTED)
 
 
 def _check_here(who: str, urls: list[str], flag: str, fix: str) -> None:

@@ -116,6 +116,7 @@ def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
         ({"agent": "scripted"}, "no scripted agent for code tasks"),
         ({"task": "html", "agent": "scripted", "agent_url": ["http://127.0.0.1:9/v1"]}, "agent runs in this process"),
         ({"task": "html", "agent": "scripted", "sim": "a-model"}, "must see pages"),
+        ({"task": "html"}, "writes no pages"),
     ],
 )
 def test_sides_that_cannot_play_are_refused(run: Run, changes: dict[str, Any], what: str) -> None:
