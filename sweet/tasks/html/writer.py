@@ -24,7 +24,7 @@ from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import WHITE, WIDTH, Part, View
 from sweet.tasks.markers import ANSWER_MARKER, MAX_TURNS
 
-UNHEARD, MIXED_UP, IMPATIENT = 0.15, 0.2, 0.1
+UNHEARD, MIXED_UP, IMPATIENT = 0.15, 0.2, 0.2
 """How likely a told part is not heard, how likely it is mixed up, and how likely the writer answers at a turn though
 there is more to change: at temperature 1, in proportion at others."""
 _MOST_LIKELY = 0.5
