@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import struct
 from collections.abc import Coroutine
@@ -48,6 +49,8 @@ MOST_CALLBACKS = 2000
 
 MOST_ELEMENTS = 20_000
 """Elements that are looked at for blocks."""
+
+_CRASH = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
 
 Length = Annotated[float, Field(allow_inf_nan=False, ge=-1e7, le=1e7)]
 
@@ -162,8 +165,9 @@ class Browser:
         if error is None:
             return work.result()
         if isinstance(error, self._error()):
-            first = str(error).splitlines()[0]
-            raise RenderFailed("crashed", f"The browser gave up on the page: {first[:300]}") from error
+            if not self._page.context.browser.is_connected() or _CRASH.search(str(error)):
+                raise RenderFailed("crashed", "The browser ended under the page.") from error
+            raise RenderFailed("blocked", "The page kept the browser from looking at it.") from error
         raise error
 
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:

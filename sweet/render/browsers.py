@@ -75,7 +75,8 @@ class Pool:
     """Made by `open_browsers`.
 
     Attributes:
-        started: how many browsers have been started so far.
+        store: keeps what comes of pages, where it is not None.
+        started: how many browsers have been started so far, and `given` how many pages they have been given.
     """
 
     def __init__(
@@ -90,19 +91,19 @@ class Pool:
     ) -> None:
         self.settings = settings
         self.started = 0
+        self.given = 0
         self._make = partial(Browser, playwright, firefox, assets, tls)
-        self._store = store
+        self.store = store
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
             self._places.put_nowait(None)
-        self._count = count
         self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def shoot(self, html: str) -> Screenshot:
         """See `Renderer`."""
         key = page_key(html, self.settings)
-        found = None if self._store is None else self._store.get(key)
+        found = None if self.store is None else self.store.get(key)
         if isinstance(found, RenderFailed):
             raise found
         if found is not None:
@@ -135,11 +136,11 @@ class Pool:
             self._check(html)
             shot = await self._render(key, html)
         except RenderFailed as failed:
-            if self._store is not None:
-                self._store.put(key, failed)
+            if self.store is not None:
+                self.store.put(key, failed)
             raise
-        if self._store is not None:
-            self._store.put(key, shot)
+        if self.store is not None:
+            self.store.put(key, shot)
         return shot
 
     def _check(self, html: str) -> None:
@@ -165,6 +166,7 @@ class Pool:
                 browser = self._make()
                 await browser.start(self.settings)
                 self.started += 1
+            self.given += 1
             shot = await browser.shoot(html, key, self.settings)
             kept = browser
             return shot

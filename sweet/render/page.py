@@ -85,8 +85,8 @@ class RenderFailed(Exception):
 
     Attributes:
         reason: `empty`: there is no page; `too_large`: more text than allowed; `timeout`: not done in time; `memory`:
-            it took more than allowed; `crashed`: the browser ended under it; `blocked`: it went away to an address
-            that nobody serves.
+            it took more than allowed; `crashed`: the browser ended under it; `blocked`: it went away to another
+            address, or kept the browser from looking at it.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:

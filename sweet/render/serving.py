@@ -17,8 +17,8 @@ import asyncio
 import datetime
 import ssl
 import tempfile
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from sweet.errors import SweetError, UsageError
@@ -62,17 +62,20 @@ class PageServer:
         self._name = ""
         self._page: bytes | None = None
         self._listener: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
+        self._busy: set[asyncio.Task[Any]] = set()
 
     async def listen(self) -> None:
         self._listener = await asyncio.start_server(self.answer, "127.0.0.1", 0, limit=LONGEST_HEAD)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
+        """End all connections; those over TLS without the ceremony for which they would wait."""
         if self._listener is not None:
             self._listener.close()
-        for writer in list(self._open):
-            writer.close()
+        busy = list(self._busy)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
 
     def put(self, name: str, html: str) -> str:
         """Lay down the one page there is, to be served once: if it loads itself anew, it stays. Returns its address."""
@@ -82,7 +85,9 @@ class PageServer:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a browser."""
-        self._open.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
         tunnel = ""
         try:
             while True:
@@ -103,11 +108,12 @@ class PageServer:
                     return
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError):
             return  # gone, or nothing a browser would send
+        except asyncio.CancelledError:
+            return  # by `close`
         finally:
-            self._open.discard(writer)
-            writer.close()
-            with suppress(Exception):
-                await writer.wait_closed()
+            self._busy.discard(task)
+            writer.transport.abort()
+            await asyncio.sleep(0)
 
     def _reply(self, address: str) -> bytes:
         parts = urlsplit(address)
