@@ -1,9 +1,12 @@
-"""The critic at work: the advantage of replies to an observation, equation (3).
+"""Critics at work: what they say of replies to an observation and of whole dialogues.
 
-Critic and reference read the same ids, the training-time information c included unless the critic was trained without
-it. Recipe `upstream` computes what the published ranking computes: the critic's mean runs over the header of the turn
-and leaves out the end-of-turn token, the reference is the sampler's own mean log-probability, without c; where the
-sampler told none, the base model's without c.
+A `Critic` is one of two, and nobody else needs to know which: `AdvantageCritic` measures equation (3), and
+`sweet.learn.regression` has the one with a regression head. Both see dialogues through a `Reader`.
+
+In equation (3) critic and reference read the same ids, the training-time information c included unless the critic was
+trained without it. Recipe `upstream` computes what the published ranking computes: the critic's mean runs over the
+header of the turn and leaves out the end-of-turn token, the reference is the sampler's own mean log-probability,
+without c; where the sampler told none, the base model's without c.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sweet.errors import UsageError
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
@@ -29,6 +32,8 @@ class TurnReplies:
         turn: index of the turn in its dialogue's history.
         hidden: the training-time information c of the task.
         sampler: mean log-probability of each reply under the model that sampled it, where it told.
+        drawn: how many of the replies, from the first on, the agent was asked for here, all where not told; the others
+            were given on another occasion.
     """
 
     name: str
@@ -37,23 +42,78 @@ class TurnReplies:
     hidden: str
     replies: Sequence[ReplyText]
     sampler: Sequence[float | None]
+    drawn: int | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the critic thinks of one reply: mean log-probabilities a token, and how many tokens it has."""
+    """What a critic thinks of one reply.
 
-    logprob: float
-    reference: float
+    Attributes:
+        advantage: how much better than usual it is, by this critic's own measure; 0 is as good as usual.
+        tokens: how many tokens the critic saw as the reply.
+        logprob, reference: mean log-probabilities a token, whose difference is the advantage of equation (3).
+        score: what a regression head says.
+    """
+
+    advantage: float
     tokens: int
+    logprob: float | None = None
+    reference: float | None = None
+    score: float | None = None
 
-    @property
-    def advantage(self) -> float:
-        return self.logprob - self.reference
+
+class Critic(Protocol):
+    """A trained critic: what ranks replies and dialogues."""
+
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+        """A verdict for each reply of each turn, in order. Equal replies to one observation are computed once."""
+
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
+        """How good each dialogue is as a whole; to be compared between dialogues of one task."""
 
 
-class Critic:
-    """A trained critic and the frozen model it started from.
+class Reader:
+    """Encodes what a critic is shown, and counts the early turns that were left out to make it fit.
+
+    Args:
+        informed: c is told (False for the variant `no-info`).
+    """
+
+    def __init__(self, tokenizer: Any, *, informed: bool, recipe: Recipe, max_length: int | None) -> None:
+        self.encoder = ChatEncoder(tokenizer)
+        self.informed, self.recipe, self.max_length = informed, recipe, max_length
+        self.dropped = 0
+
+    def dialogue(self, trajectory: Trajectory, system: str | None, *, bare: bool = False) -> Sequence[TokenSequence]:
+        """The sequences of a dialogue; `bare` leaves c out."""
+        encoded = self.encoder.dialogue(
+            trajectory,
+            system,
+            hidden=trajectory.task.hidden if self.informed and not bare else None,
+            recipe=self.recipe,
+            max_length=self.max_length,
+        )
+        self.dropped += encoded.dropped
+        return encoded.sequences
+
+    def turn(self, turn: TurnReplies, *, bare: bool = False) -> list[TokenSequence]:
+        """One sequence for each reply; `bare` leaves c out."""
+        rows, dropped = self.encoder.turn(
+            turn.observation,
+            turn.replies,
+            turn=turn.turn,
+            name=turn.name,
+            hidden=turn.hidden if self.informed and not bare else None,
+            recipe=self.recipe,
+            max_length=self.max_length,
+        )
+        self.dropped += dropped
+        return rows
+
+
+class AdvantageCritic:
+    """Implements `Critic` with a trained critic and the frozen model it started from, by equation (3).
 
     Args:
         model, reference: causal models of the same vocabulary.
@@ -74,17 +134,15 @@ class Critic:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self.encoder = ChatEncoder(tokenizer)
+        self.reader = Reader(tokenizer, informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
-        self.informed, self.recipe, self.max_length, self.budget = informed, recipe, max_length, budget
-        self.dropped = 0
+        self.recipe, self.budget = recipe, budget
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
-        """A verdict for each reply of each turn, in order. Equal replies to one observation are computed once."""
         upstream = self.recipe == "upstream"
-        informed = [self._encode(turn, turn.hidden if self.informed else None) for turn in turns]
-        bare = [self._encode(turn, None) for turn in turns] if upstream else informed
-        seen = [[row.shifted(-self.encoder.header, -1) for row in rows] if upstream else rows for rows in informed]
+        informed = [self.reader.turn(turn) for turn in turns]
+        bare = [self.reader.turn(turn, bare=True) for turn in turns] if upstream else informed
+        seen = [self._seen(rows) for rows in informed]
         critic = self._means(self.critic, seen)
         reference = self._means(self.reference, bare)
         verdicts = []
@@ -92,8 +150,8 @@ class Critic:
             found = []
             for place, told in enumerate(turn.sampler):
                 base = told if upstream and told is not None else reference[number][place]
-                span = seen[number][place].spans[0]
-                found.append(Verdict(critic[number][place], base, span.stop - span.start))
+                span, mean = seen[number][place].spans[0], critic[number][place]
+                found.append(Verdict(mean - base, span.stop - span.start, logprob=mean, reference=base))
             verdicts.append(found)
         return verdicts
 
@@ -103,21 +161,22 @@ class Critic:
         A dialogue is computed once for all its turns. Turns left out for its length have none.
         """
         upstream = self.recipe == "upstream"
-        informed = [self._dialogue(t, system, t.task.hidden if self.informed else None) for t in dialogues]
-        bare = [self._dialogue(t, system, None) for t in dialogues] if upstream else informed
-        seen = [[row.shifted(-self.encoder.header, -1) for row in rows] if upstream else rows for rows in informed]
+        informed = [self.reader.dialogue(t, system) for t in dialogues]
+        bare = [self.reader.dialogue(t, system, bare=True) for t in dialogues] if upstream else informed
+        seen = [self._seen(rows) for rows in informed]
         critic, reference = self._turn_means(self.critic, seen), self._turn_means(self.reference, bare)
         return [
             {turn: mean - base[turn] for turn, mean in means.items() if turn in base}
             for means, base in zip(critic, reference, strict=True)
         ]
 
-    def _dialogue(self, trajectory: Trajectory, system: str | None, hidden: str | None) -> Sequence[TokenSequence]:
-        encoded = self.encoder.dialogue(
-            trajectory, system, hidden=hidden, recipe=self.recipe, max_length=self.max_length
-        )
-        self.dropped += encoded.dropped
-        return encoded.sequences
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
+        """The advantages of a dialogue's turns, added up as in equation (2)."""
+        return [sum(credit.values()) for credit in self.credit(dialogues, system)]
+
+    def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
+        """What the critic's mean runs over."""
+        return [row.shifted(-self.reader.encoder.header, -1) for row in rows] if self.recipe == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
         rows = [row for sequences in dialogues for row in sequences]
@@ -128,19 +187,6 @@ class Critic:
             for row, (sums, counts) in itertools.islice(found, len(sequences)):
                 means[-1] |= zip((span.turn for span in row.spans), (sums / counts).tolist(), strict=True)
         return means
-
-    def _encode(self, turn: TurnReplies, hidden: str | None) -> list[TokenSequence]:
-        rows, dropped = self.encoder.turn(
-            turn.observation,
-            turn.replies,
-            turn=turn.turn,
-            name=turn.name,
-            hidden=hidden,
-            recipe=self.recipe,
-            max_length=self.max_length,
-        )
-        self.dropped += dropped
-        return rows
 
     def _means(self, scorer: Scorer, groups: Sequence[Sequence[TokenSequence]]) -> list[list[float]]:
         unique = [list(dict.fromkeys(group)) for group in groups]

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from sweet.learn.logprobs import Scorer, SpanScores
-from sweet.learn.objectives import Normalize, nll, preference_loss, side_scores
+from sweet.learn.objectives import (
+    Normalize,
+    Target,
+    dialogue_scores,
+    nll,
+    outcome_loss,
+    preference_loss,
+    side_scores,
+)
 from sweet.learn.tokens import WHOLE, TokenSequence
 
 
@@ -21,13 +29,15 @@ from sweet.learn.tokens import WHOLE, TokenSequence
 class Example:
     """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool.
 
-    `kin` names those that begin alike, for a loop that takes them together.
+    `kin` names those that begin alike, for a loop that takes them together. `goals` says what the turns of each side,
+    the chosen one first, are to tell where a regression head learns outcomes.
     """
 
     name: str
     chosen: tuple[int, ...]
     rejected: tuple[int, ...] = ()
     kin: str = field(default="", kw_only=True)
+    goals: tuple[float, ...] = field(default=(), kw_only=True)
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -69,16 +79,28 @@ class Objective:
         nll: weight of the mean negative log-likelihood a token of the chosen side.
         normalize: how log-ratios become a side's score (`sweet.learn.objectives.side_scores`).
         whole_nll: the NLL runs over every token of the chosen side, system and user included (recipe `upstream`).
+        target: what the model's regression head learns instead of its log-ratios; None for a model without one.
     """
 
     beta: float | None
     nll: float
     normalize: Normalize = "turn"
     whole_nll: bool = False
+    target: Target | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether chosen is compared with rejected."""
+        return self.beta is not None
 
     @property
     def needs_reference(self) -> bool:
-        return self.beta is not None
+        return self.compares and self.target is None
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether log-probabilities of tokens enter it at all."""
+        return self.target is None or self.nll > 0
 
 
 @dataclass(frozen=True)
@@ -125,12 +147,21 @@ def losses(
     chosen_side = torch.tensor(owner, device=scorer.device)
     taken = torch.tensor(pick, device=scorer.device)
     picked = SpanScores(scores.sums[taken], scores.counts[taken])
-    fluency = nll(
-        picked.sums[whole == objective.whole_nll],
-        picked.counts[whole == objective.whole_nll],
-        chosen_side[whole == objective.whole_nll],
-        2 * size,
-    )[:size]
+    fluency = torch.zeros(size, device=scorer.device)
+    if objective.needs_tokens:
+        fluency = nll(
+            picked.sums[whole == objective.whole_nll],
+            picked.counts[whole == objective.whole_nll],
+            chosen_side[whole == objective.whole_nll],
+            2 * size,
+        )[:size]
+    if objective.target is not None:
+        if scores.values is None:
+            raise ValueError("a model without a regression head")
+        found = _head_losses(
+            objective.target, objective.beta, examples, scores.values[taken][~whole], chosen_side[~whole]
+        )
+        return Losses(found.loss + objective.nll * fluency, found.chosen, found.rejected)
     if objective.beta is None:
         zeros = torch.zeros_like(fluency)
         return Losses(objective.nll * fluency, zeros, zeros)
@@ -145,3 +176,23 @@ def losses(
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
     return Losses(loss, objective.beta * chosen, objective.beta * rejected)
+
+
+def _head_losses(
+    target: Target, beta: float | None, examples: Sequence[Example], values: Tensor, owner: Tensor
+) -> Losses:
+    """Losses on a head's scores of turns; sides are numbered as in `losses`."""
+    size = len(examples)
+    sides = dialogue_scores(values, owner, 2 * size, target)
+    chosen, rejected = sides[:size], sides[size:]
+    if beta is not None:
+        return Losses(preference_loss(chosen, rejected, beta), beta * chosen, beta * rejected)
+    goals = torch.zeros(2 * size, device=values.device)
+    for number, example in enumerate(examples):
+        if len(example.goals) != 1 + bool(example.rejected):
+            raise ValueError(f"{example.name}: a goal is needed for each side")
+        for side, goal in enumerate(example.goals):
+            goals[number + side * size] = goal
+    distances = outcome_loss(values, goals, owner, 2 * size, target)
+    known = torch.tensor([len(example.goals) for example in examples], device=values.device)
+    return Losses((distances[:size] + distances[size:]) / known, chosen, rejected)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.learn.head import headless, save_head
 from sweet.learn.logprobs import Scorer
 
 BETAS = (0.9, 0.95)
@@ -152,7 +153,7 @@ class TorchEngine:
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write model, tokenizer and chat template in the ordinary Hugging Face layout.
+    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, a regression head beside them.
 
     All is written aside first and then moved into place file by file, config.json last: a folder that has one is whole.
     """
@@ -160,9 +161,11 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     (folder / "config.json").unlink(missing_ok=True)
-    with _quiet():
+    with _quiet(), headless(model) as head:
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
+    if head is not None:
+        save_head(head, part)
     for path in sorted(part.iterdir(), key=lambda path: path.name == "config.json"):
         path.replace(folder / path.name)
     part.rmdir()

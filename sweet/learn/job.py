@@ -58,8 +58,8 @@ class Job:
             "objective": asdict(self.objective),
             "digest": self.digest,
             "resume": self.resume,
-            "examples": [(e.name, e.chosen, e.rejected) for e in self.examples],
-            "heldout": [(e.name, e.chosen, e.rejected) for e in self.heldout],
+            "examples": [(e.name, e.chosen, e.rejected, e.goals) for e in self.examples],
+            "heldout": [(e.name, e.chosen, e.rejected, e.goals) for e in self.heldout],
         }
         numbers = {
             "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
@@ -102,5 +102,5 @@ def error_path(folder: Path, rank: int | str) -> Path:
     return folder / f"error-{rank}.json"
 
 
-def _examples(rows: list[tuple[str, list[int], list[int]]]) -> list[Example]:
-    return [Example(name, tuple(chosen), tuple(rejected)) for name, chosen, rejected in rows]
+def _examples(rows: list[tuple[str, list[int], list[int], list[float]]]) -> list[Example]:
+    return [Example(name, tuple(chosen), tuple(rejected), goals=tuple(goals)) for name, chosen, rejected, goals in rows]

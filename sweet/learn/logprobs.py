@@ -21,7 +21,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from sweet.errors import UsageError
 from sweet.learn.attention import planted
+from sweet.learn.head import head_of, prefix_means
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Grove, Tree, plant
 
@@ -34,10 +36,14 @@ TOKEN_BUDGET = 2048
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Sums of natural-log probabilities and token counts of spans, both of shape [spans], in the order of the spans."""
+    """Sums of natural-log probabilities and token counts of spans, both of shape [spans], in the order of the spans.
+
+    `values` [spans]: where the model has a regression head, its score of the turn that ends with the span.
+    """
 
     sums: Tensor
     counts: Tensor
+    values: Tensor | None = None
 
 
 class Scorer:
@@ -67,6 +73,15 @@ class Scorer:
         self._split = self._splits()
         self.shares_up_to = self._longest_shared(config) if share else 0
         """The longest sequence that may stand in a prefix tree; 0 where none may."""
+        self.head = head_of(model)
+        self.reads_tokens = True
+        """False where only the head is asked: no logits are formed, and the log-probabilities are NaN."""
+        if self.head is not None and not self._split:
+            raise UsageError(
+                "The model does not show its last hidden states, so a regression head cannot read them.",
+                where=str(model.config.get_text_config().model_type),
+                fix="train-critic --variant advantage",
+            )
 
     # The output layer ------------------------------------------------------------------------------------------
 
@@ -161,16 +176,25 @@ class Scorer:
         size = torch.tensor(counts, device=self.device)
         at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
         targets = torch.tensor(wanted, device=self.device)
+        values = None
         with self._precision():
             if self._split:
                 states = self._planted(tree) if shared else self._hidden(self._padded([s.ids for s in sequences]))
-                picked = self._token_logprobs(states[at], targets)
+                if self.reads_tokens:
+                    picked = self._token_logprobs(states[at], targets)
+                else:
+                    picked = torch.full((len(wanted),), torch.nan, device=self.device)
+                if self.head is not None:
+                    starts = range(0, len(sequences) * longest, longest)
+                    paths = tree.paths if shared else [range(start, start + longest) for start in starts]
+                    stops = [[span.stop for span in sequence.spans] for sequence in sequences]
+                    values = prefix_means(self.head(states).flatten(), paths, stops)
             else:
                 ids = self._padded([sequence.ids for sequence in sequences])
                 logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
                 picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
-        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size)
+        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size, values)
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Rows of numbers as one tensor, zeros on the right."""

@@ -123,6 +123,7 @@ class Loop:
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
+        self.scorer.reads_tokens = self.objective.needs_tokens
         if not self.settings.share:
             self.scorer.part()
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
@@ -188,7 +189,7 @@ class Loop:
         sums.right += right
         sums.margin += margin
         tokens = self._tokens(examples)
-        preference = self.objective.needs_reference
+        preference = self.objective.compares
         record = {
             "step": step + 1,
             "epoch": step // self.steps_per_epoch + 1,
@@ -263,7 +264,7 @@ class Loop:
         return self.engine.total([right])[0] / len(examples)
 
     def _summary(self, tokens: int, seconds: float) -> Summary:
-        sums, preference = self._sums, self.objective.needs_reference
+        sums, preference = self._sums, self.objective.compares
         speed = tokens / max(seconds, 1e-9)
         peak = peak_flops(self.scorer.device)
         count = max(sums.examples, 1)

@@ -14,10 +14,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, mse_loss
 
 Normalize = Literal["turn", "trajectory", "none"]
 """How log-ratios of a trajectory are averaged: turn by turn (3), over all its tokens (published code), not at all."""
+
+Target = Literal["preference", "binary", "real"]
+"""What the scores of a regression head learn: to stand for A in equation (2), the log-odds at each turn that the
+dialogue solves its task, or the dialogue's reward."""
 
 
 def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor:
@@ -84,3 +88,45 @@ def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int) -> Tensor:
     zeros = torch.zeros(sides, dtype=policy.dtype, device=policy.device)
     tokens = zeros.index_add(0, owner, counts.to(policy.dtype))
     return -zeros.index_add(0, owner, policy) / tokens.clamp(min=1)
+
+
+# The regression head -------------------------------------------------------------------------------------------------
+
+
+def dialogue_scores(values: Tensor, owner: Tensor, sides: int, target: Target) -> Tensor:
+    """What a head's scores of turns say of each dialogue.
+
+    `preference`: their sum, as in equation (2) with the score in place of A(o_t, a_t, c).
+    `binary`, `real`: the score of the last turn, which has seen all of the dialogue.
+
+    Args:
+        values: [S] scores of turns; those of a side stand together, in the order of the turns.
+
+    Returns:
+        [sides]; 0 where a side has no turn.
+    """
+    zeros = torch.zeros(sides, dtype=values.dtype, device=values.device)
+    if target == "preference":
+        return zeros.index_add(0, owner, values)
+    # Only neighbours are compared: the turns of a side stand together.
+    last = torch.ones_like(owner, dtype=torch.bool)
+    last[:-1] = owner[1:] != owner[:-1]
+    return zeros.index_add(0, owner[last], values[last])
+
+
+def outcome_loss(values: Tensor, goals: Tensor, owner: Tensor, sides: int, target: Target) -> Tensor:
+    """How far the scores of a dialogue's turns are from its outcome, averaged over its turns so that long ones weigh no
+    more: the binary cross-entropy of a log-odds (`binary`), or the squared error (`real`).
+
+    Args:
+        values: [S] scores of turns.
+        goals: [sides] 0 or 1 (`binary`), rewards (`real`).
+
+    Returns:
+        [sides]; 0 where a side has no turn.
+    """
+    wanted = goals[owner].to(values.dtype)
+    distance = binary_cross_entropy_with_logits if target == "binary" else mse_loss
+    zeros = torch.zeros(sides, dtype=values.dtype, device=values.device)
+    counts = zeros.index_add(0, owner, torch.ones_like(values))
+    return zeros.index_add(0, owner, distance(values, wanted, reduction="none")) / counts.clamp(min=1)

@@ -24,6 +24,7 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.engine import save_model
+from sweet.learn.head import attach_head
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
 from sweet.learn.loop import Loop, Record
 from sweet.learn.zero import ZeroEngine, join
@@ -51,8 +52,11 @@ def work(folder: Path) -> None:
         made.append(ZeroEngine(model, clip, job.zero, device))
         return made[0]
 
+    model = load_model(job.base, "cpu", "float32")
+    if job.objective.target is not None:
+        attach_head(model)
     loop = Loop(
-        load_model(job.base, "cpu", "float32"),
+        model,
         job.pool,
         job.examples,
         job.objective,
@@ -77,6 +81,8 @@ def _store(job: Job, weights: dict[str, torch.Tensor]) -> None:
     """Write the model as one device would: the one it started from, with these weights, in its type."""
     kind = stored_type(job.base) or torch.float32
     model = load_model(job.base, "cpu", str(kind).removeprefix("torch."))
+    if job.objective.target is not None:
+        attach_head(model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights.pop(name))

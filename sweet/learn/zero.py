@@ -70,9 +70,9 @@ class _Forward(torch.nn.Module):
         self.model = model
         self._scorer = scorer
 
-    def forward(self, sequences: Sequence[TokenSequence]) -> tuple[Tensor, Tensor]:
+    def forward(self, sequences: Sequence[TokenSequence]) -> tuple[Tensor, ...]:
         scores = self._scorer.compute(sequences)
-        return scores.sums, scores.counts
+        return tuple(tensor for tensor in (scores.sums, scores.counts, scores.values) if tensor is not None)
 
 
 class _ManyScorer(Scorer):

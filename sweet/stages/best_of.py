@@ -1,9 +1,10 @@
 """Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
 
-The critic adds up the advantages of a dialogue's turns, the training-time information in sight. For each N the success
-of the dialogue it likes best of N (its reward, where the kind of task knows no success) is told as an expectation over
-all choices of N of the task's dialogues, so nothing is drawn; beside it what a choice at random and one that knows the
-rewards would reach. The interval is over tasks.
+The critic judges whole dialogues, the training-time information in sight: it adds up the advantages of their turns, or
+what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success of the dialogue it
+likes best of N (its reward, where the kind of task knows no success) is told as an expectation over all choices of N of
+the task's dialogues, so nothing is drawn; beside it what a choice at random and one that knows the rewards would reach.
+The interval is over tasks.
 """
 
 from __future__ import annotations
@@ -108,5 +109,4 @@ def expected(n: int, rising: Sequence[float]) -> float:
 def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float]]:
     for start in range(0, len(dialogues), _TOGETHER):
         part = dialogues[start : start + _TOGETHER]
-        for dialogue, credit in zip(part, critic.credit(part, system), strict=True):
-            yield dialogue, sum(credit.values())
+        yield from zip(part, critic.likings(part, system), strict=True)

@@ -3,8 +3,9 @@
 The paper trains models of 8 billion parameters at a learning rate of 2e-7; a model of one million does not move at
 that rate, and its step-level training decays without more likelihood in the loss. Small models therefore get what was
 seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs, twelve times as many of which
-preferred a question to an answer as the reverse, a micro agent stopped answering. What was used is recorded with the
-results.
+preferred a question to an answer as the reverse, a micro agent stopped answering. A regression head takes the critic's
+values without the likelihood term: on tasks held out it ordered as many preferences rightly (0.90) at 1.5e-4 as at 5e-4
+and 1e-3, after one epoch as after two. What was used is recorded with the results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sweet.tasks.base import Recipe
 LARGE = 100_000_000
 """Parameters from which the paper's values apply."""
 
-Learner = Literal["critic", "sweet", "multi-turn-dpo", "rft"]
+Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Hyper:
 
 PAPER: dict[Learner, Hyper] = {
     "critic": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
+    "regression": Hyper(lr=2e-7, nll=0.0, epochs=4, batch=8),
     "sweet": Hyper(lr=2e-7, nll=0.01, epochs=1, batch=8),
     "multi-turn-dpo": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
     "rft": Hyper(lr=2e-7, nll=1.0, epochs=4, batch=32),
@@ -39,6 +41,7 @@ PAPER: dict[Learner, Hyper] = {
 
 SMALL: dict[Learner, Hyper] = {
     "critic": Hyper(lr=1.5e-4, nll=0.01, epochs=2, batch=8),
+    "regression": Hyper(lr=1.5e-4, nll=0.0, epochs=2, batch=8),
     "sweet": Hyper(lr=3e-5, nll=1.0, epochs=1, batch=8),
     "multi-turn-dpo": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
     "rft": Hyper(lr=5e-4, nll=1.0, epochs=3, batch=32),

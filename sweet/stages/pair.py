@@ -32,7 +32,7 @@ class PairConfig(StageConfig):
     strategy: Strategy = "random-halves"
     """random-halves: any of the upper half over any of the lower. best-worst: the extremes against each other."""
     min_gap: float = Field(default=0.0, ge=0)
-    """Least difference of the advantages of a pair, in nats a token."""
+    """Least difference of the advantages of a pair, in nats a token (of a regression critic: in its scores)."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to take."""
     seed: int = Field(default=0, ge=0)

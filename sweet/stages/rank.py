@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
@@ -161,27 +161,35 @@ def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Pl
 
 
 def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
-    """The critic with its reference, checked to speak the same vocabulary."""
-    from sweet.learn.critic import Critic, check_same_vocabulary
+    """The critic of the kind that it was trained as: with its head, or with its reference, checked to speak the same
+    vocabulary."""
+    from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
+    from sweet.learn.head import load_head
+    from sweet.learn.regression import RegressionCritic
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
     from sweet.stages.training import GPU_TOKENS, context_of
 
     path, base = str(run.file(artifact)), config.reference or str(artifact.meta.get("base") or "micro")
+    variant = artifact.meta.get("variant")
     tokenizer = load_tokenizer(path)
-    check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     model = load_model(path, config.device, tokenizer=tokenizer)
-    recipe: Any = config.recipe or artifact.meta.get("recipe") or "paper"
     on_gpu = resolve_device(config.device).type == "cuda"
-    return Critic(
-        model,
-        load_model(base, config.device, tokenizer=tokenizer),
-        tokenizer,
-        informed=artifact.meta.get("variant") != "no-info",
-        recipe=recipe,
-        max_length=config.max_length or context_of(model),
-        budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-        share=config.packing == "tree",
-    )
+    target: Any = artifact.meta.get("target")
+    how: dict[str, Any] = {
+        "recipe": config.recipe or artifact.meta.get("recipe") or "paper",
+        "max_length": config.max_length or context_of(model),
+        "budget": config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
+        "share": config.packing == "tree",
+    }
+    if variant == "regression":
+        if config.reference is not None:
+            what = f"{artifact.id} has a regression head, which is measured against no reference."
+            raise UsageError(what, where="--reference", fix="leave it out")
+        load_head(model, run.file(artifact))
+        return RegressionCritic(model, tokenizer, target=target, **how)
+    check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
+    reference = load_model(base, config.device, tokenizer=tokenizer)
+    return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
 
 
 def _rollouts(run: Run, critic: Artifact, named: str | None) -> Artifact:
@@ -319,6 +327,7 @@ class _Desk:
             hidden=place.trajectory.task.hidden,
             replies=[ReplyText(text, ids, finish != "length") for text, ids, finish, _ in told],
             sampler=[sum(logprobs) / len(logprobs) if logprobs else None for *_, logprobs in told],
+            drawn=len(completion.replies),
         )
 
 
@@ -329,10 +338,15 @@ def _candidate(turn: TurnReplies, index: int, verdict: Verdict) -> Candidate:
         token_ids=reply.token_ids,
         ended=reply.ended,
         advantage=round(verdict.advantage, 6),
-        logprob=round(verdict.logprob, 6),
-        reference=round(verdict.reference, 6),
+        logprob=_rounded(verdict.logprob),
+        reference=_rounded(verdict.reference),
+        score=_rounded(verdict.score),
         tokens=verdict.tokens,
     )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def _metrics(rows: Iterator[CandidateRow]) -> dict[str, Any]:

@@ -29,9 +29,11 @@ class Candidate(BaseModel):
     Attributes:
         token_ids: the sampled ids, where the server told them.
         ended: the reply came to its own end (False: it was cut at the token limit).
-        advantage: equation (3), nats a token: `logprob - reference`.
+        advantage: how much better than usual the critic finds it: `logprob - reference`, equation (3), in nats a token;
+            of a critic with a regression head `score` less the mean score of the turn's candidates.
         logprob: mean log-probability a token under the critic.
         reference: the same under the reference.
+        score: what the regression head says.
         tokens: how many tokens the critic saw as the reply.
     """
 
@@ -41,8 +43,9 @@ class Candidate(BaseModel):
     token_ids: tuple[int, ...] | None = None
     ended: bool = True
     advantage: float
-    logprob: float
-    reference: float
+    logprob: float | None = None
+    reference: float | None = None
+    score: float | None = None
     tokens: int = Field(ge=1)
 
 

@@ -1,6 +1,7 @@
 """`sweet train-critic` and `sweet train-actor`: their options, the data each learns from, and what is minimised.
 
-The critic learns from trajectory preferences with the training-time information in sight, equation (2) of the paper.
+The critic learns from trajectory preferences with the training-time information in sight, equation (2) of the paper;
+one with a regression head may learn the outcomes of dialogues instead.
 The actor learns from step-level pairs without it (`sweet`), or by one of the baselines: trajectory preferences
 (`multi-turn-dpo`), likelihood of the dialogues that solved their task or are its best (`rft`). How it is trained is the
 same for all and lives in `sweet.stages.training`.
@@ -19,7 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
-from sweet.stages.label import usable_dialogues
+from sweet.stages.label import preferences, usable_dialogues
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.registry import task_kind
@@ -75,8 +76,12 @@ class TrainConfig(StageConfig):
 
 
 class TrainCriticConfig(TrainConfig):
-    variant: Literal["advantage", "no-info"] = "advantage"
-    """advantage: equation (3) with the training-time information. no-info: the same without it."""
+    variant: Literal["advantage", "regression", "no-info"] = "advantage"
+    """advantage: equation (3) with the training-time information. no-info: the same without it. regression: a linear
+    head on the mean of the hidden states up to a turn, with the information."""
+    target: Literal["preference", "binary", "real"] = "preference"
+    """What a regression head learns. preference: its scores stand for the advantages in equation (2). binary: whether
+    the dialogue solves its task. real: the dialogue's reward. The latter two learn from scores (--from SCORES)."""
     normalize: Literal["turn", "trajectory", "none"] | None = None
     """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
@@ -99,19 +104,76 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
 
     if config.engine == "openrlhf":
         raise _beyond_openrlhf("the critic")
+    _check_critic(config)
+    regression = config.variant == "regression"
+    meta = {"variant": config.variant, "recipe": config.recipe}
+    if config.target != "preference":
+        return _learn_outcomes(run, config, meta | {"target": config.target}, reporter)
     source = run.find("preferences", config.from_, needed_by="train-critic")
     rollouts = run.input_of(source, "rollouts")
-    training = Training(run, config, "critic", [source, rollouts], reporter)
-    preferences = list(read_jsonl(run.file(source), Preference))
-    kept, apart = hold_out(preferences, config.holdout, config.seed)
+    training = Training(run, config, "regression" if regression else "critic", [source, rollouts], reporter)
+    rows = list(read_jsonl(run.file(source), Preference))
+    kept, apart = hold_out(rows, config.holdout, config.seed)
     with_info = config.variant != "no-info"
     dialogues = _dialogues(run, rollouts)
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=with_info)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
+    if regression:
+        training.objective = Objective(config.beta, training.hyper.nll, target="preference")
+        return training.run_stage("train-critic", "critic", meta | {"target": config.target})
     normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
     training.objective = Objective(config.beta, training.hyper.nll, normalize)
-    meta = {"variant": config.variant, "recipe": config.recipe, "normalize": normalize}
+    return training.run_stage("train-critic", "critic", meta | {"normalize": normalize})
+
+
+def _check_critic(config: TrainCriticConfig) -> None:
+    """Raise UsageError where options do not go together."""
+    if config.variant != "regression":
+        if config.target != "preference":
+            what = "Only a regression head has a target: the other variants learn from preferences."
+            raise UsageError(what, where=f"--target {config.target}", fix="--variant regression")
+        return
+    if config.normalize is not None:
+        what = "A regression head has no log-ratios to average."
+        raise UsageError(what, where=f"--normalize {config.normalize}", fix="leave it out")
+    if config.target != "preference" and config.nll:
+        what = "The likelihood term is of the chosen side, and the target learns from dialogues that failed too."
+        raise UsageError(what, where=f"--nll {config.nll:g}", fix="--target preference, or leave it out")
+
+
+def _learn_outcomes(run: Run, config: TrainCriticConfig, meta: dict[str, str], reporter: Reporter) -> StageResult:
+    """Train a regression head on every scored dialogue. The tasks kept apart are those that a training on the
+    preferences of the same scores keeps apart, and its preferences there are what it is measured on."""
+    from sweet.learn.data import Objective
+    from sweet.stages.training import Training, dialogue_examples, hold_out
+
+    rule = task_kind(run.manifest().task).rewards
+    if config.target == "binary" and rule.solved is None:
+        what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
+        raise UsageError(what, where="--target binary", fix="--target real, or preference")
+    source = _scores_to_learn(run, config.from_)
+    rollouts = run.input_of(source, "rollouts")
+    training = Training(run, config, "regression", [source, rollouts], reporter)
+    dialogues = _dialogues(run, rollouts)
+    rewards = {row.id: row.reward for row in read_jsonl(run.file(source), Score) if row.reward is not None}
+    usable = usable_dialogues(dialogues.values(), rewards)
+    _, apart = hold_out(list(preferences(usable, rewards, rule)), config.holdout, config.seed)
+    unseen = {preference.task_id for preference in apart}
+    kept = sorted(trajectory.id for trajectory in usable if trajectory.task_id not in unseen)
+    goals = {name: rule.worth(reward) for name, reward in rewards.items()} if config.target == "binary" else rewards
+    training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=True, goals=goals)
+    training.heldout = dialogue_examples(training, dialogues, apart, reveal=True, goals=goals)
+    training.objective = Objective(None, 0.0, target=config.target)
     return training.run_stage("train-critic", "critic", meta)
+
+
+def _scores_to_learn(run: Run, named: str | None) -> Artifact:
+    """The scores behind the newest preferences, as all targets learn from the same dialogues; where there are no
+    preferences, the newest scores."""
+    labelled = run.manifest().of_kind("preferences", "done")
+    if named is None and labelled:
+        return run.input_of(labelled[-1], "scores")
+    return run.find("scores", named, needed_by="train-critic")
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
@@ -135,8 +197,8 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
         # The published actor's likelihood term has no response mask.
         training.objective = Objective(config.beta, hyper.nll, "none", whole_nll=config.recipe == "upstream")
     elif config.method == "multi-turn-dpo":
-        preferences = training.draw(list(read_jsonl(run.file(source), Preference)))
-        training.examples = dialogue_examples(training, _dialogues(run, rollouts), preferences, reveal=False)
+        rows = training.draw(list(read_jsonl(run.file(source), Preference)))
+        training.examples = dialogue_examples(training, _dialogues(run, rollouts), rows, reveal=False)
         training.objective = Objective(config.beta, hyper.nll, "none")
     else:
         kept = training.draw(_worth_imitating(run, source, rollouts))

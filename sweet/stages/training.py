@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.engine import save_model
+from sweet.learn.head import attach_head, headless
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings, Record, Summary
 from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
@@ -65,6 +66,8 @@ class Training:
             if config.engine == "torch"
             else outline_model(self.base, tokenizer=self.tokenizer)
         )
+        if learner == "regression":
+            attach_head(self.model)
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self.hyper: Hyper = resolve(
             learner,
@@ -215,7 +218,10 @@ class Training:
         summary = loop.run(resume=self.config.resume)
         # The model in the type that its start was stored in.
         kind = stored_type(self.base)
-        save_model(self.model if kind is None else self.model.to(kind), self.tokenizer, folder)
+        if kind is not None:
+            with headless(self.model):
+                self.model.to(kind)
+        save_model(self.model, self.tokenizer, folder)
         return summary
 
 
@@ -272,9 +278,14 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
 
 
 def dialogue_examples(
-    training: Training, dialogues: dict[str, Trajectory], items: Sequence[Preference] | Sequence[str], *, reveal: bool
+    training: Training,
+    dialogues: dict[str, Trajectory],
+    items: Sequence[Preference] | Sequence[str],
+    *,
+    reveal: bool,
+    goals: Mapping[str, float] | None = None,
 ) -> list[Example]:
-    """Examples of whole dialogues: preferences, or dialogues alone by id."""
+    """Examples of whole dialogues: preferences, or dialogues alone by id; with the `goals` of dialogues where given."""
 
     def side(name: str) -> tuple[int, ...]:
         found = training.pool.find(name)
@@ -296,10 +307,13 @@ def dialogue_examples(
         )
         return training.pool.put(name, encoded.sequences, encoded.dropped)
 
+    def wanted(*names: str) -> tuple[float, ...]:
+        return () if goals is None else tuple(goals[name] for name in names)
+
     return [
-        Example(item, side(item))
+        Example(item, side(item), goals=wanted(item))
         if isinstance(item, str)
-        else Example(item.name, side(item.chosen), side(item.rejected))
+        else Example(item.name, side(item.chosen), side(item.rejected), goals=wanted(item.chosen, item.rejected))
         for item in items
     ]
 

@@ -81,8 +81,8 @@ def build_tokenizer(template: str | None, *, plain_regex: bool = False) -> Any:
     return fast
 
 
-def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: int = 32) -> Any:
-    """A random model of two layers."""
+def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: int = 32, *, tied: bool = True) -> Any:
+    """A random model of two layers; `tied`: its output layer is its embedding."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -97,7 +97,7 @@ def build_model(vocabulary: int, seed: int = 0, family: str = "llama", width: in
         "pad_token_id": 0,
         "bos_token_id": 3,
         "eos_token_id": 2,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": tied,
     }
     if family.startswith("gemma"):
         settings |= {"head_dim": 8, "initializer_range": 0.3}

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.learn.logprobs import Scorer, span_logprobs
-from sweet.learn.objectives import nll, preference_loss, side_scores, turn_advantages
+from sweet.learn.objectives import (
+    dialogue_scores,
+    nll,
+    outcome_loss,
+    preference_loss,
+    side_scores,
+    turn_advantages,
+)
 from sweet.learn.tokens import WHOLE, ChatEncoder, ReplyText
 from sweet.tasks.base import Message
 from tests.learn.builders import build_model
@@ -80,3 +87,21 @@ def test_a_loss_falls_as_the_margin_grows_and_is_log_2_at_none(
     loss, more = preference_loss(score, rejected, 0.1), preference_loss(score + 1, rejected, 0.1)
     assert float(more) < float(loss)
     assert float(preference_loss(score, score, 0.1)) == pytest.approx(math.log(2))
+
+
+SCORES = torch.tensor([1.0, -0.5, 2.0])
+
+
+def test_a_heads_scores_add_up_as_advantages_do_and_of_outcomes_the_last_counts() -> None:
+    torch.testing.assert_close(dialogue_scores(SCORES, OWNER, 3, "preference"), torch.tensor([0.5, 2.0, 0.0]))
+    for target in ("binary", "real"):
+        torch.testing.assert_close(dialogue_scores(SCORES, OWNER, 3, target), torch.tensor([-0.5, 2.0, 0.0]))
+
+
+def test_outcomes_are_missed_by_an_average_over_turns() -> None:
+    goals = torch.tensor([1.0, 0.0, 1.0])
+    odds = [math.log(1 + math.exp(-1.0)), math.log(1 + math.exp(0.5)), math.log(1 + math.exp(2.0))]
+    expected = torch.tensor([(odds[0] + odds[1]) / 2, odds[2], 0.0])
+    torch.testing.assert_close(outcome_loss(SCORES, goals, OWNER, 3, "binary"), expected)
+    squares = torch.tensor([(0.0 + 2.25) / 2, 4.0, 0.0])
+    torch.testing.assert_close(outcome_loss(SCORES, goals, OWNER, 3, "real"), squares)

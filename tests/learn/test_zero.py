@@ -71,8 +71,8 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
                 else:
                     assert record[figure] == pytest.approx(right[figure], rel=1e-4, abs=1e-4), (name, figure)
         same_weights(weights, one, name)
-    for stage in RESUMED:
-        name = case_name(ZeroSettings(stage), "critic")
+    for stage, objective in RESUMED:
+        name = case_name(ZeroSettings(stage), objective)
         records, weights = found(tmp_path / f"{name}-resumed")
         whole, expected_weights = found(tmp_path / name)
         assert records[0]["step"] == STOPPED_AT

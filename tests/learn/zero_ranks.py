@@ -14,17 +14,23 @@ from typing import Any
 import torch
 
 from sweet.learn.data import Objective
+from sweet.learn.head import attach_head
 from sweet.learn.loop import Loop, LoopSettings, Record
 from sweet.learn.zero import ZeroEngine, ZeroSettings, join
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data
 
-OBJECTIVES = {"critic": Objective(0.1, 0.01), "actor": Objective(0.1, 1.0, "none"), "rft": Objective(None, 1.0)}
+OBJECTIVES = {
+    "critic": Objective(0.1, 0.01),
+    "actor": Objective(0.1, 1.0, "none"),
+    "rft": Objective(None, 1.0),
+    "regression": Objective(0.1, 0.0, target="preference"),
+}
 # Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
-CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "actor")]
+CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "actor", "regression")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
-RESUMED = (2, 3)
+RESUMED = [(stage, name) for stage in (2, 3) for name in ("critic", "regression")]
 """Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
 STOPPED_AT = 5
 
@@ -39,7 +45,9 @@ def case_name(settings: ZeroSettings, objective: str) -> str:
 
 def make_loop(tokenizer: Any, objective: str, records: list[Record], **more: Any) -> Loop:
     pool, examples = make_data(tokenizer, 12)
-    model = build_model(len(tokenizer))
+    model = build_model(len(tokenizer), tied=objective != "regression")
+    if objective == "regression":
+        attach_head(model)  # and the output layer has no gradient
     return Loop(
         model,
         pool.sequences,
@@ -67,7 +75,7 @@ def main(folder: Path) -> None:
         records: list[Record] = []
         make_loop(tokenizer, objective, records, make_engine=make_engine).run()
         _leave(folder / name, records, engines[-1].weights())
-        if objective != "critic" or settings.offload != "none" or settings.stage not in RESUMED:
+        if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
             continue
 
         def stop(record: Record) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.critic import Critic, TurnReplies
+from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run
@@ -49,7 +49,7 @@ def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chanc
 def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path, recipe: Recipe) -> None:
     critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
     tokenizer = load_tokenizer(critic)
-    judge = Critic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, recipe=recipe)
+    judge = AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, recipe=recipe)
     dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
     for dialogue, credit in zip(dialogues, judge.credit(dialogues, "Ask."), strict=True):
         assert list(credit) == dialogue.agent_turns
@@ -95,7 +95,9 @@ def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(critic)
     dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
     tree, plain = (
-        Critic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).credit(dialogues, None)
+        AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).credit(
+            dialogues, None
+        )
         for share in (True, False)
     )
     for one, other in zip(tree, plain, strict=True):

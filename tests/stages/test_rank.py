@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.learn.critic import Critic, TurnReplies
+from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.llm.vllm import given
@@ -64,7 +64,7 @@ def mean(model: Any, prompt: list[int], reply: list[int], cut: int = 0) -> float
 def test_an_advantage_is_equation_3(informed: bool) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
-    found = Critic(model, base, tokenizer, informed=informed).judge([turn(), turn(hidden="other c")])
+    found = AdvantageCritic(model, base, tokenizer, informed=informed).judge([turn(), turn(hidden="other c")])
     encoder = ChatEncoder(tokenizer)
     for verdicts, hidden in zip(found, ("C0", "other c"), strict=True):
         prompt = encoder.prompts([OBSERVATION], hidden=hidden if informed else None)[0]
@@ -79,16 +79,16 @@ def test_an_advantage_is_equation_3(informed: bool) -> None:
 def test_an_untrained_critic_sees_no_advantage_but_upstreams_does() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     base = build_model(len(tokenizer))
-    paper = Critic(base, base, tokenizer).judge([turn()])[0]
+    paper = AdvantageCritic(base, base, tokenizer).judge([turn()])[0]
     assert [verdict.advantage for verdict in paper] == pytest.approx([0.0] * 3, abs=1e-6)
-    upstream = Critic(base, base, tokenizer, recipe="upstream").judge([turn()])[0]
+    upstream = AdvantageCritic(base, base, tokenizer, recipe="upstream").judge([turn()])[0]
     assert all(abs(verdict.advantage) > 1e-3 for verdict in upstream)
 
 
 def test_upstream_counts_the_header_and_omits_the_end_and_takes_the_samplers_mean() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
-    critic = Critic(model, base, tokenizer, recipe="upstream")
+    critic = AdvantageCritic(model, base, tokenizer, recipe="upstream")
     encoder = ChatEncoder(tokenizer)
     told = encoder.prompts([OBSERVATION], hidden="C0", recipe="upstream")[0]
     bare = encoder.prompts([OBSERVATION])[0]

@@ -1,0 +1,104 @@
+"""The critic with a regression head at work (`sweet.learn.head`; the paper's ablation on code, its critic for pages).
+
+There is no reference: the head's score of a turn is what there is. Its zero means nothing after a training on
+preferences, which only ever saw differences, so the advantage of a reply is its score less the mean score of the
+candidates drawn at the same turn: how much better than the agent's usual reply it is. The reply that was really given
+is measured against the same mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sweet.learn.critic import Reader, TurnReplies, Verdict
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer
+from sweet.learn.objectives import Target, dialogue_scores
+from sweet.learn.tokens import TokenSequence
+from sweet.tasks.base import Recipe
+from sweet.tasks.trajectory import Trajectory
+
+
+class RegressionCritic:
+    """Implements `sweet.learn.critic.Critic` with a model that has a regression head.
+
+    Args:
+        target: what the head has learned.
+        share: compute once what replies and turns share.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        target: Target = "preference",
+        recipe: Recipe = "paper",
+        max_length: int | None = None,
+        budget: int = TOKEN_BUDGET,
+        share: bool = True,
+    ) -> None:
+        self.reader = Reader(tokenizer, informed=True, recipe=recipe, max_length=max_length)
+        self.scorer = Scorer(model, share=share)
+        self.scorer.reads_tokens = False
+        self.target, self.budget = target, budget
+
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+        groups = [self.reader.turn(turn) for turn in turns]
+        unique = list(dict.fromkeys(row for rows in groups for row in rows))
+        scores = {row: float(values[0]) for row, values in zip(unique, self._values(unique), strict=True)}
+        verdicts = []
+        for turn, rows in zip(turns, groups, strict=True):
+            found = [scores[row] for row in rows]
+            drawn = found[: turn.drawn]
+            usual = sum(drawn) / len(drawn)
+            lengths = [row.spans[0].stop - row.spans[0].start for row in rows]
+            verdicts.append(
+                [Verdict(score - usual, size, score=score) for score, size in zip(found, lengths, strict=True)]
+            )
+        return verdicts
+
+    def scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+        """The score of each turn that the agent took, by the turn's index in its dialogue.
+
+        A dialogue is computed once for all its turns. Turns left out for its length have none.
+        """
+        encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
+        rows = [row for sequences in encoded for row in sequences]
+        found = iter(zip(rows, self._values(rows), strict=True))
+        told: list[dict[int, float]] = []
+        for sequences in encoded:
+            told.append({})
+            for row, values in itertools.islice(found, len(sequences)):
+                told[-1] |= zip((span.turn for span in row.spans), values.tolist(), strict=True)
+        return told
+
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
+        """As the training compares dialogues (`sweet.learn.objectives.dialogue_scores`)."""
+        likings = []
+        for scores in self.scores(dialogues, system):
+            values = torch.tensor(list(scores.values()))
+            owner = torch.zeros(len(values), dtype=torch.long)
+            likings.append(float(dialogue_scores(values, owner, 1, self.target)))
+        return likings
+
+    def _values(self, sequences: Sequence[TokenSequence]) -> list[Tensor]:
+        return span_values(self.scorer, sequences, self.budget)
+
+
+@torch.inference_mode()
+def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[Tensor]:
+    """The head's scores at the spans of each sequence, on the CPU, without gradients, in the order of `sequences`."""
+    results = [torch.empty(0)] * len(sequences)
+    for batch in scorer.packs([[sequence] for sequence in sequences], budget):
+        values = scorer([sequences[i] for i in batch]).values
+        if values is None:
+            raise ValueError("a model without a regression head")
+        parts = torch.split(values.cpu(), [len(sequences[i].spans) for i in batch])
+        for index, part in zip(batch, parts, strict=True):
+            results[index] = part.clone()
+    return results
