@@ -1,9 +1,10 @@
 """Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
 
 The critic judges whole dialogues, the training-time information in sight: it adds up the advantages of their turns, or
-what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success
-of the dialogue it likes best of N is told as an expectation over all choices of N of the task's dialogues, so nothing
-is drawn; beside it what a choice at random and one that knows the rewards would reach. The interval is over tasks.
+what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success of the dialogue it
+likes best of N (its reward, where the kind of task knows no success) is told as an expectation over all choices of N of
+the task's dialogues, so nothing is drawn; beside it what a choice at random and one that knows the rewards would reach.
+The interval is over tasks.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.dialogue import agent_system
-from sweet.stages.label import SOLVED
 from sweet.stages.statistics import clustered_mean
+from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
@@ -53,7 +54,8 @@ def measure_best_of(
     """
     from sweet.stages.rank import RankConfig, load_critic
 
-    rewards = {score.id: float((score.reward or 0.0) >= SOLVED) for score in scores if score.reward is not None}
+    rule = task_kind(run.manifest().task).rewards
+    rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
     artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
     by_task: dict[str, list[Liked]] = {}

@@ -24,7 +24,7 @@ from sweet.stages.files import replacing
 from sweet.stages.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Score, ScoreOutcome
+from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
 from sweet.tasks.trajectory import Trajectory, dump
 
 IMPORTED = "imported"
@@ -88,29 +88,32 @@ def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter
 
 def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:
     with run.attempt("data-import", record, inputs=[rollouts]) as attempt:
+        rule = task_kind(run.manifest().task).rewards
         draft = attempt.start_artifact("scores", meta={"scorer": IMPORTED})
         with JsonlWriter(draft.path) as writer:
             for trajectory in read_jsonl(run.file(rollouts), Trajectory):
                 if trajectory.reward is not None:
-                    writer.write(_score(trajectory, trajectory.reward))
+                    writer.write(_score(trajectory, trajectory.reward, rule))
         attempt.metrics.update({"trajectories": rows, "scorer": IMPORTED})
         return attempt.finish_artifact(draft, rows=rows)
 
 
-def _score(trajectory: Trajectory, reward: float) -> Score:
+def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
     """A row of scores. Tests passed are known where the reward is a share of the task's tests."""
     total = len(trajectory.task.test_cases)
     passed = round(reward * total)
     if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
         passed = total = 0
-    unsolved: ScoreOutcome = "no_answer" if trajectory.answer == NO_ANSWER else "failed"
+    delivered = trajectory.answer != NO_ANSWER
+    solved = delivered if rule.solved is None else reward >= rule.solved
+    unsolved: ScoreOutcome = "failed" if delivered else "no_answer"
     return Score(
         id=trajectory.id,
         task_id=trajectory.task_id,
         reward=reward,
         passed=passed,
         total=total,
-        outcome="passed" if reward >= 1 else unsolved,
+        outcome="passed" if solved else unsolved,
     )
 
 

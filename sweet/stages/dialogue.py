@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweet.errors import UsageError
 from sweet.humans.base import Human, HumanReply
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
@@ -71,6 +73,22 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
     return str(rollouts.meta.get(AGENT_SYSTEM) or task_kind(run.manifest().task).agent_system())
 
 
+def agent_of(rollouts: Artifact, option: str) -> str:
+    """The model that spoke in these rollouts; `micro` where the data came from outside.
+
+    Raises:
+        UsageError: it was no model; `option` names one.
+    """
+    agent = str(rollouts.meta.get("agent") or "micro")
+    if agent == SCRIPTED:
+        raise UsageError(
+            "The agent of these dialogues was scripted, and there is no model to go on from.",
+            where=rollouts.id,
+            fix=f"{option} MODEL",
+        )
+    return agent
+
+
 @dataclass
 class Meter:
     """Tokens that both sides of all dialogues have cost so far."""
@@ -98,6 +116,7 @@ class Dialogue:
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.meter = meter or Meter()
         self.messages = opening(kind, assignment.task)
+        self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
         self.began = time.monotonic()
         self.usage = Usage()
@@ -114,16 +133,18 @@ class Dialogue:
             try:
                 move = await self._agent_turn(number, last)
             except ContextOverflow as error:
-                return self._finish("context_overflow", NO_ANSWER, error=str(error))
+                return self._finish("context_overflow", error=str(error))
+            if move.answer is not None:
+                self.answer = move.answer
             if move.ends:
-                return self._finish("answered", move.answer)
+                return self._finish("answered")
             if last:
-                return self._finish("out_of_turns", move.answer)
+                return self._finish("out_of_turns")
             if self._spent():
-                return self._finish("token_limit", NO_ANSWER, error=f"it cost at least {self.rules.token_limit} tokens")
+                return self._finish("token_limit", error=f"it cost at least {self.rules.token_limit} tokens")
             fault = await self._human_turn()
             if fault is not None:
-                return self._finish("human_error", NO_ANSWER, error=_FAULTS[fault], fault=fault)
+                return self._finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
 
     async def _agent_turn(self, number: int, last: bool) -> Move:
@@ -211,14 +232,12 @@ class Dialogue:
         seconds = {name: round(getattr(self.usage, name), 4) for name in ("agent_seconds", "human_seconds")}
         return self.usage.model_copy(update={**seconds, "seconds": round(time.monotonic() - self.began, 4)})
 
-    def _finish(
-        self, outcome: Outcome, answer: str | None, error: str | None = None, fault: HumanFault | None = None
-    ) -> Trajectory:
+    def _finish(self, outcome: Outcome, error: str | None = None, fault: HumanFault | None = None) -> Trajectory:
         return Trajectory(
             id=self.assignment.id,
             task=self.assignment.task,
             dialogue_history=tuple(self.turns),
-            answer=NO_ANSWER if answer is None else answer,
+            answer=NO_ANSWER if self.answer is None else self.answer,
             sample=self.assignment.sample,
             seed=self.assignment.seed,
             outcome=outcome,

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweet.errors import UsageError
+from sweet.errors import SweetError, UsageError
 from sweet.stages.base import StageConfig
 from sweet.stages.openrlhf_python import PYTHON_VARIABLE, find_python
 
@@ -322,29 +322,20 @@ def check_openrlhf() -> list[Check]:
 
 
 def check_firefox() -> list[Check]:
-    """Frontend tasks: Playwright, and a Firefox that it can drive."""
+    """Frontend tasks: Playwright, a Firefox that it can drive, and what pages load from elsewhere."""
+    from sweet.render.assets import ASSETS, asset_folder
+    from sweet.render.firefox import find_firefox
+
     why = "frontend tasks (--task html): screenshots of pages"
-    version = _version("playwright")
-    if version is None:
-        fix = "pip install 'sweet-rl[html]' && playwright install firefox"
-        return [Check("Firefox", "missing", "Playwright is not installed", why, fix)]
-    browser = _playwright_firefox() or shutil.which("firefox-esr") or shutil.which("firefox")
-    if browser is None:
-        fix = "playwright install firefox   (or: apt install firefox-esr)"
-        return [Check("Firefox", "missing", f"Playwright {version}, but no Firefox", why, fix)]
-    return [Check("Firefox", "ok", f"Playwright {version}, {browser}", why)]
-
-
-def _playwright_firefox() -> str | None:
-    """The Firefox that `playwright install` brought, where it puts its browsers."""
-    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
-    if given and given != "0":
-        places = [Path(given)]
-    elif sys.platform == "darwin":
-        places = [Path.home() / "Library" / "Caches" / "ms-playwright"]
-    elif sys.platform == "win32":
-        places = [Path.home() / "AppData" / "Local" / "ms-playwright"]
+    try:
+        found = find_firefox()
+    except SweetError as error:
+        checks = [Check("Firefox", "missing", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")]
     else:
-        places = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"]
-    found = sorted(str(folder) for place in places if place.is_dir() for folder in place.glob("firefox-*"))
-    return found[-1] if found else None
+        checks = [Check("Firefox", "ok", f"Playwright {_version('playwright')}, {found.path}", why)]
+    folder, why = asset_folder(), "frontend pages that load Tailwind, as those of ColBench do"
+    lacking = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
+    if lacking:
+        what = f"{', '.join(lacking)} not in {folder}"
+        return [*checks, Check("page assets", "missing", what, why, "sweet data assets")]
+    return [*checks, Check("page assets", "ok", f"{len(ASSETS)} files in {folder}", why)]

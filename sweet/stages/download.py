@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import InputError, ServerError, SweetError
+from sweet.folders import data_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.files import replacing
 from sweet.stages.published import read_trajectories
-from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file, data_folder
+from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.registry import task_kind
 
 DATASET = "facebook/collaborative_agent_bench"

@@ -1,13 +1,17 @@
 """`sweet label`: preferences between whole dialogues, from their scores.
 
-Per task the first of the best dialogues is chosen over every dialogue with a lower reward, and only where the best
-one solves the task: a preference between two failures says little about what to do. The training-time information is
-not copied here; whoever trains on a preference takes it from the dialogue's task.
+The kind of task says how its rewards are read (sweet.tasks.scores.RewardRule). Where a task can be solved (code), the
+first of its best dialogues is chosen over every dialogue with a lower reward, and only where it solves the task: a
+preference between two failures says little about what to do. Where a reward is a degree (the likeness of a page),
+every two dialogues of a task whose rewards differ enough make a preference, the higher one chosen. The training-time
+information is not copied here; whoever trains on a preference takes it from the dialogue's task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -16,26 +20,31 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.rows import Preference
-from sweet.tasks.scores import Score
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
-SOLVED = 1.0
-"""The reward of a solved task: every hidden test passed."""
+_ROUNDING = 1e-9
+"""0.9 - 0.8 is a little less than 0.1 in binary."""
 
 
 class LabelConfig(StageConfig):
     from_: str | None = None
     """Scores to label by; the newest finished ones where not given."""
-    margin: float = Field(default=0.0, ge=0, le=1)
-    """Least difference of the rewards of a preference; 0 takes every lower reward."""
+    margin: float | None = Field(default=None, ge=0, le=1)
+    """Least difference of the rewards of a preference, 0 takes every lower reward; without it that of the kind of task:
+    0 for code, 0.1 for pages."""
 
 
 def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     """Write the preferences of the run's scores.
 
     Raises:
-        SweetError: no task has both a dialogue that solves it and one that does not.
+        SweetError: no task has two dialogues of which one is to be preferred.
     """
+    rule = task_kind(run.manifest().task).rewards
+    if config.margin is not None:
+        rule = replace(rule, margin=config.margin)
     scores = run.find("scores", config.from_, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
@@ -43,10 +52,11 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
         rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
         known = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards]
         usable = usable_dialogues(known, rewards)
-        found = list(preferences(usable, rewards, config.margin))
+        found = list(preferences(usable, rewards, rule))
         if not found:
-            raise _nothing(usable, rewards, config.margin)
-        draft = attempt.start_artifact("preferences", meta={"rollouts": rollouts.id, "margin": config.margin})
+            raise _nothing(usable, rewards, rule)
+        meta = {"rollouts": rollouts.id, "margin": rule.margin, "scorer": scores.meta.get("scorer")}
+        draft = attempt.start_artifact("preferences", meta=meta)
         with JsonlWriter(draft.path) as writer:
             for preference in found:
                 writer.write(preference)
@@ -68,7 +78,7 @@ def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, f
 
 
 def preferences(
-    trajectories: Iterable[Trajectory], rewards: dict[str, float], margin: float = 0.0
+    trajectories: Iterable[Trajectory], rewards: Mapping[str, float], rule: RewardRule
 ) -> Iterator[Preference]:
     """The preferences of each task, tasks in the order of their ids.
 
@@ -79,27 +89,38 @@ def preferences(
     for trajectory in sorted(trajectories, key=lambda t: t.sample):
         tasks.setdefault(trajectory.task_id, []).append(trajectory)
     for task_id in sorted(tasks):
-        dialogues = tasks[task_id]
-        best = max(dialogues, key=lambda t: rewards[t.id])
-        top = rewards[best.id]
-        if top < SOLVED:
-            continue
-        for other in dialogues:
-            low = rewards[other.id]
-            if low < top and top - low >= margin:
+        for one, other in _couples(tasks[task_id], rewards, rule):
+            high, low = (one, other) if rewards[one.id] >= rewards[other.id] else (other, one)
+            top, bottom = rewards[high.id], rewards[low.id]
+            if bottom < top and top - bottom >= rule.margin - _ROUNDING:
                 yield Preference(
-                    task_id=task_id, chosen=best.id, rejected=other.id, chosen_reward=top, rejected_reward=low
+                    task_id=task_id, chosen=high.id, rejected=low.id, chosen_reward=top, rejected_reward=bottom
                 )
 
 
-def _nothing(usable: list[Trajectory], rewards: dict[str, float], margin: float) -> SweetError:
+def _couples(
+    dialogues: Sequence[Trajectory], rewards: Mapping[str, float], rule: RewardRule
+) -> Iterable[tuple[Trajectory, Trajectory]]:
+    """Which dialogues of a task are set against each other: every two, or the first best one that solves it and each
+    of the others."""
+    if rule.solved is None:
+        return itertools.combinations(dialogues, 2)
+    best = max(dialogues, key=lambda t: rewards[t.id])
+    return ((best, other) for other in dialogues) if rewards[best.id] >= rule.solved else ()
+
+
+def _nothing(usable: list[Trajectory], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
     tasks = {t.task_id for t in usable}
-    solved = sum(rewards[t.id] >= SOLVED for t in usable)
-    why = f"{len(usable)} dialogues on {len(tasks)} tasks, {solved} of them solve theirs"
-    if margin:
-        why += f", --margin {margin:g}"
+    why = f"{len(usable)} dialogues on {len(tasks)} tasks"
+    if rule.solved is None:
+        what = "no task has two dialogues whose rewards differ enough"
+    else:
+        what = "no task has a dialogue that solves it and a worse one"
+        why += f", {sum(rewards[t.id] >= rule.solved for t in usable)} of them solve theirs"
+    if rule.margin:
+        why += f", --margin {rule.margin:g}"
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return SweetError(
-        f"There is nothing to prefer: no task has a dialogue that solves it and a worse one ({why}).",
+        f"There is nothing to prefer: {what} ({why}).",
         fix=f"sweet rollout with more dialogues a task (--samples {samples}) or more tasks, sweet eval, sweet label",
     )

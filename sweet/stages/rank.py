@@ -31,7 +31,7 @@ from sweet.stages.base import (
     digest_of,
 )
 from sweet.stages.desk import Desk, Place
-from sweet.stages.dialogue import agent_system
+from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
 from sweet.stages.llm_judge import JudgePrompt
@@ -116,7 +116,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
     prompt = JudgePrompt.of(config.judge_prompt)
     rollouts = _rollouts(run, critic, config.rollouts)
-    agent = config.agent or str(rollouts.meta.get("agent") or "micro")
+    agent = config.agent or agent_of(rollouts, "--agent")
     reporter.say(f"Ranking replies of {agent} in {rollouts.id} by {critic.id if critic else config.judge_model}.")
     places = sample_places(list(read_jsonl(run.file(rollouts), Trajectory)), config)
     if not places:

@@ -19,9 +19,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.humans.base import Human
+from sweet.humans.connect import check_human, open_human
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
+from sweet.llm.scripted import SCRIPTED, ScriptedClient
+from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
@@ -35,17 +37,18 @@ from sweet.tasks.registry import task_kind
 
 class RolloutConfig(StageConfig):
     task: str = "code"
-    """Kind of task."""
+    """Kind of task: code or html."""
     tasks: str | None = None
-    """Dataset by name (micro, colbench) or a JSONL file; without it ColBench where it is downloaded, else micro."""
+    """Dataset by name (code: micro, colbench; html: pages, websight) or a JSONL file; without it ColBench or WebSight
+    where it is downloaded, else micro or pages."""
     split: str = "train"
     """Split of a named dataset: train, validation or test."""
     agent: str = "micro"
-    """The agent's model: micro, a directory (a trained actor too) or a hub id."""
+    """The agent's model: micro, a directory (a trained actor too) or a hub id; scripted for html's writer by rules."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one the agent runs in this process."""
     sim: str = "scripted"
-    """The simulated human: scripted (tasks with facts), or a model that sees the reference."""
+    """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the simulated human; may be given several times."""
     num_tasks: int | None = Field(default=None, ge=1)
@@ -67,7 +70,7 @@ class RolloutConfig(StageConfig):
     recipe: Recipe = "paper"
     """paper, or upstream to follow the published code where the two differ."""
     token_limit: int | None = Field(default=None, ge=1)
-    """Tokens of one dialogue, prompts included, at which it ends without an answer; without it there is no limit."""
+    """Tokens of one dialogue, prompts included, at which it ends with what was delivered; without it there is none."""
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
     """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
@@ -96,10 +99,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         kind = kind.with_prompts(config.prompts)
     source = config.tasks or kind.default_tasks()
     tasks = kind.load(source, config.split)[: config.num_tasks]
-    _check_playable(tasks, config)
-    speakers = [(config.agent, config.agent_url)]
-    if config.sim != "scripted":
-        speakers.append((config.sim, config.sim_url))
+    _check_playable(kind, tasks, config)
+    sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
+    speakers = [(model, urls) for model, urls in sides if model != SCRIPTED]
     local = plan_models(config, speakers, reporter)
     tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
     meta = {
@@ -147,8 +149,10 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
 async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: Local) -> dict[str, Any]:
     """Open both sides, play, and give what played them."""
     async with AsyncExitStack() as stack:
-        agent = await stack.enter_async_context(_client(config, local, "agent"))
-        human = await _human(config, local, crew.kind, stack)
+        agent = await _agent(config, local, crew.kind, stack)
+        player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
+        looks = open_human(crew.kind, player, crew.folder / SCREENSHOTS, config.recipe)
+        human = await stack.enter_async_context(looks)
         served = {"agent_model": agent.model, "human": human.name}
         await crew.play(missing, len(missing), agent, human)
         return served
@@ -169,31 +173,35 @@ def _client(
     )
 
 
-async def _human(config: RolloutConfig, local: Local, kind: TaskKind, stack: AsyncExitStack) -> Human:
-    if config.sim == "scripted":
-        from sweet.humans.scripted import ScriptedHuman
-
-        return ScriptedHuman()
-    from sweet.humans.llm import LLMHuman
-
-    return LLMHuman(await stack.enter_async_context(_client(config, local, "sim")), kind)
+async def _agent(config: RolloutConfig, local: Local, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
+    if config.agent == SCRIPTED and kind.scripted_agent is not None:
+        return ScriptedClient(kind.scripted_agent)
+    return await stack.enter_async_context(_client(config, local, "agent"))
 
 
-def _check_playable(tasks: list[Task], config: RolloutConfig) -> None:
-    if config.sim != "scripted":
-        return
-    if config.sim_url:
+def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
+    if config.agent == SCRIPTED:
+        _check_here("agent", config.agent_url, "--agent-url", "leave --agent-url out")
+        if kind.scripted_agent is None:
+            raise UsageError(
+                f"There is no scripted agent for {kind.name} tasks.", where="--agent scripted", fix="--agent micro"
+            )
+    elif config.agent == "micro" and kind.visual:
         raise UsageError(
-            "The scripted human runs in this process, and a server was named for it.",
-            where="--sim-url",
-            fix="leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine",
+            f"The packaged agent micro writes no pages, as {kind.name} tasks want them.",
+            where="--agent micro",
+            fix="--agent scripted, or --agent MODEL",
         )
-    mute = next((task for task in tasks if not task.facts), None)
-    if mute is not None:
+    if config.sim == SCRIPTED:
+        name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
+        _check_here("human", config.sim_url, "--sim-url", name)
+    check_human(kind, tasks, scripted=config.sim == SCRIPTED)
+
+
+def _check_here(who: str, urls: list[str], flag: str, fix: str) -> None:
+    if urls:
         raise UsageError(
-            f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
-            where="--sim scripted",
-            fix="--sim MODEL, with --sim-url URL for one that is served (sweet serve-sim starts one)",
+            f"The scripted {who} runs in this process, and a server was named for it.", where=flag, fix=fix
         )
 
 

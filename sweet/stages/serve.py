@@ -95,13 +95,13 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
     kind = task_kind(config.task)
     source = config.tasks or kind.default_tasks()
     tasks = kind.load(source, config.split)
-    mute = next((task for task in tasks if not task.facts), None)
-    if mute is not None:
+    if kind.visual:
         raise UsageError(
-            f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
-            where=f"--tasks {source}",
-            fix="--tasks micro, or --engine embedded --model MODEL",
+            f"The scripted human of {kind.name} tasks looks at pages and cannot be served.",
+            where=f"--task {config.task}",
+            fix=f"sweet rollout --task {config.task} --sim scripted",
         )
+    kind.check_scripted_human(tasks)
     return ScriptedResponder(tasks), None
 
 

@@ -36,11 +36,13 @@ class Comparison:
     Attributes:
         difference: of the means over tasks, with its interval.
         p_value: two-sided, paired permutation (for one dialogue a task and rewards 0 or 1, McNemar's exact test).
+        win_rate: share of the tasks on which ours is higher, one on which both are equal counting half.
         wins, losses, ties: tasks on which ours is higher, lower, equal.
     """
 
     difference: Interval
     p_value: float
+    win_rate: Interval
     wins: int
     losses: int
     ties: int
@@ -51,15 +53,22 @@ class Comparison:
 
 
 def clustered_mean(
-    values: Sequence[float], clusters: Sequence[str], *, level: float = 0.95, resamples: int = 2000, seed: int = 0
+    values: Sequence[float],
+    clusters: Sequence[str],
+    *,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
 ) -> Interval:
-    """The mean of `values` in [0, 1], its interval by bootstrap over clusters.
+    """The mean of `values`, its interval by bootstrap over clusters.
 
     Where all values are equal a bootstrap knows no spread; the Wilson interval for as many clusters then stands in.
 
     Args:
         values: [n], one a dialogue.
         clusters: [n], the task of each.
+        bounds: between which values lie.
         level: of confidence.
     """
     if len(values) != len(clusters):
@@ -73,7 +82,10 @@ def clustered_mean(
         sizes[cluster] = sizes.get(cluster, 0) + 1
     mean = fmean(values)
     if len(sums) == 1 or min(values) == max(values):
-        return Interval(mean, *wilson(mean, len(sums), level))
+        least, most = bounds
+        share = min(max((mean - least) / (most - least), 0.0), 1.0)
+        low, high = (least + (most - least) * bound for bound in wilson(share, len(sums), level))
+        return Interval(mean, min(low, mean), max(high, mean))
     low, high = _bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
     return Interval(mean, min(low, mean), max(high, mean))
 
@@ -110,9 +122,11 @@ def compare(
         low = high = mean
     else:
         low, high = _bootstrap(differences, [1] * len(differences), level, resamples, seed)
+    won = [float(d > 0) + 0.5 * (d == 0) for d in differences]
     return Comparison(
         difference=Interval(mean, min(low, mean), max(high, mean)),
         p_value=sign_flip_p_value(differences, seed=seed),
+        win_rate=clustered_mean(won, shared, level=level, resamples=resamples, seed=seed),
         wins=sum(d > 0 for d in differences),
         losses=sum(d < 0 for d in differences),
         ties=sum(d == 0 for d in differences),

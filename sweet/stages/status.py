@@ -38,6 +38,7 @@ _CONFIGS = {
 _HEADLINES = (
     "success_rate",
     "tests_passed",
+    "cosine",
     "episodes",
     "failed",
     "trajectories",

@@ -3,12 +3,13 @@
 The critic learns from trajectory preferences with the training-time information in sight, equation (2) of the paper;
 one with a regression head may learn the outcomes of dialogues instead.
 The actor learns from step-level pairs without it (`sweet`), or by one of the baselines: trajectory preferences
-(`multi-turn-dpo`), likelihood of the dialogues that solved their task (`rft`). How it is trained is the same for all
-and lives in `sweet.stages.training`.
+(`multi-turn-dpo`), likelihood of the dialogues that solved their task or are its best (`rft`). How it is trained is the
+same for all and lives in `sweet.stages.training`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,12 +20,13 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
-from sweet.stages.label import SOLVED, preferences, usable_dialogues
+from sweet.stages.label import preferences, usable_dialogues
 from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
-from sweet.tasks.scores import Score
-from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import RewardRule, Score
+from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.stages.training import Training
@@ -112,7 +114,8 @@ class TrainCriticConfig(TrainConfig):
 
 class TrainActorConfig(TrainConfig):
     method: Literal["sweet", "multi-turn-dpo", "rft"] = "sweet"
-    """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task."""
+    """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task, for
+    pages each task's best."""
 
 
 LEARNS_FROM: dict[str, Kind] = {"sweet": "pairs", "multi-turn-dpo": "preferences", "rft": "scores"}
@@ -199,18 +202,20 @@ def _outcome_critic(
     from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, hold_out
 
+    rule = task_kind(run.manifest().task).rewards
+    if config.target == "binary" and rule.solved is None:
+        what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
+        raise UsageError(what, where="--target binary", fix="--target real, or preference")
     source = _scores_to_learn(run, config.from_)
     rollouts = run.input_of(source, "rollouts")
     training = Training(run, config, "regression", [source, rollouts], reporter, weights=weights)
     dialogues = _dialogues(run, rollouts)
     rewards = {row.id: row.reward for row in read_jsonl(run.file(source), Score) if row.reward is not None}
     usable = usable_dialogues(dialogues.values(), rewards)
-    _, apart = hold_out(list(preferences(usable, rewards)), config.holdout, config.seed)
+    _, apart = hold_out(list(preferences(usable, rewards, rule)), config.holdout, config.seed)
     unseen = {preference.task_id for preference in apart}
     kept = sorted(trajectory.id for trajectory in usable if trajectory.task_id not in unseen)
-    goals = (
-        {name: float(reward >= SOLVED) for name, reward in rewards.items()} if config.target == "binary" else rewards
-    )
+    goals = {name: rule.worth(reward) for name, reward in rewards.items()} if config.target == "binary" else rewards
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=True, goals=goals)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=True, goals=goals)
     training.objective = Objective(None, 0.0, target=meta["target"])
@@ -270,8 +275,8 @@ def _actor(
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), rows, reveal=False)
         training.objective = Objective(config.beta, hyper.nll, "none")
     else:
-        solved = training.draw(_solved(run, source, rollouts))
-        training.examples = dialogue_examples(training, _dialogues(run, rollouts), solved, reveal=False)
+        kept = training.draw(_worth_imitating(run, source, rollouts))
+        training.examples = dialogue_examples(training, _dialogues(run, rollouts), kept, reveal=False)
         training.objective = Objective(None, hyper.nll)
     return training, pairs
 
@@ -288,19 +293,30 @@ def _dialogues(run: Run, rollouts: Artifact) -> dict[str, Trajectory]:
     return {trajectory.id: trajectory for trajectory in read_jsonl(run.file(rollouts), Trajectory)}
 
 
-def _solved(run: Run, scores: Artifact, rollouts: Artifact) -> list[str]:
-    """Ids of the dialogues that solved their task, in order."""
-    solved = {row.id for row in read_jsonl(run.file(scores), Score) if (row.reward or 0.0) >= SOLVED}
-    found = sorted(
-        (trajectory.id, trajectory.outcome)
-        for trajectory in read_jsonl(run.file(rollouts), Trajectory)
-        if trajectory.id in solved and trajectory.agent_turns
-    )
-    ids = [name for name, outcome in found if outcome not in FAULTS]
+def _worth_imitating(run: Run, scores: Artifact, rollouts: Artifact) -> list[str]:
+    """Ids of the dialogues that rejection fine-tuning keeps, in order (see sweet.tasks.scores.RewardRule)."""
+    rule = task_kind(run.manifest().task).rewards
+    rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
+    dialogues = usable_dialogues(read_jsonl(run.file(rollouts), Trajectory), rewards)
+    ids = kept(sorted((dialogue.id, dialogue.task_id) for dialogue in dialogues), rewards, rule)
     if not ids:
         raise SweetError(
-            "No dialogue solved its task, so there is nothing to fine-tune on.",
+            "No dialogue solved its task, so there is nothing to fine-tune on."
+            if rule.solved is not None
+            else "No dialogue is better than another one of its task, so there is nothing to fine-tune on.",
             where=scores.id,
             fix="sweet rollout with more --samples, then sweet eval",
         )
     return ids
+
+
+def kept(dialogues: Sequence[tuple[str, str]], rewards: Mapping[str, float], rule: RewardRule) -> list[str]:
+    """Which of some dialogues (id, task id) rejection fine-tuning keeps, in their order."""
+    if rule.solved is not None:
+        return [name for name, _ in dialogues if rewards[name] >= rule.solved]
+    tasks: dict[str, list[str]] = {}
+    for name, task in dialogues:
+        tasks.setdefault(task, []).append(name)
+    ranges = [(max(names, key=lambda n: rewards[n]), min(rewards[n] for n in names)) for names in tasks.values()]
+    best = {name for name, least in ranges if rewards[name] > least}
+    return [name for name, _ in dialogues if name in best]

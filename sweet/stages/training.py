@@ -34,7 +34,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
-from sweet.stages.dialogue import agent_system
+from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.rows import Pair, Preference
@@ -83,7 +83,7 @@ class Training:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
         check_logs(config.log_to)
-        self.base = config.model or agent_of(inputs[-1])
+        self.base = config.model or agent_of(inputs[-1], "--model")
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)
@@ -353,11 +353,6 @@ def layout_of(config: TrainConfig) -> Layout | None:
     if (config.devices or 1) > there:
         raise UsageError(f"torch sees {there} GPUs.", where=f"--devices {config.devices}", fix=f"--devices {there}")
     return Layout(config.devices or there)
-
-
-def agent_of(rollouts: Artifact) -> str:
-    """The model that spoke in these rollouts; `micro` where the data came from outside."""
-    return str(rollouts.meta.get("agent") or "micro")
 
 
 def context_of(model: Any) -> int | None:

@@ -2,18 +2,22 @@
 
 A task is one problem with hidden information. The agent sees `request(task)` and nothing else of it; the simulated
 human and the critic also see `hidden(task)`, the training-time information c of the paper (section 4.1).
-A kind (`code`, later others) knows how its agent is addressed and how a raw reply becomes a move in the dialogue.
+A kind (`code`, `html`) knows how its agent is addressed and how a raw reply becomes a move in the dialogue.
 Kinds are found by entry point (group `sweet.tasks`), so that a package can bring its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
@@ -71,7 +75,7 @@ class Move:
 
     Attributes:
         content: what the human sees.
-        answer: the delivered answer, where the reply delivers one.
+        answer: the delivered answer, where the reply delivers one; a later one supersedes it.
         ends: whether the reply ends the dialogue; without it the last turn does.
     """
 
@@ -80,12 +84,28 @@ class Move:
     ends: bool
 
 
+ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
+"""An agent of rules: the dialogue so far, a temperature (0 makes no mistakes) and the turn's seed to a raw reply."""
+
+
 class TaskKind(Protocol):
     """A kind of task. Implementations hold no state of a dialogue."""
 
     name: str
     human_reply_limit: int
     """A human reply is cut to this many characters."""
+    rewards: RewardRule
+    """How its rewards are read by who learns from them."""
+    scorer_options: frozenset[str]
+    """Which options of `sweet eval` that decide rewards its scorer takes: of scorer, tolerance, similarity."""
+
+    @property
+    def visual(self) -> bool:
+        """Whether the human sees pages: what the agent shows, and `ground_truth`, are HTML and are rendered for it."""
+
+    @property
+    def scripted_agent(self) -> ScriptedAgent | None:
+        """An agent without a model, where the kind has one."""
 
     def default_tasks(self) -> str:
         """The dataset that is meant where none is named."""
@@ -96,6 +116,9 @@ class TaskKind(Protocol):
     def with_prompts(self, folder: Path) -> TaskKind:
         """The same kind with other prompts, those of a folder; InputError where they cannot be used."""
 
+    def check_scripted_human(self, tasks: Sequence[Task]) -> None:
+        """UsageError where the scripted human cannot play one of the tasks."""
+
     def agent_system(self) -> str:
         """The agent's system prompt."""
 
@@ -104,6 +127,13 @@ class TaskKind(Protocol):
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         """Read a raw reply; `last` says that no further turn is allowed."""
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        """What scores its trajectories, open for as long as the context is.
+
+        Raises (on entering):
+            SweetError: what it needs is not there.
+        """
 
 
 def opening(kind: TaskKind, task: Task) -> list[Message]:

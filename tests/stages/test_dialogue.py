@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.errors import UsageError
 from sweet.humans.base import HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
-from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
+from sweet.runs.run import Run
+from sweet.stages.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules, agent_of
 from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.trajectory import Trajectory
+from tests.stages.learn_runs import put
 
 TASK = Task(
     id="park-1",
@@ -53,6 +58,16 @@ class BrokenHuman:
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         raise RequestFailed("refused", where="http://127.0.0.1:1")
+
+
+class LineHuman:
+    name = "line"
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        return HumanReply(self.line)
 
 
 class MuteHuman:
@@ -103,6 +118,30 @@ def test_the_last_turn_is_the_answer() -> None:
     trajectory = played(Lines("What is the rate?", "def price(hours): return 5"), max_turns=2)
     assert trajectory.outcome == "out_of_turns"
     assert trajectory.answer.strip() == "def price(hours): return 5"
+
+
+PAGE = "<html><body><p>{}</p></body></html>"
+
+
+@pytest.mark.parametrize(
+    ("lines", "max_turns", "answer", "outcome"),
+    [
+        ((PAGE.format(1), f"I WANT TO ANSWER:\n{PAGE.format(2)}"), 9, PAGE.format(2), "answered"),
+        ((PAGE.format(1), "I WANT TO ANSWER:"), 9, PAGE.format(1), "answered"),
+        ((PAGE.format(1), PAGE.format(2), "Is it right?"), 3, PAGE.format(2), "out_of_turns"),
+        ((PAGE.format(1), PAGE.format(2)), 2, PAGE.format(2), "out_of_turns"),
+        (("What colour?", "How tall?"), 2, NO_ANSWER, "out_of_turns"),
+        ((PAGE.format(1), ContextOverflow("too long")), 9, PAGE.format(1), "context_overflow"),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_the_last_page_of_an_html_dialogue_counts(
+    lines: tuple[str | Exception, ...], max_turns: int, answer: str, outcome: str, recipe: Recipe
+) -> None:
+    human = LineHuman("Larger.")
+    dialogue = Dialogue(Assignment(TASK, 0, 0), Lines(*lines), human, HtmlKind(), rules(max_turns, recipe))
+    trajectory = asyncio.run(dialogue.play())
+    assert (trajectory.answer, trajectory.outcome) == (answer, outcome)
 
 
 def test_context_overflow_ends_the_dialogue_with_its_own_outcome() -> None:
@@ -164,3 +203,13 @@ def test_what_the_human_does_wrong_ends_the_dialogue_unless_it_is_the_published_
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.outcome, trajectory.fault) == (outcome, "echo" if outcome == "human_error" else None)
     assert trajectory.dialogue_history[2].content == "What is the rate?", "it stays to be read"
+
+
+def test_a_scripted_agent_is_no_model_to_go_on_from(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", "html")
+    scripted = put(run, "rollout", "rollouts", [], agent="scripted")
+    with pytest.raises(UsageError, match="no model") as error:
+        agent_of(scripted, "--model")
+    assert error.value.fix == "--model MODEL"
+    assert agent_of(put(run, "rollout", "rollouts", [], agent="org/model"), "--model") == "org/model"
+    assert agent_of(put(run, "data", "rollouts", []), "--model") == "micro"

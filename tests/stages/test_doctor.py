@@ -129,17 +129,23 @@ def test_torch_that_hangs_or_crashes_is_a_problem(tmp_path: Path, monkeypatch: p
         assert (check.status, check.required, word in check.found) == ("problem", True, True), check
 
 
-def test_firefox_of_playwright_or_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_firefox_and_what_pages_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("playwright", reason="Playwright is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
-    monkeypatch.setattr(doctor, "_version", lambda package: None)
-    assert "sweet-rl[html]" in doctor.check_firefox()[0].fix
-    monkeypatch.setattr(doctor, "_version", lambda package: "1.60.0")
-    assert doctor.check_firefox()[0].status == "missing"
+    monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
+    firefox, assets = doctor.check_firefox()
+    assert (firefox.status, "playwright install firefox" in firefox.fix) == ("missing", True)
+    assert (assets.status, assets.fix) == ("missing", "sweet data assets")
     script(tmp_path / "firefox-esr", "true")
     assert "firefox-esr" in doctor.check_firefox()[0].found
-    (tmp_path / "browsers" / "firefox-1500").mkdir(parents=True)
-    assert "firefox-1500" in doctor.check_firefox()[0].found
+    monkeypatch.setenv("SWEET_FIREFOX", "no-such-program")
+    assert "no-such-program" in doctor.check_firefox()[0].found
+
+
+def test_firefox_without_playwright(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "sweet-rl[html]" in doctor.check_firefox()[0].fix
 
 
 def test_vllm_without_its_command_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,10 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
 from sweet.errors import ServerError, SweetError
+from sweet.folders import data_folder
 from sweet.stages.base import Silent
 from sweet.stages.download import DATASET, TRAJECTORIES, ColBenchConfig, run_data_colbench
-from sweet.tasks.datasets import colbench_file, data_folder
+from sweet.tasks.datasets import colbench_file
 from sweet.tasks.registry import task_kind
 from tests.stages.test_published import row
 

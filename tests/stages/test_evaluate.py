@@ -134,5 +134,5 @@ def test_a_run_without_rollouts_names_the_stage(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="html"):
-        evaluate(make_run(tmp_path / "run", trajectory("a", "t", GOOD), kind="html"))
+    with pytest.raises(UsageError, match="pottery"):
+        evaluate(make_run(tmp_path / "run", trajectory("a", "t", GOOD), kind="pottery"))

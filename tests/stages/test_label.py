@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.label import LabelConfig, preferences, run_label
 from sweet.stages.rows import Preference
+from sweet.tasks.scores import RewardRule
 from tests.learn.builders import build_trajectory
 from tests.stages.learn_runs import make_dialogues, make_run, put, score
+
+SOLVED = RewardRule(solved=1.0)
+DEGREES = RewardRule(solved=None, margin=0.1)
 
 
 def test_the_first_solved_dialogue_is_preferred_to_every_worse_one(tmp_path: Path) -> None:
@@ -71,9 +76,27 @@ def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> No
 def test_the_order_of_the_file_decides_nothing(order: list[int], rewards: list[float]) -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues(3, 3)]
     known = {trajectory.id: reward for trajectory, reward in zip(dialogues, rewards, strict=True)}
-    found = list(preferences(dialogues, known))
-    assert found == list(preferences([dialogues[i] for i in order], known))
+    found = list(preferences(dialogues, known, SOLVED))
+    assert found == list(preferences([dialogues[i] for i in order], known, SOLVED))
     for row in found:
         assert row.chosen_reward == 1.0 > row.rejected_reward
     assert len({(row.chosen, row.rejected) for row in found}) == len(found)
     assert all(len({row.chosen for row in found if row.task_id == task}) == 1 for task in {r.task_id for r in found})
+
+
+@given(st.permutations(range(8)), st.lists(st.integers(-20, 20), min_size=8, max_size=8))
+def test_rewards_of_degrees_set_every_two_against_each_other(order: list[int], tenths: list[int]) -> None:
+    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 4)]
+    known = {trajectory.id: tenth / 20 for trajectory, tenth in zip(dialogues, tenths, strict=True)}
+    found = list(preferences(dialogues, known, DEGREES))
+    again = preferences([dialogues[i] for i in order], known, DEGREES)
+    assert found == list(again)
+    apart = [
+        {one.id, other.id}
+        for one, other in itertools.combinations(dialogues, 2)
+        if one.task_id == other.task_id and abs(tenths[dialogues.index(one)] - tenths[dialogues.index(other)]) >= 2
+    ]
+    assert len(found) == len(apart)
+    for row in found:
+        assert {row.chosen, row.rejected} in apart
+        assert row.chosen_reward == known[row.chosen] > known[row.rejected] == row.rejected_reward

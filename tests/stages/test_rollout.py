@@ -109,6 +109,17 @@ def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
         run_rollout(run, config(tasks=str(path)), Silent())
 
 
-def test_a_url_for_the_scripted_human_is_refused(run: Run) -> None:
-    with pytest.raises(UsageError, match="in this process"):
-        run_rollout(run, config(sim_url=["http://127.0.0.1:9/v1"]), Silent())
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"sim_url": ["http://127.0.0.1:9/v1"]}, "human runs in this process"),
+        ({"agent": "scripted"}, "no scripted agent for code tasks"),
+        ({"task": "html", "agent": "scripted", "agent_url": ["http://127.0.0.1:9/v1"]}, "agent runs in this process"),
+        ({"task": "html", "agent": "scripted", "sim": "a-model"}, "must see pages"),
+        ({"task": "html"}, "writes no pages"),
+    ],
+)
+def test_sides_that_cannot_play_are_refused(run: Run, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        run_rollout(run, config(**changes), Silent())
+    assert not run.manifest().attempts

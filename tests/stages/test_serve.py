@@ -192,6 +192,11 @@ def test_tasks_without_facts_have_no_scripted_human(tmp_path: Path) -> None:
         run_serve(ServeConfig(tasks=str(path), port=0), Silent())
 
 
+def test_the_scripted_human_of_pages_is_not_served() -> None:
+    with pytest.raises(UsageError, match="cannot be served"):
+        run_serve(ServeConfig(task="html", tasks="pages", port=0), Silent())
+
+
 def test_a_model_is_served_by_the_embedded_engine(tmp_path: Path) -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     tokenizer.save_pretrained(tmp_path)

@@ -42,6 +42,15 @@ def test_all_or_nothing_still_has_an_interval() -> None:
     assert rate.high == pytest.approx(0.3244, abs=1e-3)
 
 
+def test_bounds_may_be_others_than_0_and_1() -> None:
+    same = clustered_mean([-0.2] * 8, [f"t{i}" for i in range(8)], bounds=(-1.0, 1.0))
+    assert same.mean == pytest.approx(-0.2)
+    assert -1 < same.low < same.mean < same.high < 1
+    assert [same.low, same.high] == pytest.approx([2 * bound - 1 for bound in wilson(0.4, 8)])
+    mixed = clustered_mean([-0.5, 0.5, 0.9], ["a", "b", "c"], bounds=(-1.0, 1.0))
+    assert -0.5 <= mixed.low <= mixed.mean <= mixed.high <= 0.9
+
+
 def test_wilson_known_value() -> None:
     assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
 
@@ -64,6 +73,9 @@ def test_comparing_the_other_way_round_mirrors(pairs: dict[str, tuple[float, flo
     assert one.difference.mean == pytest.approx(-other.difference.mean)
     assert one.p_value == pytest.approx(other.p_value)
     assert (one.wins, one.losses, one.ties) == (other.losses, other.wins, other.ties)
+    assert one.win_rate.mean == pytest.approx(1 - other.win_rate.mean)
+    assert one.win_rate.mean == pytest.approx((one.wins + one.ties / 2) / len(pairs))
+    assert 0 <= one.win_rate.low <= one.win_rate.mean <= one.win_rate.high <= 1
     assert one.tasks == len(pairs)
     assert 0 < one.p_value <= 1
     assert one.difference.low <= one.difference.mean <= one.difference.high

@@ -1,4 +1,4 @@
-"""`sweet data colbench`, `sweet data import`, `sweet data export`, `sweet data micro-agent`."""
+"""`sweet data colbench`, `sweet data assets`, `sweet data import`, `sweet data export`, `sweet data micro-agent`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.errors import UsageError
+from sweet.stages.assets import AssetsConfig, run_data_assets
 from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
 from sweet.stages.download import ColBenchConfig, run_data_colbench
 from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
@@ -18,6 +19,11 @@ from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
 class ColBench(Command[ColBenchConfig]):
     def work(self, call: Call[ColBenchConfig]) -> None:
         console.finish(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
+
+
+class Assets(Command[AssetsConfig]):
+    def work(self, call: Call[AssetsConfig]) -> None:
+        console.finish(run_data_assets(call.config, call.reporter), as_json=call.common.json)
 
 
 class Import(Command[DataImportConfig]):
@@ -67,6 +73,14 @@ COMMANDS = (
         summary="Fetch ColBench's backend tasks from the model hub.",
         text="They land in the user's data folder; sweet rollout --tasks colbench plays them.",
         examples=(("sweet data colbench", "the tasks, training and test"),),
+    ),
+    Assets(
+        name="data assets",
+        config=AssetsConfig,
+        summary="Fetch what the pages of frontend tasks load from elsewhere.",
+        text="Tailwind's stylesheet and its script, from a content network or through npm, each checked by its "
+        "sha256. Pages are rendered without a network: these files are served to them from the user's data folder.",
+        examples=(("sweet data assets", "once, before frontend tasks are played"),),
     ),
     Import(
         name="data import",

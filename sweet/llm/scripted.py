@@ -1,0 +1,29 @@
+"""An agent of rules as a chat client: no model, no tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet.llm.base import Completion, Reply, Sampling
+from sweet.tasks.base import Message, ScriptedAgent
+
+SCRIPTED = "scripted"
+"""The name, in place of a model's, of an agent or a human of rules."""
+
+
+class ScriptedClient:
+    """Implements `sweet.llm.base.ChatClient` over a kind's scripted agent. It counts no tokens and knows no limit."""
+
+    model = SCRIPTED
+
+    def __init__(self, agent: ScriptedAgent) -> None:
+        self._agent = agent
+
+    async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """The agent's replies: `n` independent ones, the same for the same messages, temperature and seed."""
+        seeds = [None if sampling.seed is None else sampling.seed + number for number in range(sampling.n)]
+        replies = tuple(Reply(self._agent(messages, sampling.temperature, seed), "stop") for seed in seeds)
+        return Completion(replies, 0, 0, self.model)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

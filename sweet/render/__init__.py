@@ -1,0 +1,1 @@
+"""Pages nobody trusts to screenshots (page, store, browsers), and screenshots to how alike they are."""

@@ -1,0 +1,265 @@
+"""A pool of headless Firefoxes that turn pages into screenshots.
+
+Each browser renders one page at a time; as many run as the machine has cores and memory for, started when they are
+first needed. A browser is ended and started anew after `RECYCLE_PAGES` pages, or when it still holds more than
+`RECYCLE_MEMORY` between two, or when a page has brought it down. While pages wait, the next one takes the place of the
+one before at once, since going to an empty page in between costs a quarter of the whole; so a page that fails there is
+tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
+is one, and the same page asked for twice at once is rendered once.
+
+The browsers are children of Playwright's driver, a process that ends them when it loses its parent: nothing stays
+behind, however this process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from ssl import SSLContext
+from typing import Any, Protocol
+
+from sweet.errors import SweetError
+from sweet.render.assets import AssetStore, asset_folder
+from sweet.render.browser import Browser
+from sweet.render.firefox import Firefox, find_firefox
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.serving import certificate
+from sweet.render.store import ScreenshotStore
+
+RECYCLE_PAGES = 500
+"""Pages after which a browser is replaced."""
+
+RECYCLE_MEMORY = 1800
+"""MB that a browser may hold between two pages."""
+
+CHECK_PAGES = 20
+"""Pages after which a browser is looked at in any case."""
+
+SHARE_OF_MEMORY = 1500
+"""MB of free memory that a browser of the pool is counted with."""
+
+MOST_BROWSERS = 8
+"""More have not been tried."""
+
+
+class _Doubtful(Exception):
+    """A page failed in a browser that was not fresh: it may have been the browser's fault, or the page's before."""
+
+
+class Renderer(Protocol):
+    """Whoever turns pages into screenshots: a pool of browsers, or what a test puts in its place."""
+
+    async def shoot(self, html: str) -> Screenshot:
+        """Render one page. Any number of calls may wait at once.
+
+        Raises:
+            RenderFailed: by the page's fault.
+            SweetError: there is no browser, or an asset that the page wants has not been fetched.
+        """
+        ...
+
+
+def fitting_count() -> int:
+    """How many browsers this machine has cores and free memory for."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _free_memory() // SHARE_OF_MEMORY, MOST_BROWSERS))
+
+
+def _free_memory() -> int:
+    """MB of memory that programs can have; that of the machine where nobody tells."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) // 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+
+
+class Pool:
+    """Made by `open_browsers`.
+
+    Attributes:
+        store: keeps what comes of pages, where it is not None.
+        started: how many browsers have been started so far, and `given` how many pages they have been given.
+    """
+
+    def __init__(
+        self,
+        playwright: Any,
+        firefox: Firefox,
+        tls: SSLContext,
+        assets: AssetStore,
+        store: ScreenshotStore | None,
+        count: int,
+        settings: RenderSettings,
+    ) -> None:
+        self.settings = settings
+        self.started = 0
+        self.given = 0
+        self._make = partial(Browser, playwright, firefox, assets, tls)
+        self.store = store
+        self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
+        for _ in range(count):
+            self._places.put_nowait(None)
+        self._count = count
+        self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def shoot(self, html: str) -> Screenshot:
+        """See `Renderer`."""
+        key = page_key(html, self.settings)
+        found = None if self.store is None else self.store.get(key)
+        if isinstance(found, RenderFailed):
+            raise found
+        if found is not None:
+            return found
+        if key not in self._waiting:
+            task = self._run(self._make_and_keep(key, html))
+            self._waiting[key] = task
+            task.add_done_callback(lambda _: self._waiting.pop(key, None))
+        # Whoever asks may be cancelled; others may wait for the same page.
+        return await asyncio.shield(self._waiting[key])
+
+    async def close(self) -> None:
+        """End all browsers."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while not self._places.empty():
+            if browser := self._places.get_nowait():
+                await browser.stop()
+
+    def _run(self, what: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return task
+
+    async def _make_and_keep(self, key: str, html: str) -> Screenshot:
+        try:
+            self._check(html)
+            shot = await self._render(key, html)
+        except RenderFailed as failed:
+            if self.store is not None:
+                self.store.put(key, failed)
+            raise
+        if self.store is not None:
+            self.store.put(key, shot)
+        return shot
+
+    def _check(self, html: str) -> None:
+        if not html.strip():
+            raise RenderFailed("empty", "The page is empty.")
+        size = len(html.encode("utf-8", "surrogatepass"))
+        if size > self.settings.max_bytes:
+            raise RenderFailed("too_large", f"The page has {size} bytes, more than {self.settings.max_bytes}.")
+
+    async def _render(self, key: str, html: str) -> Screenshot:
+        try:
+            return await self._render_once(key, html, fresh=False)
+        except _Doubtful:
+            return await self._render_once(key, html, fresh=True)
+
+    async def _render_once(self, key: str, html: str, *, fresh: bool) -> Screenshot:
+        browser = await self._places.get()
+        kept: Browser | None = None
+        try:
+            if browser is not None and fresh:
+                await browser.stop()
+                browser = None
+            if browser is None:
+                browser = self._make()
+                await browser.start(self.settings)
+                self.started += 1
+            self.given += 1
+            alone = browser.clean
+            shot = await browser.shoot(html, key, self.settings)
+            kept = browser
+            return shot
+        except RenderFailed as failed:
+            if failed.reason == "blocked":
+                kept = browser
+            elif not fresh and (failed.reason == "crashed" or not alone):
+                raise _Doubtful from failed
+            raise
+        except SweetError:
+            kept = browser  # an asset is missing; or it has not started, and has ended
+            raise
+        except asyncio.CancelledError:
+            if browser is not None:
+                await browser.stop()
+            raise
+        finally:
+            await self._give_back(kept)
+
+    async def _give_back(self, browser: Browser | None) -> None:
+        """Give a browser's place to the next page, at once where one waits for it."""
+        if browser is not None and not browser.living:
+            browser = None
+        if browser is None or (self.hurried and browser.pages % CHECK_PAGES):
+            self._places.put_nowait(browser)
+        else:
+            self._run(self._leave(browser))
+
+    @property
+    def hurried(self) -> bool:
+        """Whether pages wait for a browser."""
+        return len(self._waiting) > self._count
+
+    async def _leave(self, browser: Browser) -> None:
+        """Rid a browser of its page and give back its place."""
+        ready = None
+        try:
+            if await browser.leave():
+                if browser.pages < RECYCLE_PAGES and await browser.memory() < RECYCLE_MEMORY:
+                    ready = browser
+                else:
+                    await browser.stop()
+        except asyncio.CancelledError:
+            await browser.stop()
+            raise
+        finally:
+            self._places.put_nowait(ready)
+
+
+@asynccontextmanager
+async def open_browsers(
+    store: Path | None,
+    count: int | None = None,
+    settings: RenderSettings | None = None,
+    assets: Path | None = None,
+) -> AsyncIterator[Pool]:
+    """A pool of browsers, put away at the end of the block.
+
+    Args:
+        store: the folder that keeps the screenshots; None keeps none.
+        count: how many browsers; None for as many as the machine has cores and memory for.
+        assets: the folder of the assets, by default where `sweet data assets` puts them.
+
+    Raises:
+        UsageError: Playwright is not installed, or there is no Firefox.
+    """
+    firefox = find_firefox()
+    tls = certificate()
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        pool = Pool(
+            playwright,
+            firefox,
+            tls,
+            AssetStore(assets or asset_folder()),
+            None if store is None else ScreenshotStore(store),
+            count or fitting_count(),
+            settings or RenderSettings(),
+        )
+        try:
+            yield pool
+        finally:
+            await pool.close()

@@ -1,0 +1,310 @@
+"""Which Firefox there is, how it is set up, and its processes: how much memory they hold, and their end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import UsageError
+
+INSTALL_PLAYWRIGHT = "pip install 'sweet-rl[html]'"
+INSTALL_FIREFOX = "playwright install firefox   (or the system's: apt install firefox-esr)"
+
+
+@dataclass(frozen=True)
+class Firefox:
+    """A Firefox to start. `own`: Playwright's own build, which it drives in its own way; else any other."""
+
+    path: str
+    own: bool
+
+
+def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
+    """The one that `SWEET_FIREFOX` names, else Playwright's own, else one on the PATH.
+
+    Raises:
+        UsageError: Playwright is not installed, or there is no Firefox.
+    """
+    spec = importlib.util.find_spec("playwright")
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError("Rendering pages needs Playwright, which is not installed.", fix=INSTALL_PLAYWRIGHT)
+    if given := environment.get("SWEET_FIREFOX"):
+        path = shutil.which(given)
+        if path is None:
+            raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
+        return Firefox(path, own=False)
+    if own := _own_build(Path(spec.submodule_search_locations[0]), environment):
+        return Firefox(own, own=True)
+    path = shutil.which("firefox-esr") or shutil.which("firefox")
+    if path is None:
+        raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
+    return Firefox(path, own=False)
+
+
+def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
+    """The folder of the Firefox that `playwright install` brought, of the revision that this Playwright starts."""
+    driver = package / "driver" / "package"
+    try:
+        listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
+        revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
+    given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
+    if given == "0":
+        place = driver / ".local-browsers"
+    elif given:
+        place = Path(given)
+    elif sys.platform == "darwin":
+        place = Path.home() / "Library" / "Caches" / "ms-playwright"
+    elif sys.platform == "win32":
+        place = Path.home() / "AppData" / "Local" / "ms-playwright"
+    else:
+        place = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    folder = place / f"firefox-{revision}"
+    return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
+
+
+def preferences(port: int) -> dict[str, Any]:
+    """Firefox's settings for a browser whose only way out is the server at this port."""
+    nowhere = "http://127.0.0.1/"
+    return {
+        # Everything goes to the server, this machine's own addresses too, and nothing goes past it.
+        "network.proxy.type": 1,
+        "network.proxy.http": "127.0.0.1",
+        "network.proxy.http_port": port,
+        "network.proxy.ssl": "127.0.0.1",
+        "network.proxy.ssl_port": port,
+        "network.proxy.socks": "127.0.0.1",
+        "network.proxy.socks_port": port,
+        "network.proxy.socks_remote_dns": True,
+        "network.proxy.no_proxies_on": "",
+        "network.proxy.allow_hijacking_localhost": True,
+        "network.proxy.failover_direct": False,
+        "network.proxy.allow_bypass": False,
+        "network.trr.mode": 5,
+        "network.dns.disablePrefetch": True,
+        "network.dns.disablePrefetchFromHTTPS": True,
+        "network.dns.disableIPv6": True,
+        "network.prefetch-next": False,
+        "network.predictor.enabled": False,
+        "network.early-hints.enabled": False,
+        "network.http.speculative-parallel-limit": 0,
+        "network.http.http3.enable": False,
+        "network.http.altsvc.enabled": False,
+        "network.webtransport.enabled": False,
+        "network.captive-portal-service.enabled": False,
+        "network.connectivity-service.enabled": False,
+        "network.protocol-handler.external-default": False,
+        "network.protocol-handler.warn-external-default": False,
+        "media.peerconnection.enabled": False,
+        # Pages are served without TLS, from hosts that may be known to want it.
+        "dom.security.https_first": False,
+        "dom.security.https_only_mode": False,
+        "network.stricttransportsecurity.preloadlist": False,
+        "security.OCSP.enabled": 0,
+        # What a page has no business with.
+        "dom.serviceWorkers.enabled": False,
+        "dom.push.enabled": False,
+        "dom.webnotifications.enabled": False,
+        "dom.disable_beforeunload": True,
+        "dom.disable_open_during_load": True,
+        "dom.popup_maximum": 0,
+        "dom.battery.enabled": False,
+        "dom.webgpu.enabled": False,
+        "full-screen-api.enabled": False,
+        "geo.enabled": False,
+        "webgl.disabled": True,
+        "media.autoplay.default": 5,
+        "media.gmp-manager.updateEnabled": False,
+        "media.gmp-provider.enabled": False,
+        "media.navigator.enabled": False,
+        "network.cookie.cookieBehavior": 2,
+        "dom.indexedDB.enabled": False,
+        "dom.caches.enabled": False,
+        "pdfjs.disabled": True,
+        "dom.max_script_run_time": 0,
+        "dom.max_chrome_script_run_time": 0,
+        "dom.ipc.reportProcessHangs": False,
+        "hangmonitor.timeout": 0,
+        # The same picture everywhere and always.
+        "ui.useOverlayScrollbars": 1,
+        "ui.caretBlinkTime": 0,
+        "ui.prefersReducedMotion": 0,
+        "ui.systemUsesDarkTheme": 0,
+        "layout.css.prefers-color-scheme.content-override": 1,
+        "layout.css.devPixelsPerPx": "1.0",
+        "layout.css.visited_links_enabled": False,
+        "dom.image-lazy-loading.enabled": False,
+        "image.animation_mode": "none",
+        "intl.accept_languages": "en-US, en",
+        "intl.locale.requested": "en-US",
+        "gfx.color_management.mode": 0,
+        "privacy.resistFingerprinting": False,
+        "privacy.fingerprintingProtection": False,
+        "browser.display.use_system_colors": False,
+        # What a browser does besides costs time, and wants to talk to its maker.
+        "accessibility.force_disabled": 1,
+        "app.normandy.enabled": False,
+        "app.update.enabled": False,
+        "app.update.auto": False,
+        "browser.cache.disk.enable": False,
+        "browser.cache.memory.capacity": 65536,
+        "browser.cache.memory.max_entry_size": 16384,
+        "browser.chrome.site_icons": False,
+        "browser.contentblocking.category": "custom",
+        "browser.ml.enable": False,
+        "browser.newtabpage.enabled": False,
+        "browser.pagethumbnails.capturing_disabled": True,
+        "browser.ping-centre.telemetry": False,
+        "browser.region.network.url": "",
+        "browser.safebrowsing.malware.enabled": False,
+        "browser.safebrowsing.phishing.enabled": False,
+        "browser.safebrowsing.downloads.enabled": False,
+        "browser.safebrowsing.update.enabled": False,
+        "browser.search.update": False,
+        "browser.sessionhistory.max_entries": 2,
+        "browser.sessionhistory.max_total_viewers": 0,
+        "browser.sessionstore.resume_from_crash": False,
+        "browser.sessionstore.interval": 3_600_000,
+        "browser.shell.checkDefaultBrowser": False,
+        "browser.startup.page": 0,
+        "browser.tabs.unloadOnLowMemory": False,
+        "browser.translations.enable": False,
+        "browser.urlbar.suggest.searches": False,
+        "datareporting.healthreport.uploadEnabled": False,
+        "datareporting.policy.dataSubmissionEnabled": False,
+        "dom.ipc.processCount": 1,
+        "dom.ipc.keepProcessesAlive.web": 1,
+        "fission.autostart": False,
+        "dom.ipc.processPrelaunch.enabled": False,
+        "dom.ipc.processPrelaunch.fission.number": 0,
+        "extensions.getAddons.cache.enabled": False,
+        "extensions.systemAddon.update.enabled": False,
+        "extensions.update.enabled": False,
+        "extensions.webextensions.remote": False,
+        "extensions.formautofill.addresses.enabled": False,
+        "extensions.formautofill.creditCards.enabled": False,
+        "identity.fxaccounts.enabled": False,
+        "layout.spellcheckDefault": 0,
+        "places.history.enabled": False,
+        "privacy.query_stripping.enabled": False,
+        "privacy.trackingprotection.enabled": False,
+        "privacy.trackingprotection.annotate_channels": False,
+        "privacy.trackingprotection.pbmode.enabled": False,
+        "reader.parse-on-load.enabled": False,
+        "remote.network.maxTotalDataSize": 20_000_000,  # what Playwright has kept of answers; it takes no less
+        "services.settings.server": nowhere,
+        "signon.autofillForms": False,
+        "signon.rememberSignons": False,
+        "toolkit.cosmeticAnimations.enabled": False,
+        "toolkit.telemetry.enabled": False,
+        "toolkit.telemetry.server": nowhere,
+        "toolkit.telemetry.unified": False,
+    }
+
+
+def environment_of(given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of a browser: this process's, in English and in Greenwich, and without a display."""
+    kept = {
+        name: value
+        for name, value in given.items()
+        if not name.startswith("LC_") and not name.lower().endswith("_proxy") and not name.endswith("_API_KEY")
+    }
+    return {**kept, "LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "MOZ_HEADLESS": "1"}
+
+
+_PROC = Path("/proc/self/stat").exists()
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of one browser: those of its process group, which Playwright makes for each."""
+
+    group: int
+
+    def memory(self) -> int:
+        """MB of memory they hold; what several share counts for each."""
+        if not _PROC:
+            return sum(row.kilobytes for row in _table_of_ps() if row.group == self.group) // 1024
+        pages = 0
+        for pid in self._members():
+            try:
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except (OSError, IndexError):  # it has just ended
+                continue
+        return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+    def _members(self) -> Iterator[int]:
+        """Asked of the kernel process by process, which is far cheaper than reading what /proc tells of all."""
+        for name in os.listdir("/proc"):  # noqa: PTH208 - Path objects would cost more than the rest
+            if name.isdecimal():
+                with suppress(ProcessLookupError, PermissionError):
+                    if os.getpgid(int(name)) == self.group:
+                        yield int(name)
+
+    def kill(self) -> None:
+        """End them at once."""
+        try:
+            os.killpg(self.group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def gone(self) -> bool:
+        return not any(row.group == self.group for row in _table())
+
+
+def processes_of(mark: str) -> Processes | None:
+    """Those of the browser that was started with this word on its command line; None where it is not found."""
+    found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
+    return Processes(found[0]) if found else None
+
+
+@dataclass(frozen=True)
+class _Row:
+    pid: int
+    group: int
+    kilobytes: int
+    command: str
+
+
+def _table() -> list[_Row]:
+    """The living processes of this machine that can be looked at."""
+    if not _PROC:
+        return _table_of_ps()
+    page = os.sysconf("SC_PAGE_SIZE") // 1024
+    rows = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] in "ZX":
+                continue
+            command = (entry / "cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:  # it has just ended
+            continue
+        rows.append(_Row(int(entry.name), int(fields[2]), int(fields[21]) * page, command))
+    return rows
+
+
+def _table_of_ps() -> list[_Row]:
+    try:
+        said = subprocess.run(
+            ["ps", "-axo", "pid=,pgid=,rss=,command="], capture_output=True, text=True, errors="replace", timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    rows = []
+    for line in said.stdout.splitlines():
+        words = line.split(None, 3)
+        if len(words) == 4:
+            rows.append(_Row(int(words[0]), int(words[1]), int(words[2]), words[3]))
+    return rows

@@ -1,0 +1,174 @@
+"""The only thing a browser can reach: a server on the loopback interface that poses as every host there is.
+
+Each browser is told to send all that it wants from anywhere through this server as its proxy (see
+`sweet.render.firefox`). The server answers for every host by itself and connects to none: under its invented host lie
+the pages that are being rendered, under the addresses of `sweet.render.assets` the assets, and everywhere else there
+is nothing (status 204, on which a browser stays where it is). What is asked for over TLS is answered over TLS, with a
+certificate made for this process alone, so that a page needs not be changed to load its assets from here; that is also
+why the answers can be kept in the browser's caches, which spares reading the same stylesheet of 3 MB for every page.
+
+Beneath lies a second fence: pages come with a content security policy that lets them load nothing but assets, and puts
+them into the browser's sandbox without dialogs, windows, downloads and forms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sweet.errors import SweetError, UsageError
+from sweet.render.assets import HOSTS, AssetStore, Served
+
+HOST = "page.invalid"
+"""Where pages are: a name that no name server knows."""
+
+LONGEST_HEAD = 64 * 1024
+"""Bytes of a request's head; a longer one ends the connection."""
+
+_ASSET_SOURCES = " ".join(f"{scheme}://{host}" for host in HOSTS for scheme in ("http", "https"))
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        f"script-src 'unsafe-inline' 'unsafe-eval' data: blob: {_ASSET_SOURCES}",
+        f"style-src 'unsafe-inline' data: blob: {_ASSET_SOURCES}",
+        f"img-src data: blob: {_ASSET_SOURCES}",
+        "font-src data:",
+        "media-src data: blob:",
+        "form-action 'none'",
+        # What is not named here a sandboxed page may not: dialogs, windows, downloads, forms, printing, full screen.
+        "sandbox allow-scripts allow-same-origin",
+    )
+)
+
+
+class PageServer:
+    """What one browser sees of the world; `listen` opens it.
+
+    Attributes:
+        trouble: what was wrong with an asset that the browser asked for since the last page was put there.
+    """
+
+    def __init__(self, assets: AssetStore, tls: ssl.SSLContext) -> None:
+        self.assets = assets
+        self.port = 0
+        self.trouble: SweetError | None = None
+        self._tls = tls
+        self._name = ""
+        self._page: bytes | None = None
+        self._listener: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[Any]] = set()
+
+    async def listen(self) -> None:
+        self._listener = await asyncio.start_server(self.answer, "127.0.0.1", 0, limit=LONGEST_HEAD)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """End all connections; those over TLS without the ceremony for which they would wait."""
+        if self._listener is not None:
+            self._listener.close()
+        busy = list(self._busy)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+
+    def put(self, name: str, html: str) -> str:
+        """Lay down the one page there is, to be served once: if it loads itself anew, it stays. Returns its address."""
+        self._name, self._page = name, html.encode("utf-8", "replace")
+        self.trouble = None
+        return f"http://{HOST}/{name}"
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of a browser."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
+        tunnel = ""
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
+                target = rest.rpartition(" ")[0]
+                if method == "CONNECT" and not tunnel:
+                    writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+                    await writer.drain()
+                    await writer.start_tls(self._tls)
+                    tunnel = target.removesuffix(":443")
+                    continue
+                address = f"https://{tunnel}{target}" if tunnel else target
+                body = self._reply(address) if method == "GET" else _NOTHING
+                writer.write(body)
+                await writer.drain()
+                if method not in ("GET", "HEAD"):  # what it sends is not read
+                    return
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError):
+            return  # gone, or nothing a browser would send
+        except asyncio.CancelledError:
+            return  # by `close`
+        finally:
+            self._busy.discard(task)
+            writer.transport.abort()
+            await asyncio.sleep(0)
+
+    def _reply(self, address: str) -> bytes:
+        parts = urlsplit(address)
+        if parts.scheme == "http" and parts.netloc == HOST:
+            if self._page is None or parts.path != f"/{self._name}":
+                return _NOTHING
+            page, self._page = self._page, None
+            return _answer(Served(page, "text/html; charset=utf-8"), page=True)
+        try:
+            found = self.assets.at(address)
+        except SweetError as error:
+            self.trouble = error
+            return _NOTHING
+        return _NOTHING if found is None else _answer(found, page=False)
+
+
+_NOTHING = b"HTTP/1.1 204 No Content\r\nCache-Control: no-store\r\n\r\n"
+
+
+def _answer(found: Served, *, page: bool) -> bytes:
+    caching = f"no-store\r\nContent-Security-Policy: {POLICY}" if page else "public, max-age=31536000, immutable"
+    head = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: {found.content_type}\r\nContent-Length: {len(found.body)}\r\n"
+        f"Last-Modified: Mon, 01 Jan 2024 12:00:00 GMT\r\nAccess-Control-Allow-Origin: *\r\n"
+        f"Cache-Control: {caching}\r\n\r\n"
+    )
+    return head.encode("latin-1") + found.body
+
+
+def certificate() -> ssl.SSLContext:
+    """A certificate that names nobody and holds for a year; the browsers are told not to look.
+
+    Raises:
+        UsageError: the package that makes it is not installed.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise UsageError(
+            "Rendering pages needs the package cryptography.", fix="pip install 'sweet-rl[html]'"
+        ) from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+    signed = builder.not_valid_after(now + datetime.timedelta(days=365)).sign(key, hashes.SHA256())
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:  # the library reads a certificate from files alone
+        file = Path(folder) / "pair.pem"
+        file.write_bytes(secret + signed.public_bytes(serialization.Encoding.PEM))
+        context.load_cert_chain(file)
+    return context

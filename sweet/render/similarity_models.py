@@ -1,0 +1,205 @@
+"""Embeddings by the image tower of a CLIP or SigLIP model, in Hugging Face layout.
+
+Only the image side is loaded: for CLIP with its projection (what its `get_image_features` gives), for SigLIP the pooled
+output. Pictures are prepared by the model's own image processor, in its version for Pillow, which needs no torchvision.
+A model is a directory or a hub id; a hub id is looked up in the local cache first, and the hub is asked once, with a
+short time-out. Numbers are float32 on every device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweet.errors import UsageError
+from sweet.render.similarity import CLIP, Device, Vector, read_picture, unit
+
+if TYPE_CHECKING:
+    import torch
+
+_BATCH = 32
+_HUB_TIMEOUT = 10.0
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+class ImageTower:
+    """Implements sweet.render.similarity.Similarity.
+
+    The name ends in a digest over the weights and the preparation, so that the same model under the same name gives
+    the same figures, wherever it was loaded from.
+
+    Raises:
+        UsageError: there is no such model or device, it is neither CLIP nor SigLIP, or it is not complete.
+    """
+
+    keeps = True
+
+    def __init__(self, model: str, device: Device = "auto") -> None:
+        self.choice = model
+        self._device = torch_device(device)
+        self._tower, self._processor = _load(model)
+        self.name = f"{_short(model)}@{_digest(self._tower, self._processor)}"
+        self._tower = self._tower.to(self._device)
+
+    def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
+        import torch
+
+        found: list[Vector] = []
+        for start in range(0, len(pictures), _BATCH):
+            images = [read_picture(png) for png in pictures[start : start + _BATCH]]
+            prepared = self._processor(images=images, return_tensors="pt")["pixel_values"].to(self._device)
+            with torch.inference_mode():
+                output = self._tower(pixel_values=prepared.float())
+            projected = getattr(output, "image_embeds", None)
+            features = output.pooler_output if projected is None else projected
+            found += [unit(row) for row in features.float().cpu().numpy()]
+        return found
+
+
+def torch_device(device: Device) -> torch.device:
+    """The torch device meant; UsageError where it is not there."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if device == "cuda" and not there:
+        raise UsageError("torch sees no CUDA device.", where="--device cuda", fix="--device cpu (or: sweet doctor)")
+    return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
+
+
+def is_cached(model: str) -> bool:
+    """Whether a hub id can be loaded without asking the hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    def there(name: str) -> bool:
+        return isinstance(try_to_load_from_cache(model, name), str)
+
+    return there("config.json") and there("preprocessor_config.json") and any(map(there, _WEIGHTS))
+
+
+def _load(model: str) -> tuple[Any, Any]:
+    """The image tower in evaluation mode, float32, and its image processor."""
+    import torch
+    import transformers
+
+    library: Any = transformers
+    path = _locate(model)
+    with _explained(model):
+        config = library.AutoConfig.from_pretrained(path, trust_remote_code=False)
+        if config.model_type == "clip":
+            vision, tower = config.vision_config, library.CLIPVisionModelWithProjection
+            vision.projection_dim = config.projection_dim
+        elif config.model_type == "siglip":
+            vision, tower = config.vision_config, library.SiglipVisionModel
+        else:
+            raise UsageError(
+                f"{model} is a model of the type {config.model_type}, and screenshots are compared by CLIP or SigLIP.",
+                where="--similarity",
+                fix=f"--similarity {CLIP}",
+            )
+        loaded, report = tower.from_pretrained(
+            path, config=vision, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+        )
+        processor = library.AutoImageProcessor.from_pretrained(path, backend="pil", trust_remote_code=False)
+    if report["missing_keys"]:
+        lacking = sorted(report["missing_keys"])
+        raise UsageError(
+            f"The weights of {model} are not complete: {len(lacking)} tensors of its image tower are missing, the "
+            f"first is {lacking[0]}.",
+            where=path,
+            fix="save or download the model again",
+        )
+    return loaded.eval(), processor
+
+
+def _digest(tower: Any, processor: Any) -> str:
+    """12 hex digits over the weights and how pictures are prepared."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(tower.state_dict().items()):
+        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        found.update(tensor.contiguous().numpy().tobytes())
+    told = {name: value for name, value in processor.to_dict().items() if not name.startswith("_")}
+    found.update(json.dumps(told, sort_keys=True, default=str).encode())
+    return found.hexdigest()[:12]
+
+
+def _short(model: str) -> str:
+    return Path(model).expanduser().resolve().name if Path(model).expanduser().is_dir() else model.rsplit("/", 1)[-1]
+
+
+def _locate(model: str) -> str:
+    """The directory or hub id to load from, after a check that it is there at all."""
+    local = Path(model).expanduser()
+    if local.is_dir():
+        if not (local / "config.json").is_file():
+            raise UsageError(
+                f"The directory {model} is not a model: it has no config.json.",
+                where="--similarity",
+                fix="name a directory of a CLIP or SigLIP model in Hugging Face layout",
+            )
+        return str(local)
+    if local.exists() or local.is_absolute() or model.startswith(".") or model.count("/") > 1:
+        raise UsageError(f"There is no model directory {model}.", where="--similarity", fix="check the path")
+    return _hub(model)
+
+
+def _hub(model: str) -> str:
+    """`model` where the cache or the hub has it."""
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        if isinstance(try_to_load_from_cache(model, "config.json"), str):
+            return model
+        if constants.HF_HUB_OFFLINE:
+            raise _unknown(model, "the hub is switched off (HF_HUB_OFFLINE)")
+        HfApi().model_info(model, timeout=_HUB_TIMEOUT)
+    except UsageError:
+        raise
+    except (RepositoryNotFoundError, HFValidationError):
+        raise _unknown(model, "the hub does not know it, or it is private and HF_TOKEN is not set") from None
+    except Exception as error:
+        raise _unknown(model, f"the hub cannot be reached ({_first_line(error)})") from error
+    return model
+
+
+def _unknown(model: str, why: str) -> UsageError:
+    return UsageError(
+        f"There is no model {model!r}: no such directory, not in the local cache, and {why}.",
+        where="--similarity",
+        fix=f"copy the directory of a CLIP model here and name it, download {CLIP} where there is a hub "
+        f"(hf download {CLIP}), or --similarity pixels, which needs no weights",
+    )
+
+
+@contextmanager
+def _explained(model: str) -> Iterator[None]:
+    """Without the library's bars and its list of the text tower's weights; what it raises becomes a UsageError."""
+    from transformers.utils import logging as library
+
+    logging: Any = library
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"The model {model} cannot be loaded: {_first_line(error)}",
+            where="--similarity",
+            fix="name a complete CLIP or SigLIP model in Hugging Face layout, with its preprocessor_config.json",
+        ) from error
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,99 @@
+"""Screenshots on disk, by what they were made from: `FOLDER/ab/abcdef….png` with `abcdef….json` beside it.
+
+The JSON file holds the size, the visible blocks and the picture's sha256, or why the page failed: a page that hung is
+not tried again. Both appear whole or not at all; the JSON file comes last, and without it there is no screenshot. What
+does not fit together, or cannot be read, counts as not there and is made again. Any number of processes may use one
+folder: whoever writes the same key writes the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sweet.render.page import Block, Reason, RenderFailed, Screenshot
+
+SCREENSHOTS = "screenshots"
+"""The folder of a run that holds what its pages came to: those the human saw, those that were scored, references."""
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+class _Shot(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sha256: str
+    width: int
+    height: int
+    blocks: tuple[Block, ...]
+
+
+class _Failure(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    failed: Reason
+    detail: str
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    result: _Shot | _Failure
+
+
+class ScreenshotStore:
+    """The screenshots and failures of one folder, which is made when the first is put there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def picture(self, key: str) -> Path:
+        """Where the picture of a key lies, if there is one.
+
+        Raises:
+            ValueError: it is not a key (see `sweet.render.page.page_key`).
+        """
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"not the key of a page: {key[:80]!r}")
+        return self.folder / key[:2] / f"{key}.png"
+
+    def get(self, key: str) -> Screenshot | RenderFailed | None:
+        """What came of a page; None where it has not been rendered."""
+        picture = self.picture(key)
+        try:
+            record = _Record.model_validate_json(picture.with_suffix(".json").read_bytes())
+            if isinstance(record.result, _Failure):
+                return RenderFailed(record.result.failed, record.result.detail)
+            png = picture.read_bytes()
+        except (OSError, ValidationError):
+            return None
+        found = record.result
+        shot = Screenshot(png, found.width, found.height, found.blocks)
+        return shot if shot.sha256 == found.sha256 else None
+
+    def put(self, key: str, result: Screenshot | RenderFailed) -> None:
+        """Keep what came of a page."""
+        picture = self.picture(key)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(result, RenderFailed):
+            record = _Record(result=_Failure(failed=result.reason, detail=result.detail))
+        else:
+            write_whole(picture, result.png)
+            record = _Record(
+                result=_Shot(sha256=result.sha256, width=result.width, height=result.height, blocks=result.blocks)
+            )
+        write_whole(picture.with_suffix(".json"), record.model_dump_json().encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,107 @@
+"""The trajectories of code tasks scored: what each delivered, run against its task's hidden tests.
+
+A dialogue that ended by a fault (of a server, the clock, the context) scores as one without an answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sweet.runs.cache import cache_folder
+from sweet.sandbox.box import Sandbox
+from sweet.sandbox.tiers import open_sandbox
+from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.code.expected import Scorer
+from sweet.tasks.code.scoring import CodeScorer, Verdict
+from sweet.tasks.scores import Figure, Score, ScoringRequest, reward, solved
+from sweet.tasks.trajectory import FAULTS, Trajectory
+
+
+@contextmanager
+def open_code_scorer(request: ScoringRequest) -> Iterator[CodeEvaluation]:
+    """Open the sandbox and score in it.
+
+    Raises:
+        SweetError: no sandbox works here.
+    """
+    with open_sandbox(request.sandbox, request.workers) as box:
+        yield CodeEvaluation(box, request)
+
+
+class CodeEvaluation:
+    """Implements sweet.tasks.scores.TrajectoryScorer; with `both`, strict's are the rewards."""
+
+    def __init__(self, box: Sandbox, request: ScoringRequest) -> None:
+        self._box, self._tolerance = box, request.tolerance
+        self._both = request.scorer == "both"
+        self.name: Scorer = "upstream" if request.scorer == "upstream" else "strict"
+        self.option = f"--scorer {self.name}"
+        self.meta: dict[str, Any] = {"scorer": self.name, "tolerance": request.tolerance, "sandbox": box.tier}
+        self.environment: dict[str, Any] = self.meta | {"scorer": request.scorer}
+        self.figures = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
+        if self._both:
+            self.figures |= {
+                "upstream_success_rate": Figure(_solved_upstream, compared=False),
+                "upstream_tests_passed": Figure(lambda score: score.upstream_reward, compared=False),
+            }
+
+    def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
+        """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""
+        rows = _Shared(trajectories, 3)
+        scorer = CodeScorer(self._box, self.name, self._tolerance, cache_folder("expected"))
+        other = CodeScorer(self._box, "upstream", folder=cache_folder("expected")) if self._both else None
+        published = itertools.repeat(None) if other is None else other.score(map(_delivered, rows.reader(2)))
+        verdicts = scorer.score(map(_delivered, rows.reader(1)))
+        for trajectory, verdict, upstream in zip(rows.reader(0), verdicts, published, strict=False):
+            yield trajectory, _score(trajectory, verdict, None if upstream is None else upstream.reward)
+
+
+class _Shared:
+    """An iterable that several threads read, each all of it and at its own pace."""
+
+    def __init__(self, items: Iterable[Trajectory], readers: int) -> None:
+        self._items = iter(items)
+        self._ahead: list[deque[Trajectory]] = [deque() for _ in range(readers)]
+        self._lock = threading.Lock()
+
+    def reader(self, number: int) -> Iterator[Trajectory]:
+        mine = self._ahead[number]
+        while True:
+            with self._lock:
+                if not mine:
+                    for item in itertools.islice(self._items, 1):
+                        for queue in self._ahead:
+                            queue.append(item)
+                if not mine:
+                    return
+                item = mine.popleft()
+            yield item
+
+
+def _delivered(trajectory: Trajectory) -> tuple[Task, str]:
+    return trajectory.task, NO_ANSWER if trajectory.outcome in FAULTS else trajectory.answer
+
+
+def _score(trajectory: Trajectory, verdict: Verdict, published: float | None) -> Score:
+    detail = verdict.detail
+    if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
+        detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=verdict.reward,
+        passed=verdict.passed,
+        total=verdict.total,
+        outcome=verdict.outcome,
+        upstream_reward=published,
+        detail=detail,
+    )
+
+
+def _solved_upstream(score: Score) -> float | None:
+    return None if score.upstream_reward is None else float(score.upstream_reward >= 1)

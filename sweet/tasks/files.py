@@ -1,0 +1,93 @@
+"""Tasks from JSONL files in ColBench's schema, for every kind of task. What is wrong is told with its line.
+
+A row has `problem_description` and `ground_truth`, `hidden_information` where it differs from that, an `id` where the
+file brings one, and what its kind of task wants besides.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweet.errors import InputError, UsageError
+from sweet.runs.jsonl import read_rows
+from sweet.tasks.base import Task
+
+Wrong = Callable[[str, str], InputError]
+"""Makes the error of a row from what is wrong and what mends it."""
+Fields = Callable[[dict[str, Any], Wrong], dict[str, Any]]
+"""The fields that a kind of task makes of a row; raises what `Wrong` makes where the row is wrong."""
+
+
+def load_task_file(path: Path, fields: Fields) -> list[Task]:
+    """The tasks of a JSONL file.
+
+    Raises:
+        InputError: a row is wrong, an id stands twice, or there is no row.
+    """
+    tasks: list[Task] = []
+    lines: dict[str, int] = {}
+    for line, row in read_rows(path):
+        task = _task(path, line, row, f"{path.stem}-{len(tasks):04d}", fields)
+        if task.id in lines:
+            raise InputError(
+                f"The id {task.id!r} stands in line {lines[task.id]} already.",
+                path=path,
+                line=line,
+                fix="give every task an id of its own, or none",
+            )
+        lines[task.id] = line
+        tasks.append(task)
+    if not tasks:
+        raise InputError("The task file is empty.", path=path, fix="one JSON object a line, one line a task")
+    return tasks
+
+
+def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: Fields) -> Task:
+    def wrong(what: str, fix: str) -> InputError:
+        return InputError(what, path=path, line=line, fix=fix)
+
+    for key in ("problem_description", "ground_truth"):
+        if key not in row:
+            near = difflib.get_close_matches(key, row, n=1)
+            raise wrong(f"The task has no {key!r}.", f"rename {near[0]!r} to {key!r}" if near else f"add {key!r}")
+        if not isinstance(row[key], str) or not row[key].strip():
+            raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
+    fields = {**row, **of_kind(row, wrong), "id": row.get("id") or default_id}
+    fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
+    fields["hidden_information"] = row.get("hidden_information") or ""
+    try:
+        return Task.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise wrong(f"{key!r}: {first['msg']}.", f"correct {key!r}") from error
+
+
+def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -> None:
+    """UsageError where `tasks` is a dataset by name, with its splits in `splits`, and has no `split`."""
+    if tasks in splits and split not in splits[tasks]:
+        raise UsageError(
+            f"The dataset {tasks} has no split {split!r}.", where="--split", fix=_near(split, splits[tasks], "--split ")
+        )
+
+
+def not_there(path: Path, datasets: Iterable[str]) -> InputError:
+    """The error for what is neither a file nor one of the named datasets."""
+    if path.is_dir():
+        files = sorted(str(file) for file in path.glob("*.jsonl"))
+        hint = files[0] if files else "name a JSONL file"
+        return InputError("The task file is a folder.", path=path, fix=f"--tasks {hint}" if files else hint)
+    beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
+    return InputError(
+        "There is no such task file or dataset.", path=path, fix=_near(str(path), (*datasets, *beside), "--tasks ")
+    )
+
+
+def _near(word: str, known: Collection[str], flag: str) -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return flag + near[0] if near else f"{flag}{'|'.join(list(known)[:4])}"

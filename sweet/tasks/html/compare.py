@@ -1,0 +1,217 @@
+"""Two rendered pages compared part by part: what differs, how much it stands out, and how similar the pages are.
+
+Parts of the page and of the reference are paired: first texts that read the same, nearest first, then texts that read
+alike, then boxes and images by how well they cover each other. What is left over on either side is missing or not
+wanted. A pair differs by what a person would see: its words, place, size, colour, letters. A difference weighs the
+px² it makes look otherwise, colours that hardly differ less. `sweet.tasks.html.words` says differences in sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from sweet.tasks.html.view import ALIKE, WIDTH, Part, View, apart
+
+QUOTED = 300
+"""Characters of a text that are compared and told; a longer one is cut."""
+_PLACE = 6
+"""Px by which a part may be off unnoticed."""
+_SIZE = 0.1
+"""Share by which sizes may be off unnoticed."""
+_FONT = 0.08
+_READS_ALIKE = 0.6
+_COVERS = 0.3
+_DARKEST = 441.0
+_FAR = 150.0
+"""Px by which a text that is off is as good as missing."""
+_FUZZY = 120
+"""So many texts on each side are looked at for those that read alike: the longest."""
+_FAINT = 0.15
+"""The least share of its area that a box weighs, however little its colour stands out."""
+
+Aspect = Literal["text", "place", "size", "color", "font", "bold"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is otherwise than in the reference.
+
+    Attributes:
+        kind: `missing` has only `wanted`, `extra` only `shown`, `changed` both; `background` and `height` neither.
+        aspects: what is otherwise in a changed part.
+        weight: how much it stands out, in px².
+    """
+
+    kind: Literal["missing", "extra", "changed", "background", "height"]
+    weight: float
+    shown: Part | None = None
+    wanted: Part | None = None
+    aspects: tuple[Aspect, ...] = ()
+
+
+def differences(page: View, reference: View) -> list[Difference]:
+    """What is otherwise in `page`, most outstanding first. The order depends on nothing else than the two."""
+    pairs, extra, missing = paired(page.parts, reference.parts)
+    found = [d for shown, wanted in pairs if (d := _changed(shown, wanted, reference)) is not None]
+    found += [Difference("missing", weight(part, reference), wanted=part) for part in missing]
+    found += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
+    step = apart(page.background, reference.background)
+    if step > ALIKE:
+        found.append(Difference("background", WIDTH * reference.height * max(step / _DARKEST, _FAINT)))
+    off = abs(page.height - reference.height)
+    if off > max(_PLACE, 0.02 * reference.height):
+        # The height follows from the parts: it is worth a word, but not before them.
+        found.append(Difference("height", 0.1 * WIDTH * off))
+    return sorted(found, key=lambda d: (-d.weight, d.kind, _order(d.wanted or d.shown)))
+
+
+def weight(part: Part, view: View) -> float:
+    """How much a part of `view` stands out, in px²."""
+    if part.kind != "box":
+        return part.area * (1.5 if part.kind == "text" else 1.0)
+    return part.area * max(apart(part.color, view.beneath(part)) / _DARKEST, _FAINT)
+
+
+def score(page: View, reference: View) -> float:
+    """How similar the page is to the reference, 0 to 1: the share of what there is to see that does not differ."""
+    whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * WIDTH * reference.height
+    lost = sum(difference.weight for difference in differences(page, reference))
+    return whole / (whole + lost)
+
+
+def told(text: str) -> str:
+    """A text as it is compared and quoted."""
+    text = text.translate(_QUOTES)
+    return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
+
+
+_QUOTES = {ord(mark): '"' for mark in "“”„"}
+
+
+def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
+    """Pairs of (shown, wanted) parts, and the parts of the page and of the reference that are left over."""
+    left, right = sorted(page, key=_order), sorted(reference, key=_order)
+    pairs: list[tuple[Part, Part]] = []
+    for alike in (_same_text, _like_text, _covering):
+        found = _greedy(left, right, alike)
+        pairs += [(left[i], right[j]) for i, j in found]
+        used_left, used_right = {i for i, _ in found}, {j for _, j in found}
+        left = [part for i, part in enumerate(left) if i not in used_left]
+        right = [part for j, part in enumerate(right) if j not in used_right]
+    return pairs, left, right
+
+
+def _greedy(
+    left: list[Part], right: list[Part], alike: Callable[[list[Part], list[Part]], list[tuple[float, int, int]]]
+) -> list[tuple[int, int]]:
+    """The pairs of indices that `alike` gives, best (least) first, each part at most once."""
+    taken_left, taken_right = set[int](), set[int]()
+    pairs: list[tuple[int, int]] = []
+    for _, i, j in sorted(alike(left, right)):
+        if i not in taken_left and j not in taken_right:
+            taken_left.add(i)
+            taken_right.add(j)
+            pairs.append((i, j))
+    return pairs
+
+
+def _same_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
+    places: dict[str, list[int]] = {}
+    for j, part in enumerate(right):
+        if part.kind == "text":
+            places.setdefault(told(part.text), []).append(j)
+    return [
+        (_distance(part, right[j]), i, j)
+        for i, part in enumerate(left)
+        if part.kind == "text"
+        for j in places.get(told(part.text), ())
+    ]
+
+
+def _like_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
+    found: list[tuple[float, int, int]] = []
+    ours, theirs = _longest_texts(left), _longest_texts(right)
+    for j in theirs:
+        matcher = SequenceMatcher(b=told(right[j].text), autojunk=False)
+        for i in ours:
+            matcher.set_seq1(told(left[i].text))
+            if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _READS_ALIKE:
+                continue
+            ratio = matcher.ratio()
+            if ratio >= _READS_ALIKE:
+                found.append((1 - ratio + min(_distance(left[i], right[j]) / 1000, 1), i, j))
+    return found
+
+
+def _longest_texts(parts: list[Part]) -> list[int]:
+    texts = [i for i, part in enumerate(parts) if part.kind == "text"]
+    return sorted(texts, key=lambda i: (-len(parts[i].text), i))[:_FUZZY]
+
+
+def _covering(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
+    found: list[tuple[float, int, int]] = []
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            if one.kind != other.kind or one.kind == "text":
+                continue
+            cover = _cover(one, other)
+            if cover >= _COVERS:
+                colour = apart(one.color, other.color) / _DARKEST if one.kind == "box" else 0.0
+                found.append((1 - cover + colour, i, j))
+    return found
+
+
+def _cover(one: Part, other: Part) -> float:
+    """Area of the intersection by that of the union."""
+    common = _common(one, other)
+    union = one.area + other.area - common
+    return common / union if union else 0.0
+
+
+def _common(one: Part, other: Part) -> float:
+    width = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+    height = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+    return float(max(width, 0) * max(height, 0))
+
+
+def _distance(one: Part, other: Part) -> float:
+    return float(abs(one.x - other.x) + abs(one.y - other.y))
+
+
+def _changed(shown: Part, wanted: Part, reference: View) -> Difference | None:
+    """How a pair differs, each aspect by the share of the part that it spoils."""
+    spoils: dict[Aspect, float] = {}
+    if max(abs(shown.x - wanted.x), abs(shown.y - wanted.y)) > _PLACE:
+        spoils["place"] = min(1.0, _distance(shown, wanted) / _FAR)
+    step = apart(shown.color, wanted.color) if wanted.kind != "image" else 0.0
+    if step > ALIKE:
+        spoils["color"] = max(step / _DARKEST, _FAINT)
+    if wanted.kind == "text":
+        if told(shown.text) != told(wanted.text):
+            spoils["text"] = 1 - SequenceMatcher(None, told(shown.text), told(wanted.text), autojunk=False).ratio()
+        if _off(shown.font_size, wanted.font_size, _FONT, 0):
+            spoils["font"] = min(1.0, abs(shown.font_size - wanted.font_size) / wanted.font_size)
+        if shown.bold != wanted.bold:
+            spoils["bold"] = 0.3
+        # A line of text looks the same however wide the room is that it is given; one that wraps does not.
+        if _off(shown.height, wanted.height, 0.25, _PLACE):
+            spoils["size"] = 0.3
+    elif _off(shown.width, wanted.width, _SIZE, _PLACE) or _off(shown.height, wanted.height, _SIZE, _PLACE):
+        spoils["size"] = 1 - min(_common(shown, wanted) / max(shown.area, wanted.area, 1.0), 1.0)
+    if not spoils:
+        return None
+    lost = min(1.0, sum(spoils.values())) * weight(wanted, reference)
+    return Difference("changed", lost, shown, wanted, tuple(sorted(spoils)))
+
+
+def _off(shown: int, wanted: int, share: float, least: int) -> bool:
+    return abs(shown - wanted) > max(share * wanted, least)
+
+
+def _order(part: Part | None) -> tuple[object, ...]:
+    if part is None:
+        return ()
+    return (part.y, part.x, part.kind, part.text, part.color, part.width, part.height, part.font_size, part.bold)

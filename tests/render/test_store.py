@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.store import ScreenshotStore
+
+BLOCK = Block("h1", "Großer Titel", 0.5, 1.25, 640.0, 48.0, "#112233", "", 32.0, True, False)
+SHOT = Screenshot(b"\x89PNG not really", 1280, 720, (BLOCK, dataclasses.replace(BLOCK, tag="p", text="\U0001f600")))
+KEY = page_key("<html></html>", RenderSettings())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ScreenshotStore:
+    return ScreenshotStore(tmp_path / "screenshots")
+
+
+def test_what_was_put_comes_back(store: ScreenshotStore) -> None:
+    assert store.get(KEY) is None
+    store.put(KEY, SHOT)
+    assert store.get(KEY) == SHOT
+    assert store.picture(KEY).read_bytes() == SHOT.png
+    assert store.picture(KEY).parent.name == KEY[:2]
+    assert sorted(file.suffix for file in store.picture(KEY).parent.iterdir()) == [".json", ".png"]
+
+
+def test_failures_are_kept(store: ScreenshotStore) -> None:
+    store.put(KEY, RenderFailed("timeout", "The page was not done within 15 seconds."))
+    found = store.get(KEY)
+    assert isinstance(found, RenderFailed)
+    assert (found.reason, str(found)) == ("timeout", "The page was not done within 15 seconds.")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".json"])
+def test_half_of_a_screenshot_is_none(store: ScreenshotStore, suffix: str) -> None:
+    store.put(KEY, SHOT)
+    file = store.picture(KEY).with_suffix(suffix)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-3])
+    assert store.get(KEY) is None
+    file.unlink()
+    assert store.get(KEY) is None
+    store.put(KEY, SHOT)
+    assert store.get(KEY) == SHOT
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, KEY[:-1], f"{KEY}\n"])
+def test_only_keys_become_paths(store: ScreenshotStore, key: str) -> None:
+    with pytest.raises(ValueError, match="not the key"):
+        store.get(key)
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_keys_tell_pages_apart(one: str, other: str) -> None:
+    settings = RenderSettings()
+    assert (page_key(one, settings) == page_key(other, settings)) == (one == other)
+
+
+def test_keys_tell_settings_apart() -> None:
+    page = "<html>\ud800</html>"
+    assert len({page_key(page, RenderSettings(width=width)) for width in (640, 1280)}) == 2

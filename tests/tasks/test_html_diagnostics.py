@@ -1,0 +1,160 @@
+"""What tells two pages apart: the assignment, the colour difference, and the figures over blocks."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.render.page import Block, Screenshot
+from sweet.tasks.html.assignment import assign
+from sweet.tasks.html.colours import ciede2000, difference, lab
+from sweet.tasks.html.diagnostics import MOST_BLOCKS, NOTHING, diagnose, similarities
+
+MATRICES = st.integers(1, 5).flatmap(
+    lambda columns: st.lists(
+        st.lists(st.integers(-9, 9).map(float), min_size=columns, max_size=columns), min_size=1, max_size=5
+    )
+)
+
+
+@given(MATRICES)
+def test_the_assignment_is_the_best_there_is(rows: list[list[float]]) -> None:
+    gains = np.array(rows)
+    pairs = assign(gains)
+    assert len(pairs) == min(gains.shape) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
+    small, wide = (gains, gains.T)[gains.shape[0] > gains.shape[1]], max(gains.shape)
+    best = max(
+        sum(small[i, j] for i, j in enumerate(columns))
+        for columns in itertools.permutations(range(wide), small.shape[0])
+    )
+    assert sum(gains[i, j] for i, j in pairs) == best
+
+
+def test_an_empty_matrix_has_no_pairs() -> None:
+    assert assign(np.zeros((0, 3))) == assign(np.zeros((3, 0))) == []
+
+
+# From table 1 of G. Sharma et al. (2005).
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ((50.0, 2.6772, -79.7751), (50.0, 0.0, -82.7485), 2.0425),
+        ((50.0, 3.1571, -77.2803), (50.0, 0.0, -82.7485), 2.8615),
+        ((50.0, -1.3802, -84.2814), (50.0, 0.0, -82.7485), 1.0),
+        ((50.0, 2.5, 0.0), (50.0, 0.0, -2.5), 4.3065),
+        ((50.0, 2.5, 0.0), (73.0, 25.0, -18.0), 27.1492),
+        ((50.0, 2.5, 0.0), (61.0, -5.0, 29.0), 22.8977),
+        ((50.0, 2.5, 0.0), (56.0, -27.0, -3.0), 31.9030),
+        ((50.0, 2.5, 0.0), (58.0, 24.0, 15.0), 19.4535),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+    ],
+)
+def test_ciede2000_gives_the_published_values(
+    one: tuple[float, float, float], other: tuple[float, float, float], expected: float
+) -> None:
+    assert ciede2000(one, other) == pytest.approx(expected, abs=1e-4)
+    assert ciede2000(other, one) == pytest.approx(expected, abs=1e-4)
+
+
+def test_colours() -> None:
+    assert lab("#ffffff") == pytest.approx((100, 0, 0), abs=0.02)
+    assert difference("#000000", "#ffffff") == pytest.approx(100, abs=0.01)
+    assert difference("#123456", "#123456") == 0
+    assert difference("#ff0000", "#fe0000") < 1 < difference("#ff0000", "#00ff00")
+    with pytest.raises(ValueError, match="not a colour"):
+        lab("red")
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=4), st.lists(st.text(max_size=12), min_size=1, max_size=4))
+def test_similarities_of_texts_are_bounded_and_symmetric(ours: list[str], theirs: list[str]) -> None:
+    found = similarities(ours, theirs)
+    assert found.shape == (len(ours), len(theirs))
+    assert (found >= 0).all()
+    assert (found <= 1).all()
+    assert np.array_equal(found, similarities(theirs, ours).T)
+    assert (np.diag(similarities(ours, ours)) == 1).all()
+
+
+def test_similarities_follow_the_formula() -> None:
+    # ^n ni ig gh ht t$ and ^n na ac ch ht t$ share three of six and six.
+    assert similarities(["night"], ["nacht"])[0, 0] == 0.5
+    assert similarities(["a"], ["b"])[0, 0] == 0
+    assert similarities(["listen"], ["silent"])[0, 0] < 0.5
+
+
+def block(text: str, x: float, y: float, colour: str = "#000000", width: float = 200, height: float = 20) -> Block:
+    return Block("p", text, x, y, width, height, colour, "", 16, bold=False, image=False)
+
+
+def shot(*blocks: Block, height: int = 1000) -> Screenshot:
+    return Screenshot(b"", 1000, height, blocks)
+
+
+REFERENCE = shot(
+    block("Welcome to the bakery", 100, 0),
+    block("Order bread online", 100, 200, "#ff0000"),
+    block("", 0, 0, width=1000, height=1000),
+)
+
+
+def test_the_same_page_has_no_flaw() -> None:
+    assert diagnose(REFERENCE, REFERENCE) == replace(NOTHING, block_match=1, text=1, position=1, color=1)
+
+
+def test_each_figure_tells_its_own_flaw() -> None:
+    welcome, order, _ = REFERENCE.blocks
+    missing = diagnose(shot(welcome), REFERENCE)
+    assert missing == replace(NOTHING, block_match=2 / 3, text=1, position=1, color=1)
+    more = diagnose(shot(*REFERENCE.blocks, block("Nobody wants these words", 0, 500, width=400)), REFERENCE)
+    assert more == replace(NOTHING, block_match=4 / 6, text=1, position=1, color=1)
+    moved = diagnose(shot(welcome, replace(order, x=200, y=500)), REFERENCE)
+    assert moved is not None
+    assert (moved.block_match, moved.text, moved.position, moved.color) == pytest.approx((1, 1, 0.85, 1))
+    painted = diagnose(shot(welcome, replace(order, color="#ffffff")), REFERENCE)
+    assert painted is not None
+    assert (painted.block_match, painted.position) == (1, 1)
+    assert painted.color == pytest.approx(1 - difference("#ff0000", "#ffffff") / 200)
+    said = diagnose(shot(welcome, replace(order, text="Order breads online")), REFERENCE)
+    assert said is not None
+    assert 0.9 < said.text < 1 == said.block_match
+
+
+def test_texts_that_read_otherwise_are_no_pair() -> None:
+    assert diagnose(shot(block("zzz", 100, 0), block("qqq", 100, 200)), REFERENCE) == NOTHING
+    assert diagnose(shot(), REFERENCE) == NOTHING
+    assert diagnose(None, REFERENCE) == NOTHING
+
+
+def test_a_reference_without_text_says_nothing() -> None:
+    assert diagnose(REFERENCE, shot(block("", 0, 0))) is None
+
+
+def test_a_page_of_very_many_blocks_is_looked_at_in_part() -> None:
+    many = shot(*(block(f"line {i}", 0, i, width=100 + i % 7) for i in range(3 * MOST_BLOCKS)))
+    found = diagnose(many, many)
+    assert found is not None
+    assert astuple(found) == pytest.approx((1, 1, 1, 1), abs=0.02)
+
+
+BLOCKS = st.builds(
+    block,
+    st.text("ab c", max_size=6),
+    st.floats(-50, 1100),
+    st.floats(-50, 1100),
+    st.sampled_from(["#000000", "#ff0000"]),
+    st.floats(0, 2000),
+    st.floats(0, 50),
+)
+
+
+@given(st.lists(BLOCKS, max_size=6), st.lists(BLOCKS, max_size=6))
+def test_figures_are_shares(ours: list[Block], theirs: list[Block]) -> None:
+    found = diagnose(shot(*ours), shot(*theirs, height=1500))
+    if found is not None:
+        assert all(0 <= value <= 1 + 1e-9 for value in astuple(found))
+        assert set(found.rounded()) == {"block_match", "text", "position", "color"}
