@@ -20,7 +20,7 @@ from sweet.stages.hyper import LARGE, LORA, resolve
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.rank import RankConfig, load_critic, run_rank
 from sweet.stages.train import TrainActorConfig, TrainConfig, TrainCriticConfig, run_train_actor, run_train_critic
-from sweet.stages.training import start_of
+from sweet.stages.train_options import start_of
 from tests.stages.learn_runs import make_agent, make_run
 
 needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
