@@ -66,6 +66,8 @@ class Verdict:
 class Critic(Protocol):
     """A trained critic: what ranks replies and dialogues."""
 
+    reader: Reader
+
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
         """A verdict for each reply of each turn, in order; none for a turn that is too long to be read. Equal replies
         to one observation are computed once."""
@@ -76,7 +78,10 @@ class Critic(Protocol):
 
 
 class Reader:
-    """Encodes what a critic is shown, and counts the early turns that were left out to make it fit.
+    """Encodes what a critic is shown.
+
+    Attributes:
+        dropped: early turns that were left out so far to make it fit, c told.
 
     Args:
         informed: c is told (False for the variant `no-info`).
@@ -99,7 +104,7 @@ class Reader:
             )
         except TooLong:
             return ()
-        self.dropped += encoded.dropped
+        self.dropped += 0 if bare else encoded.dropped
         return encoded.sequences
 
     def turn(self, turn: TurnReplies, *, bare: bool = False) -> list[TokenSequence]:
@@ -116,7 +121,7 @@ class Reader:
             )
         except TooLong:
             return []
-        self.dropped += dropped
+        self.dropped += 0 if bare else dropped
         return rows
 
 

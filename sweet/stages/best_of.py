@@ -52,7 +52,7 @@ def measure_best_of(
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.rank import RankConfig, load_critic
+    from sweet.stages.rank import RankConfig, load_critic, tell_dropped
 
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
@@ -68,6 +68,7 @@ def measure_best_of(
             else:
                 by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
             bar.advance()
+    tell_dropped(critic, reporter)
     if left_out:
         reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
     most = max(map(len, by_task.values()), default=0)

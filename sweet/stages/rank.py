@@ -143,6 +143,8 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                 desk = Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
                 attempt.environment |= desk.served
+                if not isinstance(judge, JudgePrompt):
+                    tell_dropped(judge, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         attempt.metrics.update(metrics)
@@ -198,6 +200,13 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     reference = load_model(base, config.device, tokenizer=tokenizer)
     return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
+
+
+def tell_dropped(critic: Critic, reporter: Reporter) -> None:
+    """Warn of early turns that the critic was not shown."""
+    reader = critic.reader
+    if reader.dropped:
+        reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
 
 
 def _check(config: RankConfig) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import TooManyFailures, UsageError
+from sweet.learn.tokens import ChatEncoder
+from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.dialogue import agent_system
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.rank import RankConfig, run_rank
@@ -21,6 +24,7 @@ from sweet.stages.train import (
     run_train_actor,
     run_train_critic,
 )
+from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 from tests.stages.learn_runs import make_agent, make_dialogues, put, score
 
@@ -100,6 +104,25 @@ def test_ranking_counts_it_as_failed_and_goes_on(run: Run, variant: str) -> None
     assert sorted(row.turn for row in rows if row.trajectory_id == LONG) == [1, 3]
     log = (run.path / "logs" / f"{result.artifacts[0].attempt}.jsonl").read_text()
     assert "--max-length" in log
+
+
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recipe: Recipe) -> None:
+    run = make(tmp_path)
+    encoder = ChatEncoder(load_tokenizer(str(tmp_path / "agent")))
+    system = agent_system(run, run.artifact("rollouts-1"))
+    lengths = [
+        sum(len(row.ids) for row in encoder.dialogue(t, system, hidden=t.task.hidden, recipe=recipe).sequences)
+        for t, _ in make_dialogues(tasks=6)
+    ]
+    longest = max(lengths)
+    train(run, recipe=recipe)
+    heard = Heard()
+    config = RankConfig(candidates=2, fraction=1.0, max_tokens=8, max_length=longest - 1)
+    assert run_rank(run, config, heard).metrics["failed"] == 0
+    (told,) = heard.warned
+    # At the last turns of the longest dialogues the reply that was given does not fit behind all of the others.
+    assert told == f"{lengths.count(longest)} early turns were left out to fit --max-length {longest - 1}."
 
 
 @pytest.mark.parametrize("variant", ["advantage", "regression"])
