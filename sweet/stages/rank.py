@@ -179,8 +179,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
     from sweet.stages.training import GPU_TOKENS, context_of
 
-    path, base = str(run.file(artifact)), config.reference or str(artifact.meta.get("base") or "micro")
-    variant = artifact.meta.get("variant")
+    path, variant = str(run.file(artifact)), artifact.meta.get("variant")
     tokenizer = load_tokenizer(path)
     model = load_model(path, config.device, tokenizer=tokenizer)
     on_gpu = resolve_device(config.device).type == "cuda"
@@ -197,6 +196,10 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
             raise UsageError(what, where="--reference", fix="leave it out")
         load_head(model, run.file(artifact))
         return RegressionCritic(model, tokenizer, target=target, **how)
+    base = config.reference or str(artifact.meta.get("base") or "")
+    if not base:
+        what = f"{artifact.id} does not say which model it started from, against which it is measured."
+        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     reference = load_model(base, config.device, tokenizer=tokenizer)
     return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
