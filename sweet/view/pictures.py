@@ -85,7 +85,9 @@ class Album:
         if isinstance(found, RenderFailed):
             return Picture(None, f"the page did not load: {found}")
         if found is None:
-            return Picture(None, f"not rendered: {SCREENSHOTS}/ holds no screenshot of it")
+            return Picture(
+                None, f"not rendered: no screenshot of it in {SCREENSHOTS}/ (sweet eval renders the last page)"
+            )
         return Picture(found, f"{found.width} × {found.height}, {self._named(self._store.picture(key))}")
 
     def _named(self, file: Path) -> str:

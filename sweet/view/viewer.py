@@ -62,7 +62,7 @@ class ViewConfig(StageConfig):
     hidden: bool = False
     """Show the hidden information too."""
     pictures: bool = True
-    """Show screenshots of pages, on a terminal with colours and in the page; else their files are named."""
+    """Show screenshots, that of the page in mind too, on a terminal with colours and in the page; else name the files."""
     html: Path | None = None
     """Write one self-contained page to this file."""
     from_: str | None = None

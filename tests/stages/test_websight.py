@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -19,6 +20,7 @@ from sweet.stages.base import Silent
 from sweet.stages.page_rows import hub_rows
 from sweet.stages.websight import WebSightConfig, run_data_websight
 from sweet.tasks.registry import task_kind
+from tests.stages.hub_server import DATASET, serve_hub
 
 IMAGE = "<img src='https://source.unsplash.com/random/{0}x{0}/?food,cafe'>"
 
@@ -233,13 +235,12 @@ def test_killed_in_the_middle_it_goes_on(source: Path, data: Path) -> None:
     assert 100 <= first < 9000
     assert stopped(signal.SIGINT, first + 100) == 130
     assert first < lines() < 9000
-    with start() as program:
-        assert program.communicate()[1] is not None
-    assert program.returncode == 0
+    assert build(source, split="train", limit=9000)["train"] == 9000
     assert ids("train") == [f"websight-{number:05d}" for number in range(9000)]
 
 
-Written = Callable[[Path, int], Path]
+class Written(Protocol):
+    def __call__(self, folder: Path, rows: int, picture: bytes = ...) -> Path: ...
 
 
 @pytest.fixture
@@ -249,16 +250,16 @@ def parquet() -> Written:
     datasets.disable_progress_bars()
     columns = {"image": datasets.Image(), **{name: datasets.Value("string") for name in ("text", "llm_generated_idea")}}
 
-    def write_part(file: Path, numbers: range) -> None:
-        # Were a screenshot decoded, this one would end the test.
-        found = [{"image": {"bytes": b"no picture", "path": None}, **row(number)} for number in numbers]
+    def write_part(file: Path, numbers: range, picture: bytes) -> None:
+        found = [{"image": {"bytes": picture, "path": None}, **row(number)} for number in numbers]
         file.parent.mkdir(parents=True, exist_ok=True)
         datasets.Dataset.from_list(found, features=datasets.Features(columns)).to_parquet(file)
 
-    def written(folder: Path, rows: int) -> Path:
-        write_part(folder / "v0.1" / "train-00000-of-00001.parquet", range(20_000, 20_002))
-        write_part(folder / "v0.2" / "train-00000-of-00002.parquet", range(rows - 3))
-        write_part(folder / "v0.2" / "train-00001-of-00002.parquet", range(rows - 3, rows))
+    # Were a screenshot decoded, this one would end the test.
+    def written(folder: Path, rows: int, picture: bytes = b"no picture") -> Path:
+        write_part(folder / "v0.1" / "train-00000-of-00001.parquet", range(20_000, 20_002), picture)
+        write_part(folder / "v0.2" / "train-00000-of-00002.parquet", range(rows - 3), picture)
+        write_part(folder / "v0.2" / "train-00001-of-00002.parquet", range(rows - 3, rows), picture)
         (folder / "README.md").write_text(CARD)
         return folder
 
@@ -305,3 +306,25 @@ def test_no_hub_is_a_server_that_cannot_be_reached(data: Path) -> None:
     with pytest.raises(ServerError, match="could not be reached") as caught:
         run_data_websight(WebSightConfig(source="nobody/nothing"), Silent())
     assert "sweet data websight" in str(caught.value.fix)
+
+
+def test_the_hubs_screenshots_are_not_fetched(tmp_path: Path, data: Path, parquet: Written) -> None:
+    """The real clients against a hub on this machine, in a process of their own: they read its address once."""
+    folder = parquet(tmp_path / "copy", 200, picture=random.Random(0).randbytes(100_000))
+
+    def fetch(dataset: str, limit: int) -> tuple[int, str]:
+        command = ["data", "websight", "--source", dataset, "--split", "train", "--limit", str(limit)]
+        at_hub = {"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
+        program = [sys.executable, "-m", "sweet", *command, "--json"]
+        done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **at_hub})
+        return done.returncode, done.stdout + done.stderr
+
+    with serve_hub(folder) as hub:
+        code, told = fetch(DATASET, 200)
+        assert code == 0, told
+        assert ids("train") == [f"websight-{number:05d}" for number in range(200)]
+        assert "Café 199" in (data / "train.jsonl").read_text().splitlines()[199]
+        assert 0 < hub.sent < 2**20 < sum(file.stat().st_size for file in folder.glob("v0.2/*")) / 10
+        code, told = fetch("nobody/nothing", 201)
+        assert code == 1, told
+        assert "has no such dataset" in told

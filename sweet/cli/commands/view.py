@@ -25,7 +25,7 @@ class View(Command[ViewConfig]):
             if left_out:
                 call.reporter.warn(f"{left_out} pictures did not fit; --id and --limit choose fewer dialogues.")
             if call.common.json:
-                metrics = {"trajectories": written, "html": str(config.html)}
+                metrics = {"trajectories": written, "pictures_left_out": left_out, "html": str(config.html)}
                 console.print_json({"stage": "view", "run": str(run.path), "metrics": metrics, "artifacts": []})
         elif call.common.json:
             console.print_json(viewer.as_json())
