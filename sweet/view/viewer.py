@@ -62,7 +62,7 @@ class ViewConfig(StageConfig):
     hidden: bool = False
     """Show the hidden information too."""
     pictures: bool = True
-    """Show screenshots, that of the page in mind too, on a terminal with colours and in the page; else name the files."""
+    """Show screenshots, that of the page in mind too, in the page and on terminals with colours; else name files."""
     html: Path | None = None
     """Write one self-contained page to this file."""
     from_: str | None = None
