@@ -3,8 +3,8 @@
 A page is loaded, made to stand still and asked for its visible blocks (`settle.js`), and photographed, all within its
 time-out and under a watch on the memory that the browser's processes hold. Nothing in a browser that a page has
 brought to its knees can be relied on, time-outs included: so the clock is here, and what ends a page that does not end
-is the end of all the browser's processes. Between two pages the browser goes to an empty one; if it does not come
-there soon, it is ended too, so that no page pays for the one before.
+is the end of all the browser's processes. A browser that has time leaves a page for an empty one; if it does not come
+there soon, it is ended too.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ class Browser:
         self._settle = f"settle_{secrets.token_hex(8)}"
         self._page: Any = None
         self.processes: Processes | None = None
+        self.clean = True
+        """Whether it shows nothing of a former page."""
         self.pages = 0
         """How many it has been given."""
 
@@ -139,6 +141,7 @@ class Browser:
             SweetError: an asset that the page wants has not been fetched.
         """
         self.pages += 1
+        self.clean = False
         work = asyncio.create_task(self._render(html, name, settings))
         _heard(work)
         watch = asyncio.create_task(self._watch(settings.max_memory))
@@ -193,10 +196,15 @@ class Browser:
         going = asyncio.create_task(self._page.goto(self._server.put("", ""), timeout=0))
         _heard(going)
         await asyncio.wait({going}, timeout=BLANK_PATIENCE)
-        fine = going.done() and going.exception() is None
-        if not fine:
+        self.clean = going.done() and going.exception() is None
+        if not self.clean:
             await self.stop()
-        return fine
+        return self.clean
+
+    @property
+    def living(self) -> bool:
+        """Whether it has been started, and not ended since."""
+        return self._page is not None
 
     async def memory(self) -> int:
         """MB that its processes hold; 0 where they cannot be looked at."""

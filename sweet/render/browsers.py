@@ -2,9 +2,10 @@
 
 Each browser renders one page at a time; as many run as the machine has cores and memory for, started when they are
 first needed. A browser is ended and started anew after `RECYCLE_PAGES` pages, or when it still holds more than
-`RECYCLE_MEMORY` between two, or when a page has brought it down. A page under which a browser ends by itself is tried
-once more in a fresh one, for it may have been the browser's own fault. What came of a page is kept in a store, where
-it has one, and the same page asked for twice at once is rendered once.
+`RECYCLE_MEMORY` between two, or when a page has brought it down. While pages wait, the next one takes the place of the
+one before at once, since going to an empty page in between costs a quarter of the whole; so a page that fails there is
+tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
+is one, and the same page asked for twice at once is rendered once.
 
 The browsers are children of Playwright's driver, a process that ends them when it loses its parent: nothing stays
 behind, however this process ends.
@@ -21,6 +22,7 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Protocol
 
+from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.browser import Browser
 from sweet.render.firefox import Firefox, find_firefox
@@ -34,11 +36,18 @@ RECYCLE_PAGES = 500
 RECYCLE_MEMORY = 1800
 """MB that a browser may hold between two pages."""
 
+CHECK_PAGES = 20
+"""Pages after which a browser is looked at in any case."""
+
 SHARE_OF_MEMORY = 1500
 """MB of free memory that a browser of the pool is counted with."""
 
 MOST_BROWSERS = 8
 """More have not been tried."""
+
+
+class _Doubtful(Exception):
+    """A page failed in a browser that was not fresh: it may have been the browser's fault, or the page's before."""
 
 
 class Renderer(Protocol):
@@ -97,6 +106,7 @@ class Pool:
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
             self._places.put_nowait(None)
+        self._count = count
         self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -152,39 +162,58 @@ class Pool:
 
     async def _render(self, key: str, html: str) -> Screenshot:
         try:
-            return await self._render_once(key, html)
-        except RenderFailed as failed:
-            if failed.reason != "crashed":
-                raise
-        return await self._render_once(key, html)
+            return await self._render_once(key, html, fresh=False)
+        except _Doubtful:
+            return await self._render_once(key, html, fresh=True)
 
-    async def _render_once(self, key: str, html: str) -> Screenshot:
+    async def _render_once(self, key: str, html: str, *, fresh: bool) -> Screenshot:
         browser = await self._places.get()
         kept: Browser | None = None
         try:
+            if browser is not None and fresh:
+                await browser.stop()
+                browser = None
             if browser is None:
                 browser = self._make()
                 await browser.start(self.settings)
                 self.started += 1
             self.given += 1
+            alone = browser.clean
             shot = await browser.shoot(html, key, self.settings)
             kept = browser
             return shot
         except RenderFailed as failed:
-            kept = browser if failed.reason == "blocked" else None
+            if failed.reason == "blocked":
+                kept = browser
+            elif not fresh and (failed.reason == "crashed" or not alone):
+                raise _Doubtful from failed
+            raise
+        except SweetError:
+            kept = browser  # an asset is missing; or it has not started, and has ended
             raise
         except asyncio.CancelledError:
             if browser is not None:
                 await browser.stop()
             raise
         finally:
-            if kept is None:
-                self._places.put_nowait(None)
-            else:
-                self._run(self._leave(kept))
+            await self._give_back(kept)
+
+    async def _give_back(self, browser: Browser | None) -> None:
+        """Give a browser's place to the next page, at once where one waits for it."""
+        if browser is not None and not browser.living:
+            browser = None
+        if browser is None or (self.hurried and browser.pages % CHECK_PAGES):
+            self._places.put_nowait(browser)
+        else:
+            self._run(self._leave(browser))
+
+    @property
+    def hurried(self) -> bool:
+        """Whether pages wait for a browser."""
+        return len(self._waiting) > self._count
 
     async def _leave(self, browser: Browser) -> None:
-        """Make a browser ready for its next page, and give back its place."""
+        """Rid a browser of its page and give back its place."""
         ready = None
         try:
             if await browser.leave():
