@@ -121,6 +121,10 @@ class Command(ABC, Generic[C]):
     def work(self, call: Call[C]) -> None:
         """Do it, and show what came out."""
 
+    def foresee(self, call: Call[C]) -> None:
+        """What `--dry-run` does in place of the work."""
+        console.print_json(call.config.model_dump(mode="json"))
+
     def help(self) -> str:
         return "\n\n".join(filter(None, (self.summary, self.text)))
 
@@ -186,9 +190,6 @@ class CommandLine:
         specs = self.specs[command.name]
         by_file = read_config(common.config, command.name, self.specs) if common.config else {}
         config = resolve(command.config, specs, {**by_file, **given}, command.name)
-        if common.dry_run:
-            console.print_json(config.model_dump(mode="json"))
-            return
         words = [
             word
             for spec in specs
@@ -198,7 +199,7 @@ class CommandLine:
         reporter: Reporter = Silent() if common.quiet else ConsoleReporter()
         call: Call[StageConfig] = Call(command, config, arguments, common, words, reporter)
         try:
-            command.work(call)
+            (command.foresee if common.dry_run else command.work)(call)
         except (KeyboardInterrupt, Interrupted) as stop:
             what = stop.what if isinstance(stop, Interrupted) else "Stopped. What was done is kept."
             raise Interrupted(what, where=call.run, fix=call.again()) from stop

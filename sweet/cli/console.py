@@ -118,6 +118,20 @@ def show_result(result: StageResult) -> None:
         show(made)
 
 
+def show_plan(title: str, plan: Mapping[str, Any]) -> None:
+    """What a stage would do, as a table on stdout; `memory` holds bytes."""
+    heading(title)
+    figures = Table(show_header=False)
+    figures.add_column(style="bold")
+    figures.add_column(justify="right")
+    for name, value in metric_rows({name: value for name, value in plan.items() if name != "memory"}):
+        figures.add_row(inert(name), inert(value))
+    for name, size in plan.get("memory", {}).items():
+        shown = f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
+        figures.add_row(f"memory, {name}", shown)
+    show(figures)
+
+
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     """A table on stdout."""
     heading(title)

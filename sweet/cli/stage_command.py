@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
@@ -62,12 +63,14 @@ class StageCommand(Command[C]):
         name_run: makes the name of a new run from (task, the rest of it) where the stage may begin one; None where it
             needs one that is there.
         show: draws the result for people.
+        plan: figures of what the stage would do, for `--dry-run`; it changes nothing in the run.
         then: commands to go on with, `{run}` standing for the run; without them what `sweet status` suggests.
     """
 
     stage: Callable[[Run, C, Reporter], StageResult]
     name_run: Callable[[C], tuple[str, str]] | None = None
     show: Callable[[StageResult], None] = console.show_result
+    plan: Callable[[Run, C, Reporter], dict[str, Any]] | None = None
     then: tuple[str, ...] = ()
 
     def arguments(self) -> list[inspect.Parameter]:
@@ -75,6 +78,20 @@ class StageCommand(Command[C]):
             return [newest_run_argument()]
         help = "The run directory, made where it is not there; without it a new one under runs/."
         return [path_argument("run", "RUN", help, required=False)]
+
+    def foresee(self, call: Call[C]) -> None:
+        if self.plan is None:
+            super().foresee(call)
+            return
+        if not call.common.json:  # at once, whatever the run then lacks
+            super().foresee(call)
+        run = newest_run(call.arguments["run"], call.reporter)
+        plan = self.plan(run, call.config, call.reporter)
+        if call.common.json:
+            config = call.config.model_dump(mode="json")
+            console.print_json({"stage": self.name, "run": str(run.path), "config": config, "plan": plan})
+        else:
+            console.show_plan(f"{self.name} · {run.path}, not run", plan)
 
     def work(self, call: Call[C]) -> None:
         given: Path | None = call.arguments["run"]

@@ -21,6 +21,7 @@ from sweet.learn.objectives import (
     outcome_loss,
     preference_loss,
     side_scores,
+    turn_advantages,
 )
 from sweet.learn.tokens import WHOLE, TokenSequence
 
@@ -105,11 +106,16 @@ class Objective:
 
 @dataclass(frozen=True)
 class Losses:
-    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta)."""
+    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta).
+
+    `advantages` are those of equation (3), one a turn, detached: example by example, the chosen side's turns before the
+    rejected side's; None where there is no reference.
+    """
 
     loss: Tensor
     chosen: Tensor
     rejected: Tensor
+    advantages: Tensor | None = None
 
 
 Reference = Sequence[Tensor]
@@ -170,12 +176,12 @@ def losses(
     # Spans stand example by example, chosen before rejected, exactly as `pick` does.
     base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
     turns = ~whole
-    sides = side_scores(
-        picked.sums[turns], base, picked.counts[turns], chosen_side[turns], 2 * size, objective.normalize
-    )
+    policy, counts = picked.sums[turns], picked.counts[turns]
+    sides = side_scores(policy, base, counts, chosen_side[turns], 2 * size, objective.normalize)
     chosen, rejected = sides[:size], sides[size:]
     loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
-    return Losses(loss, objective.beta * chosen, objective.beta * rejected)
+    advantages = turn_advantages(policy.detach(), base, counts)
+    return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages)
 
 
 def _head_losses(

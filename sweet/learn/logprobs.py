@@ -26,6 +26,7 @@ from sweet.learn.attention import planted
 from sweet.learn.head import head_of, prefix_means
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Grove, Tree, plant
+from sweet.learn.work import Work, stands_in_tree, work_of
 
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
@@ -82,6 +83,8 @@ class Scorer:
                 where=str(model.config.get_text_config().model_type),
                 fix="train-critic --variant advantage",
             )
+        self.work = Work()
+        """What the forwards of this scorer have computed so far."""
 
     # The output layer ------------------------------------------------------------------------------------------
 
@@ -103,10 +106,6 @@ class Scorer:
             return bool(torch.allclose(self._logits(self._hidden(ids)), own, rtol=slack, atol=slack))
         except (AttributeError, TypeError, RuntimeError):
             return False
-
-    def part(self) -> None:
-        """From now on compute each sequence by itself."""
-        self.shares_up_to = 0
 
     def _longest_shared(self, config: Any) -> int:
         if not self._split or not self._shares_prefixes():
@@ -146,6 +145,12 @@ class Scorer:
             return torch.cat([checkpoint(chunk, part, wanted, use_reentrant=False) for part, wanted in pieces])
         return torch.cat([chunk(part, wanted) for part, wanted in pieces])
 
+    @property
+    def compute_type(self) -> str:
+        """What the numbers are computed in, by name."""
+        kept = str(self.model.dtype).removeprefix("torch.")
+        return f"{kept}, autocast bfloat16" if self._mixed else kept
+
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._mixed)
 
@@ -158,8 +163,9 @@ class Scorer:
         (`packs`).
         """
         tree = plant([sequence.ids for sequence in sequences])
-        longest = max(len(sequence.ids) for sequence in sequences)
-        shared = longest <= self.shares_up_to and len(tree.ids) < len(sequences) * longest
+        lengths = [len(sequence.ids) for sequence in sequences]
+        shared = stands_in_tree(lengths, len(tree.ids), self.shares_up_to)
+        self.work += work_of(lengths, len(tree.ids), self.shares_up_to)
         rows: list[int] = []
         columns: list[int] = []
         wanted: list[int] = []
@@ -185,6 +191,7 @@ class Scorer:
                 else:
                     picked = torch.full((len(wanted),), torch.nan, device=self.device)
                 if self.head is not None:
+                    longest = max(lengths)
                     starts = range(0, len(sequences) * longest, longest)
                     paths = tree.paths if shared else [range(start, start + longest) for start in starts]
                     stops = [[span.stop for span in sequence.spans] for sequence in sequences]
@@ -214,21 +221,26 @@ class Scorer:
         What may be shared counts once, and bundles that begin alike come together. Sequences that cannot stand in a
         tree are grouped by length, padding counted.
         """
-        longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
-        apart = [i for i, length in enumerate(longest) if length > self.shares_up_to]
-        together = [i for i, length in enumerate(longest) if length <= self.shares_up_to]
-        sizes = [longest[i] * len(bundles[i]) for i in apart]
-        groups = [[apart[i] for i in batch] for batch in batches(sizes, budget)]
-        grove = Grove()
-        group: list[int] = []
-        for index in sorted(together, key=lambda i: min(sequence.ids for sequence in bundles[i])):
+        return packs(bundles, budget, self.shares_up_to)
+
+
+def packs(bundles: Sequence[Sequence[TokenSequence]], budget: int, shares_up_to: int) -> list[list[int]]:
+    """`Scorer.packs` of a scorer that shares sequences up to this length."""
+    longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
+    apart = [i for i, length in enumerate(longest) if length > shares_up_to]
+    together = [i for i, length in enumerate(longest) if length <= shares_up_to]
+    sizes = [longest[i] * len(bundles[i]) for i in apart]
+    groups = [[apart[i] for i in batch] for batch in batches(sizes, budget)]
+    grove = Grove()
+    group: list[int] = []
+    for index in sorted(together, key=lambda i: min(sequence.ids for sequence in bundles[i])):
+        grove.add(sequence.ids for sequence in bundles[index])
+        if group and grove.slots > budget:
+            groups.append(group)
+            group, grove = [], Grove()
             grove.add(sequence.ids for sequence in bundles[index])
-            if group and grove.slots > budget:
-                groups.append(group)
-                group, grove = [], Grove()
-                grove.add(sequence.ids for sequence in bundles[index])
-            group.append(index)
-        return [*groups, group] if group else groups
+        group.append(index)
+    return [*groups, group] if group else groups
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

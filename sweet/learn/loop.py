@@ -20,13 +20,15 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
+from sweet.learn.batches import bundles, epoch_order, step_share, token_count
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, peak_flops
-from sweet.learn.logprobs import TOKEN_BUDGET, span_logprobs
-from sweet.learn.shares import own_groups, own_share
+from sweet.learn.figures import FLOPS_PER_PARAMETER, PartSums, Record, Summary, Sums, most_turns, rounded, speeds
+from sweet.learn.logprobs import TOKEN_BUDGET
+from sweet.learn.reference import ReferenceCache, reference_logprobs
+from sweet.learn.shares import own_groups
 from sweet.learn.tokens import TokenSequence
-
-Record = dict[str, Any]
+from sweet.learn.work import Work
 
 
 @dataclass(frozen=True)
@@ -57,35 +59,6 @@ class LoopSettings:
         return self.steps_per_epoch(examples) * self.epochs
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What came out of training: figures of the last epoch, and of the whole."""
-
-    steps: int
-    loss: float
-    accuracy: float | None
-    margin: float | None
-    tokens: int
-    tokens_per_second: float
-    mfu: float | None
-    seconds: float
-    heldout_accuracy: float | None
-
-    def as_metrics(self) -> Record:
-        return {name: _rounded(value) for name, value in vars(self).items()}
-
-
-@dataclass
-class _Sums:
-    """Running sums of an epoch."""
-
-    epoch: int = 0
-    examples: int = 0
-    loss: float = 0.0
-    right: float = 0.0
-    margin: float = 0.0
-
-
 @dataclass
 class Loop:
     """One training, from a model in memory to the same model trained.
@@ -100,6 +73,7 @@ class Loop:
         on_reference: told when the reference log-probabilities are there and training begins.
         on_step: told the figures of each step, as they are written to the metrics file.
         make_engine: makes what moves the model, from it and the norm that gradients are clipped to.
+        cache: where reference log-probabilities are looked for and kept.
     """
 
     model: Any
@@ -113,8 +87,11 @@ class Loop:
     on_reference: Callable[[], None] = lambda: None
     on_step: Callable[[Record], None] = lambda _record: None
     make_engine: Callable[[Any, float], Engine] = TorchEngine
-    _sums: _Sums = field(default_factory=_Sums)
+    cache: ReferenceCache | None = None
+    _epoch: int = 0
+    _sums: Sums = field(default_factory=Sums)
     _heldout: float | None = None
+    _found: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         # Dropout would make policy and reference differ where their weights do not.
@@ -125,106 +102,81 @@ class Loop:
         self.scorer = self.engine.scorer
         self.scorer.reads_tokens = self.objective.needs_tokens
         if not self.settings.share:
-            self.scorer.part()
+            self.scorer.shares_up_to = 0
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
+        self.flops = FLOPS_PER_PARAMETER * self.parameters
+        peak = peak_flops(self.scorer.device)
+        self.peak = peak * self.engine.world if peak else None
+        self._most_turns = most_turns(self.pool) if self.objective.needs_reference else 0
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
         if not self.objective.needs_reference:
             return None
-        budget = 2 * self.settings.token_budget
-        found: dict[int, torch.Tensor] = {}
-        groups = self.scorer.packs([[sequence] for sequence in self.pool], budget)
-        for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
-            scored = span_logprobs(self.scorer, [self.pool[i] for i in group], budget)
-            if counts:
-                found.update(zip(group, (sums for sums, _ in scored), strict=True))
-        known = {index: sums for part in self.engine.gather(found) for index, sums in part.items()}
-        return [known[index] for index in range(len(self.pool))]
+        known = reference_logprobs(self.scorer, self.engine, self.pool, 2 * self.settings.token_budget, self.cache)
+        self._found = (known.cached, len(self.pool) - known.cached)
+        return known.sums
 
     def run(self, *, resume: bool = False) -> Summary:
         """Train to the end, from the checkpoint where `resume` says so and there is one."""
         reference = self.reference()
         self.on_reference()
         done = self._restore() if resume else 0
-        began, tokens = time.monotonic(), 0
+        began, tokens, work = time.monotonic(), 0, Work()
         order: list[int] = []
         for step in range(done, self.steps):
             epoch, place = divmod(step, self.steps_per_epoch)
             if not order or place == 0:
                 order = self._order(epoch)
-            if epoch != self._sums.epoch:
-                self._sums = _Sums(epoch)
-            chosen = order[place * self.settings.batch : (place + 1) * self.settings.batch]
-            tokens += self._step(step, [self.examples[i] for i in chosen], reference)
+            if epoch != self._epoch:
+                self._epoch, self._sums = epoch, Sums()
+            chosen = [self.examples[i] for i in order[place * self.settings.batch : (place + 1) * self.settings.batch]]
+            work += self._step(step, chosen, reference)
+            tokens += token_count(self.pool, chosen)
             self._close(step + 1, reference)
-        return self._summary(tokens, time.monotonic() - began)
+        return self._summary(tokens, work, time.monotonic() - began)
 
     # One step --------------------------------------------------------------------------------------------------
 
-    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> int:
+    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
+        """What the step computed, on all ranks."""
         began = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
-        sizes = [sum(len(self.pool[i].ids) for i in example.sides) for example in examples]
-        loss = right = margin = 0.0
-        share = own_share(sizes, lambda hand: self._packed(examples, hand), self.engine.rank, self.engine.world)
+        engine, scorer = self.engine, self.scorer
+        mine = PartSums(self._most_turns, scorer.device)
+        budget = self.settings.token_budget
+        share = step_share(self.pool, examples, scorer.packs, budget, engine.rank, engine.world)
         for number, (group, counts) in enumerate(share):
-            part = [examples[i] for i in group]
-            found = losses(self.scorer, self.objective, self.pool, part, reference)
-            self.engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
-            loss += float(found.loss.detach().sum()) * counts
-            gap = (found.chosen - found.rejected).detach()
-            right += float((gap > 0).sum()) * counts
-            margin += float(gap.sum()) * counts
+            part, before = [examples[i] for i in group], scorer.work
+            found = losses(scorer, self.objective, self.pool, part, reference)
+            engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
+            if counts:
+                mine.add(self.pool, part, found, scorer.work - before)
+        own, by_part = mine.fetch()
+        for part, (loss, *_) in zip(mine.groups, by_part, strict=True):
             if not math.isfinite(loss):
                 raise self._diverged(step, part, "loss")
-        loss, right, margin = self.engine.total([loss, right, margin])
-        norm = self.engine.step(lr)
+        sums = Sums.filled(len(examples), engine.total(own.flat()))
+        norm = engine.step(lr)
         if not math.isfinite(norm):
             raise self._diverged(step, examples, "gradient")
-        sums, size = self._sums, len(examples)
-        sums.examples += size
-        sums.loss += loss
-        sums.right += right
-        sums.margin += margin
-        tokens = self._tokens(examples)
-        preference = self.objective.compares
+        self._sums.add(sums)
+        work = Work(sums.tokens_computed, sums.padding)
+        seconds = time.monotonic() - began
         record = {
             "step": step + 1,
             "epoch": step // self.steps_per_epoch + 1,
-            "loss": loss / size,
-            "accuracy": right / size if preference else None,
-            "margin": margin / size if preference else None,
+            **sums.means(preference=self.objective.compares),
             "lr": lr,
             "grad_norm": norm,
-            "tokens": tokens,
-            "tokens_per_second": tokens / max(time.monotonic() - began, 1e-9),
+            **speeds(token_count(self.pool, examples), work, seconds, self.flops, self.peak),
         }
-        self.on_step({name: _rounded(value) for name, value in record.items()})
-        return tokens
-
-    def _packs(self, examples: Sequence[Example], budget: int) -> list[list[int]]:
-        """The examples in micro-batches, those that share something together."""
-        return self.scorer.packs([[self.pool[i] for i in example.sides] for example in examples], budget)
-
-    def _packed(self, examples: Sequence[Example], hand: Sequence[int]) -> list[list[int]]:
-        """The examples of a hand, named by their indices, in micro-batches."""
-        packs = self._packs([examples[i] for i in hand], self.settings.token_budget)
-        return [[hand[i] for i in pack] for pack in packs]
-
-    def _tokens(self, examples: Sequence[Example]) -> int:
-        return sum(len(self.pool[i].ids) for example in examples for i in example.sides)
+        self.on_step(rounded(record))
+        return work
 
     def _order(self, epoch: int) -> list[int]:
-        random = torch.Generator().manual_seed((self.settings.seed << 16) + epoch)
-        order: list[int] = torch.randperm(len(self.examples), generator=random).tolist()
-        if not self.settings.together:
-            return order
-        kin: dict[str, list[int]] = {}
-        for index in order:
-            kin.setdefault(self.examples[index].kin, []).append(index)
-        return [index for group in kin.values() for index in group]
+        return epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
 
     def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
         names = ", ".join(example.name for example in examples[:8])
@@ -239,17 +191,19 @@ class Loop:
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
             self._heldout = self.measure(self.heldout, reference)
-            self.on_step({"step": done, "heldout_accuracy": _rounded(self._heldout)})
+            self.on_step({"step": done, "heldout_accuracy": rounded(self._heldout)})
         every = self.settings.save_every or self.steps_per_epoch
         if self.checkpoint is not None and (done % every == 0 or done == self.steps):
-            state = {"step": done, "digest": self.digest, "sums": vars(self._sums), "heldout": self._heldout}
+            sums = {"epoch": self._epoch, **vars(self._sums)}
+            state = {"step": done, "digest": self.digest, "sums": sums, "heldout": self._heldout}
             self.engine.save(self.checkpoint, state)
 
     def _restore(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():
             return 0
         state = self.engine.load(self.checkpoint, self.digest)
-        self._sums = _Sums(**state["sums"])
+        sums = dict(state["sums"])
+        self._epoch, self._sums = sums.pop("epoch"), Sums(**sums)
         self._heldout = state["heldout"]
         return int(state["step"])
 
@@ -257,27 +211,22 @@ class Loop:
     def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders rightly."""
         right = 0
-        groups = self._packs(examples, 2 * self.settings.token_budget)
+        groups = self.scorer.packs(bundles(self.pool, examples), 2 * self.settings.token_budget)
         for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
             found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
             right += int((found.chosen > found.rejected).sum()) * counts
         return self.engine.total([right])[0] / len(examples)
 
-    def _summary(self, tokens: int, seconds: float) -> Summary:
-        sums, preference = self._sums, self.objective.compares
-        speed = tokens / max(seconds, 1e-9)
-        peak = peak_flops(self.scorer.device)
-        count = max(sums.examples, 1)
+    def _summary(self, tokens: int, work: Work, seconds: float) -> Summary:
+        cached, computed = self._found or (None, None)
         return Summary(
             steps=self.steps,
-            loss=sums.loss / count,
-            accuracy=sums.right / count if preference else None,
-            margin=sums.margin / count if preference else None,
-            tokens=tokens,
-            tokens_per_second=speed,
-            mfu=6 * self.parameters * speed / (peak * self.engine.world) if peak else None,
+            **self._sums.means(preference=self.objective.compares),
+            **speeds(tokens, work, seconds, self.flops, self.peak),
             seconds=seconds,
             heldout_accuracy=self._heldout,
+            reference_cached=cached,
+            reference_computed=computed,
         )
 
 
@@ -288,7 +237,3 @@ def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
         return settings.lr * (step + 1) / warm
     share = (step - warm) / max(1, steps - warm)
     return settings.lr * (settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * share)))
-
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.6g}") if isinstance(value, float) else value

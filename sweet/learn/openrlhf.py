@@ -3,30 +3,26 @@
 OpenRLHF's DPO takes one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of
 the chosen one: the actor's step-level objective, and so the only training here that it can do. Prompts are written with
 the chat template applied and replies with the token that ends a turn, so that it is handed the very texts that the
-other engines encode; what it does with them, their order included, is its own. Its pins fight vllm's, so it may live in
-an environment of its own, which SWEET_OPENRLHF_PYTHON names.
+other engines encode; what it does with them, their order included, is its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import SweetError
 from sweet.learn.ranks import ORPHAN_PATIENCE
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm import keeper
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
 
-PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
 DATA = "pairs.jsonl"
 OUTPUT, CHECKPOINTS = "model", "checkpoints"
 _MODULE = "openrlhf.cli.train_dpo"
@@ -58,26 +54,6 @@ class DpoJob:
     offload: str = "none"
     save_every: int | None = None
     resume: bool = False
-
-
-def find_python() -> tuple[str, str]:
-    """The Python that has OpenRLHF, and OpenRLHF's version.
-
-    Raises:
-        UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
-    """
-    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-    asking = "import importlib.metadata as m; print(m.version('openrlhf'))"
-    try:
-        asked = subprocess.run([python, "-I", "-c", asking], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{python} cannot be run: {error}", where=PYTHON_VARIABLE, fix=_INSTALL) from error
-    if asked.returncode != 0:
-        raise UsageError(f"OpenRLHF is not installed for {python}.", where="--engine openrlhf", fix=_INSTALL)
-    return python, asked.stdout.strip()
-
-
-_INSTALL = "python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export SWEET_OPENRLHF_PYTHON=…/bin/python"
 
 
 def rows(

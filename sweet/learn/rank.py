@@ -24,9 +24,11 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.engine import save_model
+from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
-from sweet.learn.loop import Loop, Record
+from sweet.learn.loop import Loop
+from sweet.learn.reference import ReferenceCache
 from sweet.learn.zero import ZeroEngine, join
 from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
 from sweet.runs.jsonl import JsonlWriter
@@ -66,6 +68,7 @@ def work(folder: Path) -> None:
         checkpoint=checkpoint_path(folder),
         on_step=tell,
         make_engine=make_engine,
+        cache=ReferenceCache(job.base),
     )
     summary = loop.run(resume=job.resume)
     weights = made[0].weights()

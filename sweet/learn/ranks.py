@@ -27,8 +27,8 @@ from typing import Any
 
 import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.learn.figures import Record, Summary
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, error_path
-from sweet.learn.loop import Record, Summary
 from sweet.llm import keeper
 from sweet.llm.address import bind
 from sweet.llm.vllm import last_lines
@@ -40,7 +40,7 @@ GLANCE = 0.1
 PULSE_EVERY = 5.0
 PROGRAM = "sweet.learn.rank"
 
-_HOST = re.compile(r"(\S+)\s+slots=[1-9]\d*")
+_HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,14 @@ def check_hostfile(path: Path) -> None:
             raise UsageError(f"Not a host and its slots: {line!r}", where=f"{path}, line {number}", fix=fix)
     if not hosts:
         raise UsageError("The hostfile names no host.", where=path, fix=fix)
+
+
+def world_of(layout: Layout | None) -> int:
+    """How many ranks there will be."""
+    if layout is None or layout.hostfile is None:
+        return (layout.devices if layout else None) or 1
+    hosts = [_HOST.fullmatch(line.strip()) for line in layout.hostfile.read_text(encoding="utf-8").splitlines()]
+    return sum(layout.devices or int(host[2]) for host in hosts if host)
 
 
 def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:

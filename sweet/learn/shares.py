@@ -14,10 +14,10 @@ Share = list[tuple[list[int], bool]]
 """Groups of indices, and whether each counts."""
 
 
-def own_share(sizes: Sequence[int], packed: Callable[[list[int]], list[list[int]]], rank: int, world: int) -> Share:
-    """The groups of a step's examples that `rank` computes; `packed` makes groups of the examples that a rank is dealt.
+def dealt(sizes: Sequence[int], packed: Callable[[list[int]], list[list[int]]], world: int) -> list[list[list[int]]]:
+    """The groups of a step's examples, by rank; `packed` makes groups of the examples that a rank is dealt.
 
-    The largest examples are dealt first, each to the rank that has the least to do. With one rank all is its share.
+    The largest examples are dealt first, each to the rank that has the least to do.
     """
     hands: list[list[int]] = [[] for _ in range(world)]
     loads = [0] * world
@@ -25,9 +25,14 @@ def own_share(sizes: Sequence[int], packed: Callable[[list[int]], list[list[int]
         least = min(range(world), key=lambda r: (loads[r], r))
         hands[least].append(index)
         loads[least] += sizes[index]
-    dealt = [packed(sorted(hand)) if hand else [] for hand in hands]
+    return [packed(sorted(hand)) if hand else [] for hand in hands]
+
+
+def own_share(sizes: Sequence[int], packed: Callable[[list[int]], list[list[int]]], rank: int, world: int) -> Share:
+    """The groups of a step's examples that `rank` computes (`dealt`). With one rank all is its share."""
+    groups = dealt(sizes, packed, world)
     smallest = min(range(len(sizes)), key=lambda i: (sizes[i], i))
-    return _even(dealt[rank], max(map(len, dealt)), [smallest])
+    return _even(groups[rank], max(map(len, groups)), [smallest])
 
 
 def own_groups(groups: Sequence[list[int]], rank: int, world: int) -> Share:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from sweet.llm.base import Reply
+from sweet.llm.base import Place, Reply
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -30,8 +30,19 @@ class _Said(BaseModel):
     content: str | None = None
 
 
+class _Likely(BaseModel):
+    token: str
+    logprob: float
+
+
 class _Token(BaseModel):
     logprob: float
+    token: str = ""
+    top_logprobs: list[_Likely] | None = None
+
+    def place(self) -> Place:
+        told = self.top_logprobs or ()
+        return Place(self.token, tuple((one.token, one.logprob) for one in told if math.isfinite(one.logprob)))
 
 
 class _Logprobs(BaseModel):
@@ -49,6 +60,7 @@ class _Choice(BaseModel):
         """Log-probabilities are kept where they are numbers and, where ids are told, one for each."""
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
+        likeliest = content is not None and any(token.top_logprobs for token in content)
         logprobs = None if content is None else tuple(token.logprob for token in content)
         if logprobs is not None and ids is not None and len(logprobs) != len(ids):
             logprobs = None
@@ -59,6 +71,7 @@ class _Choice(BaseModel):
             finish_reason=self.finish_reason or "stop",
             token_ids=None if ids is None else tuple(ids),
             logprobs=logprobs,
+            places=tuple(token.place() for token in content) if content is not None and likeliest else None,
         )
 
 

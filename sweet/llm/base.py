@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sweet.errors import SweetError
 from sweet.tasks.base import Message
+
+Role = Literal["agent", "sim", "judge"]
+"""Whose model it is."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class Sampling:
     """How to sample. `temperature` 0 is greedy; `n` replies are drawn independently; `max_tokens` bounds each.
 
     `logprobs` asks a server for the log-probability of each sampled token; the embedded engine always tells them.
+    `likeliest` asks for so many of the likeliest tokens at each place of a reply; a server may not tell them.
     """
 
     temperature: float = 1.0
@@ -27,6 +31,15 @@ class Sampling:
     n: int = 1
     seed: int | None = None
     logprobs: bool = False
+    likeliest: int = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of a reply: the text of the token that stands there, and (text, log-probability) of the likeliest."""
+
+    text: str
+    likeliest: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -38,12 +51,14 @@ class Reply:
         finish_reason: `stop`, `length` or what else the server says.
         token_ids: the sampled ids, the end-of-turn token included, where the server tells them.
         logprobs: one natural-log probability an id, of the model's distribution at temperature 1, where told.
+        places: one a token, where `Sampling.likeliest` asked for them and they were told.
     """
 
     text: str
     finish_reason: str
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    places: tuple[Place, ...] | None = None
 
 
 @dataclass(frozen=True)

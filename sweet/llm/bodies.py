@@ -6,6 +6,7 @@ is refused too, so that no request is answered differently from what was asked.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -109,7 +110,16 @@ class ChatBody(_Body):
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = False
-    top_logprobs: int | None = Field(default=None, ge=0, le=0)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _likeliest_of_something(self) -> ChatBody:
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs is told with logprobs only")
+        return self
+
+    def sampling(self, max_tokens: int) -> Sampling:
+        return replace(super().sampling(max_tokens), likeliest=self.top_logprobs or 0)
 
     def chat(self) -> list[Message]:
         return [Message(role=m.role, content=m.content) for m in self.messages]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal
 
-from sweet.llm.base import ChatClient
+from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import Local
 
 
@@ -20,7 +20,7 @@ async def open_client(
     urls: Sequence[str] = (),
     *,
     concurrency: int = 128,
-    role: Literal["agent", "sim"] = "agent",
+    role: Role = "agent",
     patience: float = 20.0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
     local: Local | None = None,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
+from sweet.llm.base import Completion, Place, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
 from sweet.llm.pretrained import Device, load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
@@ -73,7 +73,15 @@ class EmbeddedClient:
 
     def _reply(self, one: Generated) -> Reply:
         body = one.ids[:-1] if one.ids[-1] in self.engine.ends else one.ids
-        return Reply(self.decode(body), one.finish_reason, one.ids, one.logprobs)
+        return Reply(self.decode(body), one.finish_reason, one.ids, one.logprobs, self._places(one))
+
+    def _places(self, one: Generated) -> tuple[Place, ...] | None:
+        if not any(one.likeliest):
+            return None
+        texts = {token: self.decode([token], skip_special=False) for told in one.likeliest for token, _ in told}
+        texts |= {token: self.decode([token], skip_special=False) for token in one.ids}
+        pairs = zip(one.ids, one.likeliest, strict=True)
+        return tuple(Place(texts[token], tuple((texts[other], p) for other, p in told)) for token, told in pairs)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         """The text of token ids."""

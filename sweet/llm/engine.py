@@ -29,7 +29,7 @@ import torch
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed, Sampling
 from sweet.llm.decoder import Decoder
 from sweet.llm.prefixes import PrefixStore
-from sweet.llm.sampling import sample
+from sweet.llm.sampling import likeliest, sample
 
 MIB = 1 << 20
 
@@ -53,11 +53,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Generated:
-    """One sampled sequence; the id that ended it is the last of `ids`."""
+    """One sampled sequence; the id that ended it is the last of `ids`. `likeliest`: one entry an id, if asked for."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: str
+    likeliest: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class _Row:
     uniform: Callable[[], float]
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    likeliest: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -342,6 +344,9 @@ class EmbeddedEngine:
         settings = [row.request.sampling for row in rows]
         uniforms = [row.uniform() for row in rows]
         ids, logprobs = sample(logits, [s.temperature for s in settings], [s.top_p for s in settings], uniforms)
+        if most := max(s.likeliest for s in settings):
+            for row, told in zip(rows, likeliest(logits, most), strict=True):
+                row.likeliest.append(told[: row.request.sampling.likeliest])
         ended: list[int] = []
         for slot, row, token, logprob in zip(range(first, len(self._rows)), rows, ids, logprobs, strict=True):
             row.ids.append(token)
@@ -360,7 +365,7 @@ class EmbeddedEngine:
             self._keep(slot, [*request.prompt, *row.ids[: row.held - len(request.prompt)]])
         self._leave(slot)
         reason = "stop" if row.ids[-1] in self.ends else "length"
-        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason)
+        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, tuple(row.likeliest))
         if len(request.done) == request.sampling.n:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
@@ -391,5 +396,4 @@ def _fail(request: _Request, error: Exception) -> None:
 
 
 def _words(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

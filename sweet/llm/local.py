@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.adapter import find_adapter
+from sweet.llm.base import Role
 from sweet.llm.machine import Build, Gpu, build_of, visible_gpus
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, given, last_lines, not_installed
 
 EngineChoice = Literal["auto", "vllm", "embedded"]
-Role = Literal["agent", "sim"]
 
 START_UP = 1800.0
 """Seconds a vllm may take until it answers: it may have to download and compile first."""
@@ -37,7 +37,7 @@ END_SEEN = 3.0
 SMALL = 64 << 20
 """Bytes of weights up to which a model has answered in this process before vllm would be up."""
 
-_WHO: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human"}
+_WHO: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 _OURS = ("--host", "--port", "--api-key")
 _CHOSEN = ("--enable-prefix-caching", "--generation-config", "vllm")
 """Not vllm's defaults on every version: the prompts of a dialogue share their beginnings, and what a model's own

@@ -7,40 +7,32 @@ retries are off, so that this is the only rule. What cannot pass fails at once. 
 a row is left alone for a while that grows.
 
 Token ids, log-probabilities and the plain distribution are asked for in the way vLLM and the embedded server
-understand; a server that refuses the question is asked without it from then on. Answers are validated before anything
-reads them.
+understand; a server that refuses the question is asked from then on without what OpenAI's interface does not know, and
+if that does not help without log-probabilities. Answers are validated before anything reads them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import random
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.answers import ChatAnswer, Served, describe
-from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
 from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered, allow_open_files
 from sweet.llm.pace import START, Pace
+from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, key_of
 from sweet.tasks.base import Message
-
-Role = Literal["agent", "sim"]
-
-KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
-    "agent": ("SWEET_AGENT_API_KEY", "OPENAI_API_KEY"),
-    "sim": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
-}
-"""Where an API key is looked for; keys are never taken from flags or files."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 8.0
 FAILURES = 3
@@ -66,7 +58,7 @@ another distribution than the one asked for."""
 
 @dataclass(eq=False)
 class _Target:
-    """One address. `told` says whether it is still asked for what OpenAI's interface does not know."""
+    """One address. `asked`: for what besides texts; 2 for all, 1 for what OpenAI's interface knows, 0 for nothing."""
 
     url: str
     channel: Channel
@@ -74,7 +66,7 @@ class _Target:
     under_way: int = 0
     failures: int = 0
     resting_until: float = 0.0
-    told: bool = True
+    asked: int = 2
 
     def fail(self) -> None:
         self.failures += 1
@@ -228,17 +220,7 @@ class RemoteClient:
         target, began = self._choose(), time.monotonic()
         target.under_way += 1
         try:
-            told = target.told
-            try:
-                raw = await target.channel.post(
-                    _CHAT, {"model": target.model, **body, **(self._more(sampling) if told else {})}
-                )
-            except Refused as error:
-                if not told or error.status not in (400, 422) or _overflows(error):
-                    raise
-                # Perhaps only the questions beyond OpenAI's are refused: ask without, and go on so if that helps.
-                raw = await target.channel.post(_CHAT, {"model": target.model, **body})
-                target.told = False
+            raw = await self._post(target, body, sampling)
         except HttpError as error:
             if not isinstance(error, Refused) or error.may_pass:
                 target.fail()
@@ -248,13 +230,31 @@ class RemoteClient:
         target.succeed()
         return _completion(raw, sampling, target), time.monotonic() - began
 
-    def _more(self, sampling: Sampling) -> dict[str, Any]:
-        """What is asked for beyond OpenAI's interface, and no more than is read: ids and figures make answers long."""
-        more: dict[str, Any] = dict(_PLAIN)
-        if self.role == "agent":
+    async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
+        asked = target.asked
+        while True:
+            more = self._more(sampling, asked)
+            try:
+                raw = await target.channel.post(_CHAT, {"model": target.model, **body, **more})
+            except Refused as error:
+                # Perhaps only what is asked for besides is refused: ask for less, and go on so if that helps.
+                less = [fewer for fewer in range(asked) if self._more(sampling, fewer) != more]
+                if not less or error.status not in (400, 422) or _overflows(error):
+                    raise
+                asked = max(less)
+            else:
+                target.asked = min(target.asked, asked)
+                return raw
+
+    def _more(self, sampling: Sampling, asked: int) -> dict[str, Any]:
+        """What is asked for beyond texts, and no more than is read: ids and figures make answers long."""
+        more: dict[str, Any] = dict(_PLAIN) if asked == 2 else {}
+        if asked == 2 and self.role == "agent":
             more["return_token_ids"] = True
-        if sampling.logprobs:
+        if asked and (sampling.logprobs or sampling.likeliest):
             more["logprobs"] = True
+        if asked and sampling.likeliest:
+            more["top_logprobs"] = sampling.likeliest
         return more
 
     async def _served_name(self, target: _Target, model: str) -> str:
@@ -278,17 +278,13 @@ class RemoteClient:
         raise UsageError(
             f"The server does not serve {model}. It serves: {', '.join(names) or 'nothing'}.",
             where=target.url,
-            fix=f"--{self.role} {names[0]}" if names else "start the server with the model",
+            fix=f"{MODEL_OPTIONS[self.role]} {names[0]}" if names else "start the server with the model",
         )
-
-
-def _key(role: Role) -> str:
-    return next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")
 
 
 def _channel(url: str, connections: int, role: Role) -> Channel:
     # A proxy of the environment must not be asked for what is on this machine.
-    return Channel(url, _key(role), connections, trust_env=not is_loopback(url))
+    return Channel(url, key_of(role), connections, trust_env=not is_loopback(url))
 
 
 async def _names(url: str, role: Role) -> list[str]:
@@ -303,7 +299,7 @@ async def _names(url: str, role: Role) -> list[str]:
     make: Any = openai.DefaultAioHttpClient  # of httpx or httpx2, whichever the library's version stands on
     http = make(timeout=CONNECT_TIMEOUT, trust_env=not is_loopback(url))
     client = openai.AsyncOpenAI(
-        api_key=_key(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
+        api_key=key_of(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
     )
     async with client:
         try:

@@ -46,6 +46,12 @@ def sample(
     return ids.tolist(), chosen.tolist()
 
 
+def likeliest(logits: torch.Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
+    """For each row of `logits` [rows, vocabulary] its `count` likeliest ids, with their log-probabilities, falling."""
+    found = logits.float().log_softmax(-1).topk(min(count, logits.shape[1]))
+    return [tuple(zip(*row, strict=True)) for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
+
+
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Zero what lies outside the smallest set of tokens whose probabilities sum to `top_p`; the first always stays."""
     ordered, order = probabilities.sort(-1, descending=True)

@@ -29,7 +29,7 @@ from starlette.routing import Route
 
 from sweet.llm.address import bind, url_of
 from sweet.llm.answers import describe
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Reply, RequestFailed
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Place, Reply, RequestFailed
 from sweet.llm.bodies import ChatBody, CompletionBody
 
 LOG = logging.getLogger(__name__)
@@ -174,9 +174,13 @@ class _App:
         if reply.token_ids is None or reply.logprobs is None:
             return None
         content = []
-        for token, logprob in zip(reply.token_ids, reply.logprobs, strict=True):
+        places = reply.places or (Place("", ()),) * len(reply.token_ids)
+        for token, logprob, place in zip(reply.token_ids, reply.logprobs, places, strict=True):
             text, raw = self._piece(token)
-            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
+            told = [
+                {"token": other, "logprob": _finite(p), "bytes": list(other.encode())} for other, p in place.likeliest
+            ]
+            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": told})
         return {"content": content}
 
     def _scored(self, ids: list[int], scored: _Scored, start: int, *, best: bool) -> dict[str, Any]:

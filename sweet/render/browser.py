@@ -181,7 +181,7 @@ class Browser:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         height = min(told.height, settings.max_height)
         png = await self._page.screenshot(
-            full_page=True,
+            full_page=height > settings.height,  # what the window shows comes out sooner
             clip={"x": 0, "y": 0, "width": settings.width, "height": height},
             animations="allow",  # they have been ended, and the caret is hidden
             caret="initial",

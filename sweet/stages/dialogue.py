@@ -141,7 +141,7 @@ class Dialogue:
             if last:
                 return self._finish("out_of_turns")
             if self._spent():
-                return self._finish("token_limit", error=f"it cost more than {self.rules.token_limit} tokens")
+                return self._finish("token_limit", error=f"it cost at least {self.rules.token_limit} tokens")
             fault = await self._human_turn()
             if fault is not None:
                 return self._finish("human_error", error=_FAULTS[fault], fault=fault)

@@ -26,8 +26,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, UsageError
 from sweet.stages.base import StageConfig
+from sweet.stages.openrlhf_python import PYTHON_VARIABLE, find_python
 
 Status = Literal["ok", "missing", "problem"]
 
@@ -311,25 +312,13 @@ def check_deepspeed() -> list[Check]:
 
 
 def check_openrlhf() -> list[Check]:
-    """In this environment, or in the one whose Python `SWEET_OPENRLHF_PYTHON` names (its pins fight vllm's)."""
     why = "train-actor --engine openrlhf"
-    elsewhere = os.environ.get("SWEET_OPENRLHF_PYTHON")
-    if elsewhere:
-        said, problem = _ask_python(
-            elsewhere, "import importlib.metadata as m; print(m.version('openrlhf'))", timeout=30
-        )
-        if said is None:
-            fix = f"{elsewhere} -m pip install openrlhf, or unset SWEET_OPENRLHF_PYTHON"
-            return [Check("openrlhf", "problem", f"SWEET_OPENRLHF_PYTHON={elsewhere}: {problem}", why, fix)]
-        return [Check("openrlhf", "ok", f"{said} in the environment of {elsewhere}", why)]
-    version = _version("openrlhf")
-    if version is None:
-        fix = (
-            "python -m venv openrlhf && openrlhf/bin/pip install openrlhf"
-            " && export SWEET_OPENRLHF_PYTHON=$PWD/openrlhf/bin/python"
-        )
-        return [Check("openrlhf", "missing", "not installed", why, fix)]
-    return [Check("openrlhf", "ok", version, why)]
+    named = bool(os.environ.get(PYTHON_VARIABLE))
+    try:
+        python, version = find_python()
+    except UsageError as error:
+        return [Check("openrlhf", "problem" if named else "missing", error.what, why, error.fix or "")]
+    return [Check("openrlhf", "ok", f"{version} in the environment of {python}" if named else version, why)]
 
 
 def check_firefox() -> list[Check]:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 
 from sweet.errors import SweetError
-from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, find_python, rows, train, write_rows
+from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, train, write_rows
 from sweet.learn.tokens import ReplyText
 from sweet.stages.base import StageResult
+from sweet.stages.openrlhf_python import find_python
 from sweet.stages.rows import Pair
 from sweet.stages.training import ZERO, Training
 from sweet.tasks.base import Message

@@ -1,6 +1,6 @@
 """`sweet pair`: step-level pairs from ranked candidates.
 
-At each turn the candidates are ranked by the critic's advantage. `random-halves` draws the chosen reply from the upper
+At each turn the candidates are ranked by their advantage. `random-halves` draws the chosen reply from the upper
 half and the rejected one from the lower half; `best-worst` takes the best against the worst, the second against the
 last but one, and so on. A pair never holds the same text twice, and no pair of texts comes twice at a turn. What is
 drawn depends on the seed and the turn alone, not on the order of the file.
@@ -32,7 +32,8 @@ class PairConfig(StageConfig):
     strategy: Strategy = "random-halves"
     """random-halves: any of the upper half over any of the lower. best-worst: the extremes against each other."""
     min_gap: float = Field(default=0.0, ge=0)
-    """Least difference of the advantages of a pair, in nats a token (of a regression critic: in its scores)."""
+    """Least difference of the advantages of a pair: nats a token of the critic, scores of a regression head, points of
+    an LLM judge."""
     fraction: float = Field(default=1.0, gt=0, le=1)
     """Share of the ranked turns to take."""
     seed: int = Field(default=0, ge=0)

@@ -1,23 +1,23 @@
-"""`sweet rank`: candidates at a sample of turns, and the critic's advantage of each.
+"""`sweet rank`: candidates at a sample of turns, and the advantage of each by the critic or a language model.
 
-A turn is one request for `candidates` replies to what the agent had seen there. While the next turns are sampled, the
-critic and its reference score the ones that have come back, together with the reply that was really given. A turn is
-named by (dialogue, index), so the same command goes on with the turns that are missing.
+A turn is one request for `candidates` replies to what the agent had seen there. While the next turns are sampled, those
+that have come back are judged (`sweet.stages.judge`), together with the reply that was really given. A turn is named by
+(dialogue, index), so the same command goes on with the turns that are missing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
-from sweet.llm.base import ChatClient, Completion, RequestFailed, Sampling
-from sweet.llm.local import START_UP, EngineChoice, Local
+from sweet.llm.local import START_UP, EngineChoice
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -25,34 +25,44 @@ from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
     Packing,
-    Progress,
     Reporter,
     StageConfig,
     StageResult,
     digest_of,
 )
+from sweet.stages.desk import Desk, Place
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
-from sweet.stages.failures import check_failures, first_cause
-from sweet.stages.rows import Candidate, CandidateRow
-from sweet.tasks.base import Message, Recipe
+from sweet.stages.failures import check_failures
+from sweet.stages.llm_judge import JudgePrompt
+from sweet.stages.rows import CandidateRow
+from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Critic, TurnReplies, Verdict
+    from sweet.learn.critic import Critic
 
 CPU_TOKENS = 8192
 """More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
 
-SCORED_TOGETHER = 64
-"""Turns that are scored at once: enough to fill batches, few enough that an interruption loses little."""
-
 
 class RankConfig(StageConfig):
+    judge: Literal["critic", "llm"] = "critic"
+    """What judges the candidates: the critic, or a language model that scores each reply (--judge-model)."""
+    judge_model: str | None = None
+    """The model that judges with --judge llm: a directory or a hub id."""
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
+    judge_prompt: Path | None = None
+    """A file with the judge's prompt, in place of the packaged one; without {reference} in it the judge is not told the
+    training-time information."""
+    judge_tokens: int = Field(default=512, ge=1)
+    """Tokens of the judge's answer at most; a model that reasons first needs more."""
     from_: str | None = None
     """The critic to rank by; the newest finished one where not given."""
     rollouts: str | None = None
-    """Dialogues to rank turns of; the newest ones on the critic's own tasks where not given."""
+    """Dialogues to rank turns of; where not given the newest ones on the critic's own tasks, for --judge llm the newest
+    ones of the split train."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
@@ -96,45 +106,43 @@ class RankConfig(StageConfig):
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """A turn to rank: the dialogue and the index of the turn in its history."""
-
-    trajectory: Trajectory
-    turn: int
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return (self.trajectory.id, self.turn)
-
-
 def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     """Sample and score candidates, and write one row a turn.
 
     Raises:
         TooManyFailures: more turns failed than `fail_on_error` allows; the others are kept.
     """
-    critic = run.find("critic", config.from_, needed_by="rank")
+    _check(config)
+    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
+    prompt = JudgePrompt.of(config.judge_prompt)
     rollouts = _rollouts(run, critic, config.rollouts)
     agent = config.agent or agent_of(rollouts, "--agent")
-    reporter.say(f"Ranking replies of {agent} in {rollouts.id} by {critic.id}.")
+    reporter.say(f"Ranking replies of {agent} in {rollouts.id} by {critic.id if critic else config.judge_model}.")
     places = sample_places(list(read_jsonl(run.file(rollouts), Trajectory)), config)
     if not places:
         raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
-    local = plan_models(config, [(agent, config.agent_url)], reporter, others=1)
-    with run.attempt("rank", config, inputs=[critic, rollouts]) as attempt:
-        draft = attempt.start_artifact("candidates", meta={"agent": agent, "critic": critic.id}, resume=True)
+    models = [(agent, config.agent_url)]
+    if config.judge_model is not None:
+        models.append((config.judge_model, config.judge_url))
+    local = plan_models(config, models, reporter, others=0 if critic is None else 1)
+    meta: dict[str, Any] = {"agent": agent, "judge": config.judge}
+    if critic is not None:
+        meta["critic"] = critic.id
+    else:
+        meta |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
+    with run.attempt("rank", config, inputs=[rollouts] if critic is None else [critic, rollouts]) as attempt:
+        draft = attempt.start_artifact("candidates", meta=meta, resume=True)
         kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
         missing = [place for place in places if place.key not in kept]
         if kept:
             reporter.say(f"{len(kept)} turns are there already, {len(missing)} to go.")
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                judge = load_critic(run, critic, config)
+                judge = prompt if critic is None else load_critic(run, critic, config)
                 system = agent_system(run, rollouts)
-                desk = _Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
+                desk = Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
-                attempt.environment["agent_model"] = desk.served
+                attempt.environment |= desk.served
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         attempt.metrics.update(metrics)
@@ -192,179 +200,59 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
 
 
-def _rollouts(run: Run, critic: Artifact, named: str | None) -> Artifact:
+def _check(config: RankConfig) -> None:
+    """Raise UsageError where options belong to the judge that is not asked."""
+    if config.judge == "llm" and config.judge_model is None:
+        raise UsageError("A model is needed that judges.", where="--judge llm", fix="--judge-model MODEL")
+    foreign = {
+        "llm": ("judge_model", "judge_url", "judge_prompt"),
+        "critic": ("from_", "reference", "max_length", "recipe"),
+    }
+    del foreign[config.judge]
+    for judge, names in foreign.items():
+        given = [f"--{name.strip('_').replace('_', '-')}" for name in names if getattr(config, name) not in (None, [])]
+        if given:
+            raise UsageError(
+                f"{given[0]} says something about --judge {judge}, and --judge {config.judge} is asked.",
+                where=given[0],
+                fix=f"leave {given[0]} out, or --judge {judge}",
+            )
+
+
+def _rollouts(run: Run, critic: Artifact | None, named: str | None) -> Artifact:
     """The newest dialogues on the tasks that the critic learned from: never those of an evaluation on other tasks."""
-    if named is not None:
+    done = run.manifest().of_kind("rollouts", "done")
+    if named is not None or not done:
         return run.find("rollouts", named, needed_by="rank")
+    if critic is None:
+        return next((artifact for artifact in reversed(done) if artifact.meta.get("split") == "train"), done[-1])
     own = run.input_of(critic, "rollouts")
     same = ("task", "tasks", "split", "tasks_digest")
-    alike = [
-        artifact
-        for artifact in run.manifest().of_kind("rollouts", "done")
-        if all(artifact.meta.get(key) == own.meta.get(key) for key in same)
-    ]
+    alike = [artifact for artifact in done if all(artifact.meta.get(key) == own.meta.get(key) for key in same)]
     return alike[-1] if alike else own
 
 
-class _Desk:
-    """Asks for the candidates of many turns at once and has them scored as they come."""
-
-    def __init__(
-        self,
-        config: RankConfig,
-        agent: str,
-        system: str,
-        judge: Critic,
-        writer: JsonlWriter,
-        log: JsonlWriter,
-        reporter: Reporter,
-        local: Local,
-    ) -> None:
-        self.local = local
-        self.config, self.agent, self.system, self.judge = config, agent, system, judge
-        self.writer, self.log, self.reporter = writer, log, reporter
-        self.failed = 0
-        self.served = agent
-        self.ready: asyncio.Queue[tuple[Place, Completion] | None] = asyncio.Queue()
-
-    async def rank(self, places: list[Place]) -> None:
-        from sweet.llm.connect import open_client
-
-        config = self.config
-        opened = open_client(
-            self.agent,
-            config.agent_url,
-            concurrency=config.concurrency,
-            role="agent",
-            patience=config.patience,
-            device=config.device,
-            local=self.local,
-        )
-        async with opened as client:
-            self.served = client.model
-            with self.reporter.progress("turns", len(places)) as bar:
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(self._ask_all(places, client, bar))
-                        group.create_task(self._score_all(bar))
-                except BaseExceptionGroup as errors:
-                    raise first_cause(errors) from errors
-
-    async def _ask_all(self, places: list[Place], client: ChatClient, bar: Progress) -> None:
-        waiting = iter(places)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self.config.concurrency, len(places))):
-                group.create_task(self._ask(waiting, client, bar))
-        await self.ready.put(None)
-
-    async def _ask(self, waiting: Iterator[Place], client: ChatClient, bar: Progress) -> None:
-        config = self.config
-        for place in waiting:
-            sampling = Sampling(
-                temperature=config.temperature,
-                max_tokens=config.max_tokens,
-                n=config.candidates,
-                seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
-                logprobs=True,
-            )
-            try:
-                completion = await client.chat(self._observation(place), sampling)
-            except RequestFailed as error:
-                self.failed += 1
-                self.log.write({"dialogue": place.trajectory.id, "turn": place.turn, "error": str(error)})
-                bar.advance()
-                bar.note(failed=self.failed)
-            else:
-                await self.ready.put((place, completion))
-
-    async def _score_all(self, bar: Progress) -> None:
-        """Score what has come, in another thread, so that sampling goes on meanwhile."""
-        batch: list[tuple[Place, Completion]] = []
-        more = True
-        while more:
-            item = await self.ready.get()
-            more = item is not None
-            if item is not None:
-                batch.append(item)
-            if batch and (not more or len(batch) >= SCORED_TOGETHER):
-                for row in await asyncio.to_thread(self._score, batch):
-                    self.writer.write(row)
-                bar.advance(len(batch))
-                batch = []
-
-    def _observation(self, place: Place) -> list[Message]:
-        return place.trajectory.observation(place.turn, self.system)
-
-    def _score(self, batch: list[tuple[Place, Completion]]) -> list[CandidateRow]:
-        turns = [self._replies(place, completion) for place, completion in batch]
-        rows = []
-        for (place, _), turn, verdicts in zip(batch, turns, self.judge.judge(turns), strict=True):
-            *candidates, taken = [_candidate(turn, i, verdict) for i, verdict in enumerate(verdicts)]
-            rows.append(
-                CandidateRow(
-                    trajectory_id=place.trajectory.id,
-                    task_id=place.trajectory.task_id,
-                    turn=place.turn,
-                    observation=tuple(turn.observation),
-                    candidates=tuple(candidates),
-                    taken=taken,
-                )
-            )
-        return rows
-
-    def _replies(self, place: Place, completion: Completion) -> TurnReplies:
-        """The candidates, and behind them the reply that was really given."""
-        from sweet.learn.critic import TurnReplies
-        from sweet.learn.tokens import ReplyText
-
-        said = place.trajectory.dialogue_history[place.turn]
-        told = [(reply.text, reply.token_ids, reply.finish_reason, reply.logprobs) for reply in completion.replies]
-        told.append((said.said, said.token_ids, said.finish_reason or "stop", said.logprobs))
-        return TurnReplies(
-            name=f"Dialogue {place.trajectory.id}, turn {place.turn}",
-            turn=place.turn,
-            observation=self._observation(place),
-            hidden=place.trajectory.task.hidden,
-            replies=[ReplyText(text, ids, finish != "length") for text, ids, finish, _ in told],
-            sampler=[sum(logprobs) / len(logprobs) if logprobs else None for *_, logprobs in told],
-            drawn=len(completion.replies),
-        )
-
-
-def _candidate(turn: TurnReplies, index: int, verdict: Verdict) -> Candidate:
-    reply = turn.replies[index]
-    return Candidate(
-        text=reply.text,
-        token_ids=reply.token_ids,
-        ended=reply.ended,
-        advantage=round(verdict.advantage, 6),
-        logprob=_rounded(verdict.logprob),
-        reference=_rounded(verdict.reference),
-        score=_rounded(verdict.score),
-        tokens=verdict.tokens,
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
-
-
 def _metrics(rows: Iterator[CandidateRow]) -> dict[str, Any]:
-    """Counts, and how far the critic sets the candidates of a turn apart."""
-    turns = candidates = distinct = 0
-    spread = taken = 0.0
+    """Counts, and how far the judge sets the candidates of a turn apart."""
+    turns = candidates = distinct = unjudged = 0
+    spread = 0.0
+    taken: list[float] = []
+    basis: Counter[str] = Counter()
     for row in rows:
         values = [candidate.advantage for candidate in row.candidates]
         turns += 1
         candidates += len(values)
+        unjudged += row.unjudged
         distinct += len({candidate.text for candidate in row.candidates})
         spread += max(values) - min(values)
-        taken += row.taken.advantage
-    count = max(turns, 1)
+        taken += [] if row.taken is None else [row.taken.advantage]
+        basis[row.basis] += 1
     return {
         "turns": turns,
         "candidates": candidates,
+        "unjudged": unjudged,
         "distinct": distinct,
-        "mean_spread": round(spread / count, 6),
-        "mean_taken_advantage": round(taken / count, 6),
+        "basis": dict(basis),
+        "mean_spread": round(spread / max(turns, 1), 6),
+        "mean_taken_advantage": round(sum(taken) / len(taken), 6) if taken else None,
     }

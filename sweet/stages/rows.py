@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
+
+Basis = Literal["critic", "regression", "expected", "number"]
+"""What an advantage is: the critic's, in nats a token; a regression head's, in its scores; or a language model's, in
+points of 1 to 9 (see `sweet.stages.llm_judge`): the mean of its scores under their probabilities, or the score that it
+wrote."""
 
 
 class Preference(BaseModel):
@@ -24,16 +31,16 @@ class Preference(BaseModel):
 
 
 class Candidate(BaseModel):
-    """One reply to an observation, and what the critic thinks of it.
+    """One reply to an observation, and what the critic or another judge thinks of it.
 
     Attributes:
         token_ids: the sampled ids, where the server told them.
         ended: the reply came to its own end (False: it was cut at the token limit).
-        advantage: how much better than usual the critic finds it: `logprob - reference`, equation (3), in nats a token;
-            of a critic with a regression head `score` less the mean score of the turn's candidates.
+        advantage: how much better than usual: of the critic equation (3), `logprob - reference`, in nats a token; of a
+            regression head or a language model `score` less the mean score of the turn's candidates.
         logprob: mean log-probability a token under the critic.
         reference: the same under the reference.
-        score: what the regression head says.
+        score: what the regression head says, or the points that a language model gave.
         tokens: how many tokens the critic saw as the reply.
     """
 
@@ -46,11 +53,18 @@ class Candidate(BaseModel):
     logprob: float | None = None
     reference: float | None = None
     score: float | None = None
-    tokens: int = Field(ge=1)
+    tokens: int | None = Field(default=None, ge=1)
 
 
 class CandidateRow(BaseModel):
-    """The candidates at one turn, and the reply that was really given. `turn` indexes the dialogue's history."""
+    """The candidates at one turn, and the reply that was really given.
+
+    Attributes:
+        turn: index into the dialogue's history.
+        taken: None where it could not be judged.
+        basis: what the advantages are.
+        unjudged: candidates that could not be judged and are not there.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +73,9 @@ class CandidateRow(BaseModel):
     turn: int
     observation: tuple[Message, ...]
     candidates: tuple[Candidate, ...]
-    taken: Candidate
+    taken: Candidate | None
+    basis: Basis = "critic"
+    unjudged: int = Field(default=0, ge=0)
 
     @property
     def key(self) -> tuple[str, int]:

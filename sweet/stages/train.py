@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -21,11 +21,15 @@ from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
 from sweet.stages.label import preferences, usable_dialogues
+from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from sweet.stages.training import Training
 
 
 class TrainConfig(StageConfig):
@@ -71,6 +75,8 @@ class TrainConfig(StageConfig):
     """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Steps between checkpoints; one after each epoch where not given."""
+    log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=OPERATIONAL)
+    """Where the figures of each step go besides the run; may be given several times."""
     resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     """Go on from the last checkpoint of the same training."""
 
@@ -99,6 +105,21 @@ LEARNS_FROM: dict[str, Kind] = {"sweet": "pairs", "multi-turn-dpo": "preferences
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
     """Train the critic on the run's preferences, into a folder in Hugging Face layout."""
+    training, meta = _critic(run, config, reporter)
+    return training.run_stage("train-critic", "critic", meta)
+
+
+def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_train_critic` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate import plan
+
+    return plan(_critic(run, config, reporter, weights=False)[0])
+
+
+def _critic(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool = True
+) -> tuple[Training, dict[str, Any]]:
+    """The critic's training, ready to run, and what its artifact says of itself."""
     from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, hold_out
 
@@ -106,12 +127,14 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
         raise _beyond_openrlhf("the critic")
     _check_critic(config)
     regression = config.variant == "regression"
-    meta = {"variant": config.variant, "recipe": config.recipe}
+    meta: dict[str, Any] = {"variant": config.variant, "recipe": config.recipe}
     if config.target != "preference":
-        return _learn_outcomes(run, config, meta | {"target": config.target}, reporter)
+        return _outcome_critic(run, config, reporter, weights=weights), meta | {"target": config.target}
     source = run.find("preferences", config.from_, needed_by="train-critic")
     rollouts = run.input_of(source, "rollouts")
-    training = Training(run, config, "regression" if regression else "critic", [source, rollouts], reporter)
+    training = Training(
+        run, config, "regression" if regression else "critic", [source, rollouts], reporter, weights=weights
+    )
     rows = list(read_jsonl(run.file(source), Preference))
     kept, apart = hold_out(rows, config.holdout, config.seed)
     with_info = config.variant != "no-info"
@@ -120,10 +143,10 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
     if regression:
         training.objective = Objective(config.beta, training.hyper.nll, target="preference")
-        return training.run_stage("train-critic", "critic", meta | {"target": config.target})
+        return training, meta | {"target": config.target}
     normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
     training.objective = Objective(config.beta, training.hyper.nll, normalize)
-    return training.run_stage("train-critic", "critic", meta | {"normalize": normalize})
+    return training, meta | {"normalize": normalize}
 
 
 def _check_critic(config: TrainCriticConfig) -> None:
@@ -141,8 +164,8 @@ def _check_critic(config: TrainCriticConfig) -> None:
         raise UsageError(what, where=f"--nll {config.nll:g}", fix="--target preference, or leave it out")
 
 
-def _learn_outcomes(run: Run, config: TrainCriticConfig, meta: dict[str, str], reporter: Reporter) -> StageResult:
-    """Train a regression head on every scored dialogue. The tasks kept apart are those that a training on the
+def _outcome_critic(run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool) -> Training:
+    """The training of a regression head on every scored dialogue. The tasks kept apart are those that a training on the
     preferences of the same scores keeps apart, and its preferences there are what it is measured on."""
     from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, hold_out
@@ -153,7 +176,7 @@ def _learn_outcomes(run: Run, config: TrainCriticConfig, meta: dict[str, str], r
         raise UsageError(what, where="--target binary", fix="--target real, or preference")
     source = _scores_to_learn(run, config.from_)
     rollouts = run.input_of(source, "rollouts")
-    training = Training(run, config, "regression", [source, rollouts], reporter)
+    training = Training(run, config, "regression", [source, rollouts], reporter, weights=weights)
     dialogues = _dialogues(run, rollouts)
     rewards = {row.id: row.reward for row in read_jsonl(run.file(source), Score) if row.reward is not None}
     usable = usable_dialogues(dialogues.values(), rewards)
@@ -164,7 +187,7 @@ def _learn_outcomes(run: Run, config: TrainCriticConfig, meta: dict[str, str], r
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=True, goals=goals)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=True, goals=goals)
     training.objective = Objective(None, 0.0, target=config.target)
-    return training.run_stage("train-critic", "critic", meta)
+    return training
 
 
 def _scores_to_learn(run: Run, named: str | None) -> Artifact:
@@ -178,8 +201,26 @@ def _scores_to_learn(run: Run, named: str | None) -> Artifact:
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
     """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
-    from sweet.learn.data import Objective
     from sweet.stages.openrlhf import train_by_openrlhf
+
+    training, pairs = _actor(run, config, reporter)
+    if config.engine == "openrlhf":
+        return train_by_openrlhf(training, pairs)
+    return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+
+
+def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_train_actor` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate import plan
+
+    return plan(_actor(run, config, reporter, weights=False)[0])
+
+
+def _actor(
+    run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True
+) -> tuple[Training, list[Pair]]:
+    """The actor's training, ready to run, and its pairs where the method learns from pairs."""
+    from sweet.learn.data import Objective
     from sweet.stages.training import Training, dialogue_examples, pair_examples
 
     kind = LEARNS_FROM[config.method]
@@ -187,12 +228,13 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     rollouts = run.input_of(source, "rollouts")
     if config.engine == "openrlhf" and config.method != "sweet":
         raise _beyond_openrlhf(config.method)
-    training = Training(run, config, config.method, [source, rollouts], reporter)
+    training = Training(run, config, config.method, [source, rollouts], reporter, weights=weights)
     hyper = training.hyper
-    if config.engine == "openrlhf":
-        return train_by_openrlhf(training, training.draw(list(read_jsonl(run.file(source), Pair))))
+    pairs: list[Pair] = []
     if config.method == "sweet":
         pairs = training.draw(list(read_jsonl(run.file(source), Pair)))
+        if weights and config.engine == "openrlhf":  # which encodes them itself
+            return training, pairs
         training.examples = pair_examples(training, pairs)
         # The published actor's likelihood term has no response mask.
         training.objective = Objective(config.beta, hyper.nll, "none", whole_nll=config.recipe == "upstream")
@@ -204,7 +246,7 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
         kept = training.draw(_worth_imitating(run, source, rollouts))
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), kept, reveal=False)
         training.objective = Objective(None, hyper.nll)
-    return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
+    return training, pairs
 
 
 def _beyond_openrlhf(what: str) -> UsageError:

@@ -18,10 +18,12 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.engine import save_model
+from sweet.learn.figures import Record, Summary
 from sweet.learn.head import attach_head, headless
 from sweet.learn.job import Job, checkpoint_path
-from sweet.learn.loop import Loop, LoopSettings, Record, Summary
+from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
+from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import load_model, load_tokenizer, outline_model, resolve_device, stored_type
@@ -31,6 +33,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.hyper import Hyper, Learner, resolve
+from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.rows import Pair, Preference
 from sweet.stages.train import TrainConfig
 from sweet.tasks.trajectory import Trajectory
@@ -41,6 +44,15 @@ RANKS = "ranks"
 ZERO = 3
 """Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
+SHOWN = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "margin": "margin",
+    "grad_norm": "gradient",
+    "lr": "lr",
+    "tokens_per_second": "tokens/s",
+}
+"""Figures beside the bar, and what they are called there."""
 
 T = TypeVar("T")
 
@@ -49,13 +61,24 @@ class Training:
     """One training: the model it starts from, what it learns from, what is minimised.
 
     The callers set `examples`, `heldout` and `objective`, then call `run_stage`.
+
+    Args:
+        weights: False for one that is only planned (`sweet.stages.estimate`): the model's shapes are enough.
     """
 
     def __init__(
-        self, run: Run, config: TrainConfig, learner: Learner, inputs: Sequence[Artifact], reporter: Reporter
+        self,
+        run: Run,
+        config: TrainConfig,
+        learner: Learner,
+        inputs: Sequence[Artifact],
+        reporter: Reporter,
+        *,
+        weights: bool = True,
     ) -> None:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
+        check_logs(config.log_to)
         self.base = config.model or agent_of(inputs[-1], "--model")
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
@@ -63,7 +86,7 @@ class Training:
         # Weights are kept in fp32 while they are trained: updates at small rates vanish in bf16.
         self.model = (
             load_model(self.base, config.device, "float32", tokenizer=self.tokenizer)
-            if config.engine == "torch"
+            if weights and config.engine == "torch"
             else outline_model(self.base, tokenizer=self.tokenizer)
         )
         if learner == "regression":
@@ -93,11 +116,40 @@ class Training:
         keys = sorted(range(len(items)), key=lambda i: digest_of([self.config.seed, "limit", i]))
         return [items[i] for i in sorted(keys[:limit])]
 
+    def check_examples(self) -> None:
+        """Raise SweetError where there are none."""
+        if not self.examples:
+            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+
+    def sizes(self) -> tuple[int, int]:
+        """Parameters, and those of them that are trained."""
+        return self.parameters, sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def on_gpu(self) -> bool:
+        return resolve_device(self.config.device).type == "cuda"
+
+    @property
+    def zero(self) -> ZeroSettings:
+        """What several devices keep in parts."""
+        return ZeroSettings(ZERO if self.config.zero is None else self.config.zero, self.config.offload)
+
+    def loop_settings(self) -> LoopSettings:
+        config, hyper = self.config, self.hyper
+        return LoopSettings(
+            lr=hyper.lr,
+            epochs=hyper.epochs,
+            batch=hyper.batch,
+            seed=config.seed,
+            token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
+            save_every=config.save_every,
+            share=config.packing == "tree",
+        )
+
     def run_stage(self, stage: str, kind: Kind, meta: dict[str, Any]) -> StageResult:
         """Train inside an attempt and finish the artifact."""
         config, hyper = self.config, self.hyper
-        if not self.examples:
-            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+        self.check_examples()
         if self.pool.dropped:
             self.reporter.warn(f"{self.pool.dropped} early turns were left out to fit --max-length {self.max_length}.")
         used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch}
@@ -107,8 +159,17 @@ class Training:
             begun = self._checkpoint(draft.path)
             former = self._finished(draft.id) if draft.resumed and not begun else None
             if former is None:
-                with JsonlWriter(attempt.metrics_path) as log:
-                    summary = self._train(stage, draft.path, log, attempt.log_path.with_suffix(".ranks.log"))
+                named = naming(self.run, draft.id, config.model_dump(mode="json") | meta)
+                with (
+                    JsonlWriter(attempt.metrics_path) as log,
+                    FigureLogs(config.log_to, named, self.reporter) as others,
+                ):
+
+                    def tell(record: Record) -> None:
+                        log.write(record)
+                        others.write(record)
+
+                    summary = self._train(stage, draft.path, tell, attempt.log_path.with_suffix(".ranks.log"))
                 (draft.path / CHECKPOINT).unlink(missing_ok=True)
                 shutil.rmtree(draft.path / RANKS, ignore_errors=True)
                 former = {
@@ -144,20 +205,11 @@ class Training:
             )
         return single or many
 
-    def _train(self, title: str, folder: Path, log: JsonlWriter, ranks_log: Path) -> Summary:
-        """Train, with the model in `folder` afterwards, where the checkpoint is left."""
+    def _train(self, title: str, folder: Path, on_row: Callable[[Record], None], ranks_log: Path) -> Summary:
+        """Train, with the model in `folder` afterwards, where the checkpoint is left; `on_row` is told each row."""
         config, hyper = self.config, self.hyper
         assert self.objective is not None
-        on_gpu = resolve_device(config.device).type == "cuda"
-        settings = LoopSettings(
-            lr=hyper.lr,
-            epochs=hyper.epochs,
-            batch=hyper.batch,
-            seed=config.seed,
-            token_budget=config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-            save_every=config.save_every,
-            share=config.packing == "tree",
-        )
+        settings = self.loop_settings()
         identity = [config.digest(), vars(hyper), self.base, [ref.sha256 for ref in self.inputs]]
         digest = digest_of(identity)
         steps = settings.steps(len(self.examples))
@@ -168,10 +220,10 @@ class Training:
         with self.reporter.progress(title, steps) as bar:
 
             def tell(record: Record) -> None:
-                log.write(record)
+                on_row(record)
                 if "loss" in record:
                     bar.advance()
-                    bar.note(loss=round(record["loss"], 4), accuracy=record["accuracy"])
+                    bar.note(**{shown: record[name] for name, shown in SHOWN.items() if record[name] is not None})
 
             if self.layout is None:
                 summary = self._train_here(settings, self.objective, digest, folder, tell)
@@ -179,8 +231,8 @@ class Training:
                 job = Job(
                     base=self.base,
                     output=folder,
-                    device="cuda" if on_gpu else "cpu",
-                    zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),
+                    device="cuda" if self.on_gpu else "cpu",
+                    zero=self.zero,
                     settings=settings,
                     objective=self.objective,
                     digest=digest,
@@ -212,6 +264,7 @@ class Training:
             heldout=self.heldout,
             checkpoint=folder / CHECKPOINT,
             on_step=tell,
+            cache=ReferenceCache(self.base),
         )
         if settings.share and not loop.scorer.shares_up_to:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
@@ -242,6 +295,8 @@ def layout_of(config: TrainConfig) -> Layout | None:
         if given:
             raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
         return None
+    if config.engine == "openrlhf" and config.log_to:
+        raise UsageError("OpenRLHF keeps its figures to itself.", where="--log-to", fix="--engine torch, or deepspeed")
     if config.engine == "deepspeed":
         check_deepspeed()
     stage = ZERO if config.zero is None else config.zero

@@ -70,8 +70,9 @@ class Record:
         return self.trajectory.reward if self.score is None else self.score.reward
 
     def advantage(self, turn: int) -> float | None:
-        """The critic's word on the reply that was taken at this turn."""
-        return self.ranked[turn].taken.advantage if turn in self.ranked else None
+        """The word of the critic, or of another judge, on the reply that was taken at this turn."""
+        taken = self.ranked[turn].taken if turn in self.ranked else None
+        return None if taken is None else taken.advantage
 
     def best_first(self, turn: int) -> list[Candidate]:
         """The candidates of a turn by falling advantage."""
@@ -81,7 +82,7 @@ class Record:
     @property
     def scale(self) -> float:
         """The largest advantage in the dialogue by absolute value: what a full bar stands for."""
-        found = [c.advantage for turn in self.ranked.values() for c in (*turn.candidates, turn.taken)]
+        found = [c.advantage for turn in self.ranked.values() for c in (*turn.candidates, turn.taken) if c]
         return max(map(abs, found), default=0.0)
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from sweet.stages.base import Silent
+from sweet.stages.label import LabelConfig, run_label
 from tests.cli.conftest import Program
+from tests.stages.learn_runs import make_agent, make_run
 
 TASK = {
     "id": "t1",
@@ -170,3 +173,24 @@ def test_doctor_looks_at_this_machine(sweet: Program) -> None:
     found = json.loads(outcome.out)
     assert {check["name"] for check in found["checks"]} >= {"Python", "torch", "sandbox", "model hub"}
     assert outcome.code == (0 if found["healthy"] else 1)
+
+
+def test_a_dry_run_of_a_training_tells_its_plan(sweet: Program, workplace: Path) -> None:
+    run = make_run(workplace, make_agent(workplace / "agent"))
+    run_label(run, LabelConfig(), Silent())
+    before = run.path.joinpath("manifest.json").read_bytes()
+    outcome = sweet("train-critic", str(run.path), "--dry-run", "--json", "--epochs", "3")
+    assert outcome.code == 0, outcome.err
+    told = json.loads(outcome.out)
+    assert (told["stage"], told["config"]["epochs"], told["plan"]["epochs"]) == ("train-critic", 3, 3)
+    assert told["plan"]["memory"]["total"] > 0
+    outcome = sweet("train-critic", str(run.path), "--dry-run")
+    assert outcome.code == 0, outcome.err
+    config, _ = json.JSONDecoder().raw_decode(outcome.out)
+    assert config["epochs"] is None
+    assert "memory, total" in outcome.out
+    assert run.path.joinpath("manifest.json").read_bytes() == before
+    # Without a run the configuration is told all the same.
+    outcome = sweet("train-actor", "nowhere", "--dry-run")
+    assert outcome.code == 2
+    assert json.loads(outcome.out)["method"] == "sweet"

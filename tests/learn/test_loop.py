@@ -12,10 +12,12 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops, save_model
+from sweet.learn.figures import Record
 from sweet.learn.logprobs import Scorer
-from sweet.learn.loop import Loop, LoopSettings, Record, learning_rate
+from sweet.learn.loop import Loop, LoopSettings, learning_rate
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.tokens import WHOLE, ChatEncoder
+from sweet.learn.work import Work
 from tests.learn.builders import SYSTEM, build_model, build_trajectory
 
 CRITIC = Objective(beta=0.1, nll=0.01)
@@ -133,7 +135,7 @@ class _StoppedError(Exception):
 class Watched(Loop):
     """Tells the names of the examples of each step."""
 
-    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> int:
+    def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
         taken.append([example.name for example in examples])
         return super()._step(step, examples, reference)
 

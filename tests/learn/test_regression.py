@@ -10,9 +10,10 @@ import torch
 
 from sweet.learn.critic import TurnReplies
 from sweet.learn.data import Example, Objective, losses
+from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer
-from sweet.learn.loop import Loop, LoopSettings, Record
+from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.objectives import Target
 from sweet.learn.regression import RegressionCritic, span_values
 from sweet.learn.tokens import ChatEncoder, ReplyText
@@ -71,8 +72,9 @@ def test_a_batch_gives_what_its_examples_give_alone(tokenizer: Any, name: str) -
         together = losses(scorer, OBJECTIVES[name], pool.sequences, [*examples[:4], *heldout], None)
         for number, example in enumerate([*examples[:4], *heldout]):
             alone = losses(scorer, OBJECTIVES[name], pool.sequences, [example], None)
-            for one, other in zip(vars(together).values(), vars(alone).values(), strict=True):
-                torch.testing.assert_close(one[number], other[0], rtol=1e-4, atol=1e-5)
+            for figure in ("loss", "chosen", "rejected"):
+                one, other = getattr(together, figure)[number], getattr(alone, figure)[0]
+                torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_goals_must_be_there_for_each_side(tokenizer: Any) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from sweet.learn.data import Objective
+from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
-from sweet.learn.loop import Loop, LoopSettings, Record
+from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.zero import ZeroEngine, ZeroSettings, join
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data

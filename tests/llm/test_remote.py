@@ -112,6 +112,47 @@ def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
     asyncio.run(work())
 
 
+def test_the_likeliest_tokens_are_told_to_who_asks(client: EmbeddedClient) -> None:
+    """Beside others in the batch that do not ask, and the same over a server as in this process."""
+    asked = Sampling(temperature=0.0, max_tokens=6, likeliest=5)
+
+    async def work() -> None:
+        async with served(client) as url, open_client("tiny", [url], role="judge") as remote:
+            others = [client.chat(ASK, Sampling(max_tokens=12, seed=seed)) for seed in range(3)]
+            here, there, *rest = await asyncio.gather(client.chat(ASK, asked), remote.chat(ASK, asked), *others)
+        (one,), (other,) = here.replies, there.replies
+        assert one.places is not None
+        assert other.places is not None
+        assert one.token_ids is not None
+        assert len(one.places) == len(other.places) == len(one.token_ids)
+        for place, same, logprob in zip(one.places, other.places, one.logprobs or (), strict=True):
+            assert (place.text, [text for text, _ in place.likeliest]) == (same.text, [t for t, _ in same.likeliest])
+            assert len(place.likeliest) == 5
+            assert place.likeliest[0][0] == place.text, "greedy takes the likeliest"
+            assert place.likeliest[0][1] == pytest.approx(logprob, abs=1e-4)
+        assert all(completion.replies[0].places is None for completion in rest)
+
+    asyncio.run(work())
+
+
+def test_a_server_is_asked_for_less_until_it_answers() -> None:
+    sampling = Sampling(max_tokens=100, likeliest=5)
+
+    async def twice(client: RemoteClient) -> None:
+        await client.chat(ASK, sampling)
+        await client.chat(ASK, sampling)
+
+    def refusing(*names: str) -> Answer:
+        return lambda body: error(400, "unknown argument") if set(names) & set(body) else good(body)
+
+    strict, bare = Server(*[refusing("top_k")] * 3), Server(*[refusing("top_k", "logprobs")] * 4)
+    run(twice, strict)
+    run(twice, bare)
+    assert [("top_k" in body, "top_logprobs" in body) for body in strict.asked] == [(True, True), *[(False, True)] * 2]
+    assert ["top_logprobs" in body for body in bare.asked] == [True, True, False, False]
+    assert [set(body) & {"logprobs", "return_token_ids"} for body in bare.asked[2:]] == [set(), set()]
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
 def test_what_may_pass_is_tried_again(status: int) -> None:
     server = Server(error(status, "busy"), error(status, "busy"))

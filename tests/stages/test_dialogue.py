@@ -176,12 +176,15 @@ def test_seeds_depend_on_the_name_alone(sample: int, seed: int, turn: int) -> No
     assert one.id != Assignment(TASK, sample + 1, seed).id
 
 
-def test_a_dialogue_that_costs_too_much_ends_without_an_answer() -> None:
-    limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", token_limit=24)
+@pytest.mark.parametrize(("limit", "turns"), [(11, 1), (12, 1), (13, 2), (24, 2), (25, 3)])
+def test_a_dialogue_that_costs_at_least_the_limit_ends_without_an_answer(limit: int, turns: int) -> None:
+    """A turn costs 12 tokens here, and the scripted human none."""
+    limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", token_limit=limit)
     agent = Lines("Rate?", "Per hour?", "More?")
     trajectory = asyncio.run(Dialogue(Assignment(TASK, 0, 0), agent, ScriptedHuman(), CodeKind(), limited).play())
     assert (trajectory.outcome, trajectory.answer) == ("token_limit", NO_ANSWER)
-    assert len(trajectory.agent_turns) == 2
+    assert len(trajectory.agent_turns) == turns
+    assert trajectory.error == f"it cost at least {limit} tokens"
 
 
 class EchoingHuman:

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.openrlhf import PYTHON_VARIABLE, DpoJob, arguments, command, rows
+from sweet.learn.openrlhf import DpoJob, arguments, command, rows
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.openrlhf_python import PYTHON_VARIABLE
 from sweet.stages.rows import Pair
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
 from sweet.tasks.base import Message

@@ -136,13 +136,14 @@ def test_ranking_writes_candidates_and_the_reply_taken(run: Run, agent: str) -> 
     dialogues = {trajectory.id: trajectory for trajectory, _ in make_dialogues()}
     assert len(rows) == result.artifacts[0].rows == result.metrics["turns"]
     assert result.metrics["failed"] == 0
-    assert result.artifacts[0].meta == {"agent": agent, "critic": "critic-1"}
+    assert result.artifacts[0].meta == {"agent": agent, "judge": "critic", "critic": "critic-1"}
     critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent
     tokenizer = load_tokenizer(critic_path)
     encoder = ChatEncoder(tokenizer)
     model, base = load_model(critic_path, "cpu"), load_model(base_path, "cpu")
     for row in rows:
-        assert len(row.candidates) == 3
+        assert (len(row.candidates), row.basis, row.unjudged) == (3, "critic", 0)
+        assert row.taken is not None
         said = dialogues[row.trajectory_id].dialogue_history[row.turn].said
         assert row.taken.text == said
         prompt = encoder.prompts([row.observation], hidden=dialogues[row.trajectory_id].task.hidden)[0]

@@ -122,6 +122,8 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, target: str) -> Non
     for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
         scores = [candidate.score for candidate in row.candidates]
         usual = sum(score for score in scores if score is not None) / len(scores)
+        assert row.taken is not None
+        assert row.basis == "regression"
         for one in (*row.candidates, row.taken):
             assert one.score is not None
             assert one.advantage == pytest.approx(one.score - usual, abs=5e-6)

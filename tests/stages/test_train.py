@@ -85,6 +85,12 @@ class _Stopper(Silent):
         yield Bar()
 
 
+def stopped(run: Run, config: TrainCriticConfig, steps: int) -> None:
+    """A training that ends so many steps after its beginning, by no fault of its own."""
+    with pytest.raises(_StoppedError):
+        run_train_critic(run, config, _Stopper(steps))
+
+
 def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     config = TrainCriticConfig(holdout=0.2, epochs=8, lr=5e-3, batch=4)
     result = run_train_critic(run, config, Silent())
@@ -123,8 +129,7 @@ def test_recipe_upstream_is_another_training(run: Run) -> None:
 def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
     config = TrainCriticConfig(epochs=3, batch=2, lr=1e-3, save_every=2)
     whole = run_train_critic(run, config, Silent())
-    with pytest.raises(_StoppedError):
-        run_train_critic(run, config, _Stopper(7))
+    stopped(run, config, 7)
     partial = run.manifest().artifacts[-1]
     assert (partial.id, partial.status) == ("critic-2", "partial")
     again = run_train_critic(run, config.model_copy(update={"resume": True}), Silent())

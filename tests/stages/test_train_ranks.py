@@ -44,7 +44,8 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -110,6 +111,9 @@ def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run
     resumed = run_train_critic(run, config.model_copy(update=several), Silent())
     whole = run_train_critic(run, config, Silent())
     assert resumed.artifacts[0].id == "critic-1"
+    # What the ranks that were killed had computed of the reference, nobody computes again, whichever engine.
+    assert resumed.metrics["reference_computed"] == whole.metrics["reference_computed"] == 0
+    assert resumed.metrics["reference_cached"] == whole.metrics["reference_cached"] > 0
     for name in ("steps", "loss", "accuracy", "margin", "parameters", "examples"):
         assert resumed.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-4, abs=1e-4)
     first, second = (run.file(result.artifacts[0]) for result in (resumed, whole))

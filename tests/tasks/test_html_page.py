@@ -136,7 +136,7 @@ def test_the_humans_text_holds_what_was_said_and_neither_source() -> None:
         Message(role="user", content="Larger."),
     ]
     (message,) = HtmlKind().human_prompt(task, said)
-    assert "You:\nA bakery.\nDesigner:\nLook:\n(a page)\nGood?\nYou:\nLarger." in message.content
+    assert "You:\n    A bakery.\nDesigner:\n    Look:\n    (a page)\n    Good?\nYou:\n    Larger." in message.content
     assert "<html>" not in message.content.replace("Never write HTML", "")
     assert "secret" not in message.content
     assert message.content.index("designer's page as it is now") < message.content.index("page you have in mind")

@@ -10,7 +10,13 @@ COMMANDS = (
         name="rank",
         config=RankConfig,
         stage=run_rank,
-        summary="Sample candidate replies at turns and let the critic rank them.",
-        examples=(("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),),
+        summary="Sample candidate replies at turns and let the critic, or a language model, rank them.",
+        examples=(
+            ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),
+            (
+                "sweet rank RUN --judge llm --judge-model MODEL --judge-url URL",
+                "a language model in the critic's place",
+            ),
+        ),
     ),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.train import TrainActorConfig, run_train_actor
+from sweet.stages.train import TrainActorConfig, plan_train_actor, run_train_actor
 
 COMMANDS = (
     StageCommand(
         name="train-actor",
         config=TrainActorConfig,
         stage=run_train_actor,
+        plan=plan_train_actor,
         summary="Train the agent on the pairs.",
         text="The trained actor is an ordinary Hugging Face directory: sweet rollout --agent DIR plays it.",
         examples=(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.train import TrainCriticConfig, run_train_critic
+from sweet.stages.train import TrainCriticConfig, plan_train_critic, run_train_critic
 
 COMMANDS = (
     StageCommand(
         name="train-critic",
         config=TrainCriticConfig,
         stage=run_train_critic,
+        plan=plan_train_critic,
         summary="Train the critic, which credits each turn, on the preferences.",
         examples=(
             ("sweet train-critic RUN", "from the model that played the dialogues"),
+            ("sweet train-critic RUN --dry-run", "what it would compute and what memory that takes"),
             ("sweet train-critic RUN --resume", "go on after an interruption"),
             ("sweet train-critic RUN --engine deepspeed", "on all GPUs of this machine"),
         ),

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sweet.runs.cache import cache_folder
 from sweet.sandbox.box import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import NO_ANSWER, Task
-from sweet.tasks.code.expected import Scorer, cache_folder
+from sweet.tasks.code.expected import Scorer
 from sweet.tasks.code.scoring import CodeScorer, Verdict
 from sweet.tasks.scores import Figure, Score, ScoringRequest, reward, solved
 from sweet.tasks.trajectory import FAULTS, Trajectory
@@ -52,8 +53,8 @@ class CodeEvaluation:
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""
         rows = _Shared(trajectories, 3)
-        scorer = CodeScorer(self._box, self.name, self._tolerance, cache_folder())
-        other = CodeScorer(self._box, "upstream", folder=cache_folder()) if self._both else None
+        scorer = CodeScorer(self._box, self.name, self._tolerance, cache_folder("expected"))
+        other = CodeScorer(self._box, "upstream", folder=cache_folder("expected")) if self._both else None
         published = itertools.repeat(None) if other is None else other.score(map(_delivered, rows.reader(2)))
         verdicts = scorer.score(map(_delivered, rows.reader(1)))
         for trajectory, verdict, upstream in zip(rows.reader(0), verdicts, published, strict=False):

@@ -15,13 +15,13 @@ import importlib.metadata
 import json
 import os
 import sys
-import tempfile
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from sweet.runs.cache import write_whole
 from sweet.sandbox import guest
 from sweet.sandbox.program import Limits, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
@@ -116,15 +116,9 @@ class References:
             return
         told = asdict(expected)
         with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".new")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    json.dump({"sha256": _hash(told), "expected": told}, file)
-                Path(name).replace(self.folder / f"{key}.json")
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(
+                self.folder / f"{key}.json", json.dumps({"sha256": _hash(told), "expected": told}).encode("utf-8")
+            )
         self._kept += 1
         if self._kept % _PRUNE_EVERY == 1:
             self._prune(self.folder)
@@ -137,15 +131,6 @@ class References:
                 files.sort(key=lambda entry: entry.stat().st_mtime)
                 for entry in files[: len(files) - _MOST_FILES * 9 // 10]:
                     Path(entry.path).unlink(missing_ok=True)
-
-
-def cache_folder() -> Path:
-    """Where expected values lie on disk: under `$SWEET_CACHE`, else the user's cache folder."""
-    given = os.environ.get("SWEET_CACHE")
-    if given:
-        return Path(given).expanduser() / "expected"
-    general = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / "expected"
 
 
 @cache

@@ -1,9 +1,9 @@
 """The words of the code task: how agent and human are addressed, and how a raw reply is read.
 
 The words are files (sweet.tasks.prompts). The human's prompt is one user message that holds the request, the reference
-function and the dialogue so far, each where the file says so (`{request}`, `{reference}`, `{dialogue}`). Every line of
-such a text is indented by four spaces, so a prompt whose own lines start at the margin can be read back exactly
-whatever the texts contain: a human served over HTTP learns all it must know from the prompt alone.
+function and the dialogue so far, each where the file says so on a line of its own (`{request}`, `{reference}`,
+`{dialogue}`), indented (see `sweet.tasks.prompt_text`). So it can be read back exactly whatever the texts contain: a
+human served over HTTP learns all it must know from the prompt alone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Move, Recipe
 from sweet.tasks.markers import ANSWER, ANSWER_MARKER, OUTPUT, between, seen_upstream
+from sweet.tasks.prompt_text import INDENT, fill, indented
 
-_INDENT = "    "
 _REQUEST = "YOUR REQUEST"
 _REFERENCE = "THE FUNCTION YOU HAVE IN MIND"
 _SPEAKER = {"user": "You:", "assistant": "Programmer:"}
@@ -38,13 +38,13 @@ class Prompts(prompts.Prompts):
     """The texts of the code task."""
 
     package = "sweet.tasks.code"
-    places = ("{request}", "{reference}", "{dialogue}")
+    places = ("request", "reference", "dialogue")
 
     def human_prompt(self, prompt: HumanPrompt) -> str:
         """The text that asks an LLM to play the human; of the packaged texts `parse_human_prompt` is its inverse."""
-        said = [line for m in prompt.dialogue for line in (_SPEAKER[m.role], _indented(m.content))]
-        request, reference = _indented(prompt.request), _indented(prompt.hidden)
-        return self.filled({"request": request, "reference": reference, "dialogue": "\n".join(said)})
+        said = [line for m in prompt.dialogue for line in (_SPEAKER[m.role], indented(m.content))]
+        held = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": said}
+        return fill(self.human, held)
 
 
 def parse_human_prompt(text: str) -> HumanPrompt:
@@ -85,16 +85,12 @@ def _output_marks(output: str) -> list[tuple[int, int]]:
     return marks[:2]
 
 
-def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.split("\n"))
-
-
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """The indented blocks of a prompt, each with the line above it."""
     head, body = "", list[str]()
     for line in [*text.split("\n"), ""]:
-        if line.startswith(_INDENT):
-            body.append(line.removeprefix(_INDENT))
+        if line.startswith(INDENT):
+            body.append(line.removeprefix(INDENT))
             continue
         if body:
             yield head, "\n".join(body)

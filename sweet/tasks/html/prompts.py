@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from sweet.tasks import prompts
 from sweet.tasks.base import Message, Task
 from sweet.tasks.html.page import without_page
+from sweet.tasks.prompt_text import fill, indented
 
 _SPEAKER = {"user": "You:", "assistant": "Designer:"}
 _PAGE = "(a page)"
@@ -19,12 +20,12 @@ class Prompts(prompts.Prompts):
     """The texts of the html task."""
 
     package = "sweet.tasks.html"
-    places = ("{request}", "{dialogue}")
+    places = ("request", "dialogue")
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
         """The text for a model that plays the human: what was asked for and said, without the pages' source."""
         said: list[str] = []
         for message in dialogue:
             text = without_page(message.content, _PAGE) if message.role == "assistant" else message.content
-            said += [_SPEAKER[message.role], text]
-        return self.filled({"request": task.problem_description, "dialogue": "\n".join(said)})
+            said += [_SPEAKER[message.role], indented(text)]
+        return fill(self.human, {"request": [indented(task.problem_description)], "dialogue": said})

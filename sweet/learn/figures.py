@@ -1,0 +1,208 @@
+"""What is counted while a model is trained, and the figures that come of it.
+
+A micro-batch leaves its sums on the device (`PartSums`); they are fetched once a step, summed over the ranks, and
+become the step's row and a part of the epoch's sums, which are in the checkpoint. Nothing here computes a forward.
+
+Three ways to count tokens stand side by side. `tokens`: those of both sides of the examples, as if each sequence were
+computed by itself. `tokens_computed`: the positions that were computed, a shared prefix once; their ratio is `sharing`.
+`padding`: the share of the computed rows that held no token. Model FLOPs utilisation takes 6 operations a parameter and
+token, forward and backward (arXiv 2001.08361, section 2.1): `mfu` of the tokens that were learned from, which sharing
+may lift above what the device really did, `mfu_computed` of those that were computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sweet.learn.data import Example, Losses
+from sweet.learn.tokens import TokenSequence
+from sweet.learn.work import Work
+
+Record = dict[str, Any]
+
+FLOPS_PER_PARAMETER = 6
+"""Operations a parameter and token of one forward and backward."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came out of training: figures of the last epoch, and of the whole.
+
+    Attributes:
+        advantage_chosen, advantage_rejected: the mean advantage of the agent's first, second, … turn over the last
+            epoch, nats a token; None where no side had that turn.
+        reference_cached, reference_computed: sequences whose reference log-probabilities were found, and computed.
+    """
+
+    steps: int
+    loss: float
+    accuracy: float | None
+    margin: float | None
+    tokens: int
+    tokens_computed: int
+    sharing: float | None
+    padding: float | None
+    tokens_per_second: float
+    tokens_computed_per_second: float
+    mfu: float | None
+    mfu_computed: float | None
+    seconds: float
+    heldout_accuracy: float | None
+    advantage_chosen: list[float | None] | None = None
+    advantage_rejected: list[float | None] | None = None
+    reference_cached: int | None = None
+    reference_computed: int | None = None
+
+    def as_metrics(self) -> Record:
+        return {name: rounded(value) for name, value in vars(self).items()}
+
+
+@dataclass
+class Sums:
+    """Sums over some examples: of a step, or of the steps of an epoch.
+
+    Attributes:
+        advantages, turns: by place (`turn_places`): the sum of advantages, and how many there are.
+    """
+
+    examples: int = 0
+    loss: float = 0.0
+    right: float = 0.0
+    margin: float = 0.0
+    tokens_computed: int = 0
+    padding: int = 0
+    advantages: list[float] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+
+    def flat(self) -> list[float]:
+        """The sums of what each rank counts for itself, as `filled` reads them."""
+        return [self.loss, self.right, self.margin, self.tokens_computed, self.padding, *self.advantages, *self.turns]
+
+    @classmethod
+    def filled(cls, examples: int, flat: Sequence[float]) -> Sums:
+        """Sums of so many examples from what `flat` gave, after it was summed over the ranks."""
+        loss, right, margin, tokens, padding, *rest = flat
+        places = len(rest) // 2
+        turns = [round(count) for count in rest[places:]]
+        return cls(examples, loss, right, margin, round(tokens), round(padding), rest[:places], turns)
+
+    def add(self, other: Sums) -> None:
+        """Take in the sums of a step."""
+        self.examples += other.examples
+        self.loss += other.loss
+        self.right += other.right
+        self.margin += other.margin
+        self.tokens_computed += other.tokens_computed
+        self.padding += other.padding
+        places = len(other.turns)
+        self.advantages = [a + b for a, b in zip(self.advantages or [0.0] * places, other.advantages, strict=True)]
+        self.turns = [a + b for a, b in zip(self.turns or [0] * places, other.turns, strict=True)]
+
+    def means(self, *, preference: bool) -> Record:
+        """Loss, accuracy, margin and advantages by turn; None where there is no preference."""
+        count = max(self.examples, 1)
+        by_turn = [total / turns if turns else None for total, turns in zip(self.advantages, self.turns, strict=True)]
+        half = len(by_turn) // 2
+        return {
+            "loss": self.loss / count,
+            "accuracy": self.right / count if preference else None,
+            "margin": self.margin / count if preference else None,
+            "advantage_chosen": by_turn[:half] if by_turn else None,
+            "advantage_rejected": by_turn[half:] if by_turn else None,
+        }
+
+
+def turn_places(pool: Sequence[TokenSequence], examples: Sequence[Example], most: int) -> tuple[list[int], list[int]]:
+    """Where the advantage of each span of these examples is counted, and how often each place is used.
+
+    Spans in the order of `Losses.advantages`. Place n is the agent's turn n of a chosen side, place most + n of a
+    rejected one; a dialogue begins with its human, so the turn at index i of a history is the agent's turn i // 2.
+    """
+    places = [
+        side * most + span.turn // 2
+        for example in examples
+        for side, indices in enumerate((example.chosen, example.rejected))
+        for index in indices
+        for span in pool[index].spans
+    ]
+    counts = [0] * (2 * most)
+    for place in places:
+        counts[place] += 1
+    return places, counts
+
+
+def most_turns(pool: Sequence[TokenSequence]) -> int:
+    """How many turns of the agent a side may have, `most` of `turn_places`."""
+    return max((span.turn // 2 + 1 for sequence in pool for span in sequence.spans), default=0)
+
+
+class PartSums:
+    """The sums of a step's micro-batches on one rank, left on the device until they are fetched together."""
+
+    def __init__(self, most: int, device: torch.device) -> None:
+        self._most, self._device = most, device
+        self._figures: list[Tensor] = []
+        self._advantages = torch.zeros(2 * most, device=device)
+        self._turns = [0] * (2 * most)
+        self._work = Work()
+        self.groups: list[list[Example]] = []
+
+    def add(self, pool: Sequence[TokenSequence], examples: list[Example], found: Losses, work: Work) -> None:
+        """Take in a micro-batch: its losses, and what its forward computed."""
+        gap = (found.chosen - found.rejected).detach()
+        self._figures.append(torch.stack([found.loss.detach().sum(), (gap > 0).sum().to(gap.dtype), gap.sum()]))
+        self.groups.append(examples)
+        self._work += work
+        if found.advantages is not None:
+            places, counts = turn_places(pool, examples, self._most)
+            self._advantages.index_add_(0, torch.tensor(places, device=self._device), found.advantages)
+            self._turns = [a + b for a, b in zip(self._turns, counts, strict=True)]
+
+    def fetch(self) -> tuple[Sums, list[list[float]]]:
+        """The sums, and loss, right ones and margins of each micro-batch: the one time the device is waited for."""
+        if not self._figures:
+            return Sums(advantages=[0.0] * 2 * self._most, turns=self._turns), []
+        flat: list[float] = torch.cat([torch.stack(self._figures).flatten(), self._advantages]).tolist()
+        cut = 3 * len(self._figures)
+        parts = [flat[i : i + 3] for i in range(0, cut, 3)]
+        loss, right, margin = (sum(column) for column in zip(*parts, strict=True))
+        work = self._work
+        return Sums(0, loss, right, margin, work.tokens, work.padding, flat[cut:], self._turns), parts
+
+
+def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:
+    """Tokens, ratios and speeds of what took so many seconds.
+
+    Args:
+        flops: operations a token, forward and backward.
+        peak: operations a second of all devices together, where that is known.
+    """
+    seconds = max(seconds, 1e-9)
+
+    def utilisation(count: int) -> float | None:
+        return flops * count / seconds / peak if peak else None
+
+    return {
+        "tokens": tokens,
+        "tokens_computed": work.tokens,
+        "sharing": tokens / work.tokens if work.tokens else None,
+        "padding": work.padding / work.positions if work.positions else None,
+        "tokens_per_second": tokens / seconds,
+        "tokens_computed_per_second": work.tokens / seconds,
+        "mfu": utilisation(tokens),
+        "mfu_computed": utilisation(work.tokens),
+    }
+
+
+def rounded(value: Any) -> Any:
+    """Floats to six digits, in lists and mappings too."""
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

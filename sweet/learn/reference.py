@@ -1,0 +1,182 @@
+"""Reference log-probabilities: computed once for each sequence, and kept in the user's cache for other trainings.
+
+What decides them is their name: the content of the model's files, the type it computes in, the versions of the
+libraries that compute, and of each sequence the ids and spans. Packing, batch, order, engine, learning rate and the run
+do not, so a second training on the same pairs finds all of them, and one on more of them computes the rest. They lie in
+the cache folder rather than in a run because it is other runs, and copies of a run, that want them.
+
+On disk a pass leaves files of a few thousand sequences each, one after the other, so that one that was stopped has not
+worked in vain. A file is named after the sha256 of its bytes, says which model it is of, and is never changed: one that
+is torn or has come from elsewhere does not fit its name or its place and counts as not there. Rank 0 alone reads and
+writes, and tells the others. The files read least recently go when all together are too large.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sweet.learn.engine import Engine
+from sweet.learn.logprobs import Scorer, span_logprobs
+from sweet.learn.shares import own_groups
+from sweet.learn.tokens import TokenSequence
+from sweet.llm.weights import weights_digest
+from sweet.runs.cache import cache_folder, prune, write_whole
+
+FORMAT = 1
+"""Raised when what is computed, or how it is written, changes."""
+MOST_BYTES = 256 << 20
+"""All files together: some three million sequences."""
+PORTION = 256
+"""Forwards of a rank after which what was found is written."""
+
+_NAME = re.compile(r"[0-9a-f]{64}\.safetensors|.*\.new")
+
+
+class ReferenceCache:
+    """The kept log-probabilities of one model.
+
+    Args:
+        base: the model, as `load_model` takes it; one whose files cannot be found is never kept anything of.
+    """
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+
+    @cached_property
+    def _weights(self) -> str | None:
+        return weights_digest(self.base)
+
+    def find(self, digests: Sequence[bytes], spans: Sequence[int], compute_type: str) -> dict[int, Tensor]:
+        """What is known of sequences, by index.
+
+        Args:
+            digests: of the sequences (`sequence_digest`).
+            spans: how many each has.
+        """
+        key = self._key(compute_type)
+        if key is None:
+            return {}
+        wanted: dict[bytes, list[int]] = {}
+        for index, digest in enumerate(digests):
+            wanted.setdefault(digest, []).append(index)
+        found: dict[int, Tensor] = {}
+        for path in sorted(self._folder(key).glob("*.safetensors")):
+            rows = _read(path, key)
+            used = False
+            for digest, sums in (rows or {}).items():
+                for index in wanted.get(digest, ()):
+                    if len(sums) == spans[index]:
+                        found[index], used = sums, True
+            if used:
+                with contextlib.suppress(OSError):
+                    os.utime(path)
+        return found
+
+    def keep(self, rows: Mapping[bytes, Tensor], compute_type: str) -> None:
+        """Keep sums by digest; what is not finite is left out. A folder that cannot be written only costs time."""
+        key = self._key(compute_type)
+        rows = {digest: sums for digest, sums in rows.items() if bool(torch.isfinite(sums).all())}
+        if key is None or not rows:
+            return
+        content = _written(rows, key)
+        name = f"{hashlib.sha256(content).hexdigest()}.safetensors"
+        with contextlib.suppress(OSError):
+            write_whole(self._folder(key) / name, content)
+            prune(cache_folder("reference"), MOST_BYTES, lambda path: bool(_NAME.fullmatch(path.name)))
+
+    def _key(self, compute_type: str) -> bytes | None:
+        if self._weights is None:
+            return None
+        versions = [importlib.metadata.version(name) for name in ("torch", "transformers")]
+        return hashlib.sha256("\n".join([str(FORMAT), self._weights, compute_type, *versions]).encode()).digest()
+
+    @staticmethod
+    def _folder(key: bytes) -> Path:
+        return cache_folder("reference") / key.hex()
+
+
+@dataclass(frozen=True)
+class ReferenceLogprobs:
+    """Sums of each sequence's spans, on the CPU, and how many sequences were found in the cache."""
+
+    sums: list[Tensor]
+    cached: int
+
+
+def reference_logprobs(
+    scorer: Scorer, engine: Engine, pool: Sequence[TokenSequence], budget: int, cache: ReferenceCache | None
+) -> ReferenceLogprobs:
+    """Log-probabilities of the whole pool under the scorer's model as it is now; all ranks call it together."""
+    digests = [sequence_digest(sequence) for sequence in pool] if cache is not None else []
+    found: dict[int, Tensor] = {}
+    if cache is not None and engine.rank == 0:
+        found = cache.find(digests, [len(sequence.spans) for sequence in pool], scorer.compute_type)
+    known = engine.gather(found)[0]
+    cached = len(known)
+    missing = [index for index in range(len(pool)) if index not in known]
+    groups = scorer.packs([[pool[index]] for index in missing], budget)
+    share = own_groups([[missing[i] for i in group] for group in groups], engine.rank, engine.world)
+    for start in range(0, len(share), PORTION):
+        mine: dict[int, Tensor] = {}
+        for group, counts in share[start : start + PORTION]:
+            scored = span_logprobs(scorer, [pool[i] for i in group], budget)
+            if counts:
+                mine.update(zip(group, (sums for sums, _ in scored), strict=True))
+        fresh = {index: sums for part in engine.gather(mine) for index, sums in part.items()}
+        known.update(fresh)
+        if cache is not None and engine.rank == 0:
+            cache.keep({digests[index]: sums for index, sums in fresh.items()}, scorer.compute_type)
+    return ReferenceLogprobs([known[index] for index in range(len(pool))], cached)
+
+
+def sequence_digest(sequence: TokenSequence) -> bytes:
+    """sha256 of the ids and of where the spans lie; which turns they belong to changes nothing."""
+    numbers = array("q", sequence.ids)
+    numbers.extend([-1, *(bound for span in sequence.spans for bound in (span.start, span.stop))])
+    return hashlib.sha256(numbers.tobytes()).digest()
+
+
+def _written(rows: Mapping[bytes, Tensor], key: bytes) -> bytes:
+    from safetensors.torch import save
+
+    tensors = {
+        "model": torch.tensor(list(key), dtype=torch.uint8),
+        "digests": torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).reshape(-1, 32).clone(),
+        "counts": torch.tensor([len(sums) for sums in rows.values()], dtype=torch.int32),
+        "sums": torch.cat([sums.to(torch.float32) for sums in rows.values()]),
+    }
+    content: bytes = save(tensors)
+    return content
+
+
+def _read(path: Path, key: bytes) -> dict[bytes, Tensor] | None:
+    """Sums by digest; None where the file is not what it should be, and removed where it is damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != path.stem:
+            if _NAME.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+            return None
+        tensors = load(content)
+        if bytes(tensors["model"].tolist()) != key:
+            return None
+        counts: list[int] = tensors["counts"].tolist()
+        digests = [bytes(row) for row in tensors["digests"].tolist()]
+        return dict(zip(digests, torch.split(tensors["sums"].to(torch.float32), counts), strict=True))
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError):
+        return None

@@ -1,0 +1,41 @@
+"""How much a forward computes: the positions it lays out, against the tokens it is given.
+
+Sequences that begin alike are laid out as a prefix tree where that saves something and they may stand in one, else as
+rows padded to the longest. The one rule is here, for the scorer that computes and for whoever counts beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Work:
+    """Positions that were computed: those of tokens, and padding beside them."""
+
+    tokens: int = 0
+    padding: int = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.tokens + other.tokens, self.padding + other.padding)
+
+    def __sub__(self, other: Work) -> Work:
+        return Work(self.tokens - other.tokens, self.padding - other.padding)
+
+    @property
+    def positions(self) -> int:
+        return self.tokens + self.padding
+
+
+def stands_in_tree(lengths: Sequence[int], slots: int, shares_up_to: int) -> bool:
+    """Whether sequences of these lengths are computed as their tree of `slots`; `shares_up_to` as of a scorer."""
+    longest = max(lengths)
+    return longest <= shares_up_to and slots < len(lengths) * longest
+
+
+def work_of(lengths: Sequence[int], slots: int, shares_up_to: int) -> Work:
+    """What one forward over sequences of these lengths computes; arguments as of `stands_in_tree`."""
+    if stands_in_tree(lengths, slots, shares_up_to):
+        return Work(slots)
+    return Work(sum(lengths), len(lengths) * max(lengths) - sum(lengths))

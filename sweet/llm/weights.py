@@ -1,0 +1,54 @@
+"""What a model is, by the content of its files, so that what was computed with it can be found again.
+
+Names say little: a directory may be written anew under the same name, and the same model may lie in two places.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import model_path
+from sweet.runs.cache import remembered_sum
+
+WEIGHTS = (".safetensors", ".bin")
+CONFIGS = ("config.json", "adapter_config.json")
+
+
+def weights_digest(name: str) -> str | None:
+    """sha256 of a model's weights and configuration, an adapter's with its base; None where they cannot be found.
+
+    Args:
+        name: as `sweet.llm.pretrained.load_model` takes it. A hub id is looked up in the local cache.
+    """
+    adapter = find_adapter(name)
+    folders = [_folder(adapter.base), adapter.path] if adapter else [_folder(name)]
+    whole = hashlib.sha256()
+    for folder in folders:
+        if folder is None:
+            return None
+        try:
+            files = sorted(f for f in folder.iterdir() if f.is_file() and (f.suffix in WEIGHTS or f.name in CONFIGS))
+            for file in files:
+                whole.update(f"{remembered_sum(file)}  {file.name}\n".encode("utf-8", "surrogateescape"))
+        except OSError:
+            return None
+        if not any(file.suffix in WEIGHTS for file in files):
+            return None
+        whole.update(b"\n")
+    return whole.hexdigest()
+
+
+def _folder(name: str) -> Path | None:
+    path = Path(model_path(name)).expanduser()
+    if path.is_dir():
+        return path
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return None
+    return Path(config).parent if isinstance(config, str) else None

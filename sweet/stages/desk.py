@@ -1,0 +1,165 @@
+"""The work of `sweet rank`: candidates of many turns are asked for at once, judged as they come, and written.
+
+Nothing waits for a whole round: while turns are judged, the next are sampled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweet.llm.base import ChatClient, Reply, RequestFailed, Role, Sampling
+from sweet.llm.local import Local
+from sweet.runs.jsonl import JsonlWriter
+from sweet.stages.base import Progress, Reporter, digest_of
+from sweet.stages.failures import first_cause
+from sweet.stages.judge import CriticJudge, Judge, Judged, SampledTurn
+from sweet.stages.llm_judge import JudgePrompt, LLMJudge
+from sweet.tasks.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from sweet.learn.critic import Critic
+    from sweet.stages.rank import RankConfig
+
+
+@dataclass(frozen=True)
+class Place:
+    """A turn to rank: the dialogue and the index of the turn in its history."""
+
+    trajectory: Trajectory
+    turn: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.trajectory.id, self.turn)
+
+
+class Desk:
+    """Asks for the candidates of many turns at once and has them judged as they come.
+
+    Args:
+        judge: the critic, or what the language model is asked.
+    """
+
+    def __init__(
+        self,
+        config: RankConfig,
+        agent: str,
+        system: str,
+        judge: Critic | JudgePrompt,
+        writer: JsonlWriter,
+        log: JsonlWriter,
+        reporter: Reporter,
+        local: Local,
+    ) -> None:
+        self.local = local
+        self.config, self.agent, self.system, self.by = config, agent, system, judge
+        self.writer, self.log, self.reporter = writer, log, reporter
+        self.failed = 0
+        self.served: dict[str, str] = {}
+        self.ready: asyncio.Queue[SampledTurn | None] = asyncio.Queue()
+
+    async def rank(self, places: list[Place]) -> None:
+        async with AsyncExitStack() as stack:
+            client = await self._open(stack, "agent", self.agent, self.config.agent_url)
+            judge = await self._judge(stack)
+            with self.reporter.progress("turns", len(places)) as bar:
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(self._ask_all(places, client, judge, bar))
+                        for _ in range(judge.at_once):
+                            group.create_task(self._judge_some(judge, bar))
+                except BaseExceptionGroup as errors:
+                    raise first_cause(errors) from errors
+
+    async def _open(self, stack: AsyncExitStack, role: Role, model: str, urls: list[str]) -> ChatClient:
+        from sweet.llm.connect import open_client
+
+        config = self.config
+        opened = open_client(
+            model,
+            urls,
+            concurrency=config.concurrency,
+            role=role,
+            patience=config.patience,
+            device=config.device,
+            local=self.local,
+        )
+        client = await stack.enter_async_context(opened)
+        self.served[f"{role}_model"] = client.model
+        return client
+
+    async def _judge(self, stack: AsyncExitStack) -> Judge:
+        config = self.config
+        if not isinstance(self.by, JudgePrompt):
+            return CriticJudge(self.by)
+        client = await self._open(stack, "judge", str(config.judge_model), config.judge_url)
+        return LLMJudge(client, self.by, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+
+    async def _ask_all(self, places: list[Place], client: ChatClient, judge: Judge, bar: Progress) -> None:
+        waiting = iter(places)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self.config.concurrency, len(places))):
+                group.create_task(self._ask(waiting, client, bar))
+        for _ in range(judge.at_once):
+            await self.ready.put(None)
+
+    async def _ask(self, waiting: Iterator[Place], client: ChatClient, bar: Progress) -> None:
+        config = self.config
+        for place in waiting:
+            sampling = Sampling(
+                temperature=config.temperature,
+                max_tokens=config.max_tokens,
+                n=config.candidates,
+                seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
+                logprobs=config.judge == "critic",
+            )
+            observation = place.trajectory.observation(place.turn, self.system)
+            try:
+                completion = await client.chat(observation, sampling)
+            except RequestFailed as error:
+                self._fail(place.trajectory.id, place.turn, str(error), bar)
+                bar.advance()
+            else:
+                replies, taken = completion.replies, _taken(place)
+                await self.ready.put(SampledTurn(place.trajectory, place.turn, tuple(observation), replies, taken))
+
+    async def _judge_some(self, judge: Judge, bar: Progress) -> None:
+        """Have what has come judged, as many turns at once as the judge likes, until no more come."""
+        batch: list[SampledTurn] = []
+        more = True
+        while more:
+            turn = await self.ready.get()
+            more = turn is not None
+            if turn is not None:
+                batch.append(turn)
+            if batch and (not more or len(batch) >= judge.together):
+                for one, judged in zip(batch, await judge.judge(batch), strict=True):
+                    self._keep(one, judged, bar)
+                bar.advance(len(batch))
+                batch = []
+
+    def _keep(self, turn: SampledTurn, judged: Judged, bar: Progress) -> None:
+        for reply in judged.failures:
+            self.log.write(
+                {"dialogue": turn.trajectory.id, "turn": turn.index, "unjudged": reply.text, "error": reply.why}
+            )
+        row = judged.row(turn)
+        if row is None:
+            self._fail(turn.trajectory.id, turn.index, "too few candidates could be judged to rank them", bar)
+        else:
+            self.writer.write(row)
+
+    def _fail(self, dialogue: str, turn: int, why: str, bar: Progress) -> None:
+        self.failed += 1
+        self.log.write({"dialogue": dialogue, "turn": turn, "error": why})
+        bar.note(failed=self.failed)
+
+
+def _taken(place: Place) -> Reply:
+    """The reply that was really given."""
+    said = place.trajectory.dialogue_history[place.turn]
+    return Reply(said.said, said.finish_reason or "stop", said.token_ids, said.logprobs)

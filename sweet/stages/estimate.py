@@ -1,0 +1,114 @@
+"""What a training would do, without doing it: `--dry-run` of train-critic and train-actor.
+
+The data are read and encoded as for the training, and the first epoch's steps are parted into micro-batches as the loop
+would part them, so counts are counted. Weights are not loaded: only the shapes of the model are needed, and a run is
+only read. Memory is estimated from the shapes (`sweet.learn.estimate`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from sweet.learn.attention import TAKEN
+from sweet.learn.batches import epoch_order, step_groups, token_count
+from sweet.learn.estimate import Shape, activations, casts, logits, masks, model_states
+from sweet.learn.logprobs import packs
+from sweet.learn.loop import LoopSettings
+from sweet.learn.ranks import world_of
+from sweet.learn.tree import Grove
+from sweet.learn.work import Work, stands_in_tree, work_of
+from sweet.stages.training import Training
+
+
+def plan(training: Training) -> dict[str, Any]:
+    """Figures of the training that was prepared.
+
+    `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
+    a tree is tried when it is loaded; here it is told by its attention.
+
+    Returns:
+        JSON types; under `memory` bytes of one device by what takes them, `host` those of all devices of one machine.
+    """
+    training.check_examples()
+    config, hyper = training.config, training.hyper
+    settings, (parameters, trainable) = training.loop_settings(), training.sizes()
+    world = world_of(training.layout)
+    found: dict[str, Any] = {
+        "base": training.base,
+        "parameters": parameters,
+        "trainable": trainable,
+        "examples": len(training.examples),
+        "heldout": len(training.heldout),
+        "dropped_turns": training.pool.dropped,
+        "epochs": hyper.epochs,
+        "batch": hyper.batch,
+        "lr": hyper.lr,
+        "nll": hyper.nll,
+        "steps": settings.steps(len(training.examples)),
+        "engine": config.engine,
+        "devices": world,
+        "tokens": token_count(training.pool.sequences, training.examples),
+    }
+    if config.engine == "openrlhf":  # which parts and keeps as it sees fit
+        return found
+    work, micro_batches, activity = _epoch(training, settings, world)
+    zero = training.zero if training.layout is not None else None
+    states = model_states(parameters, trainable, zero, world)
+    memory = {
+        "weights": states.weights,
+        "gradients": states.gradients,
+        "optimizer": states.optimizer,
+        "casts": casts(parameters, mixed=training.on_gpu),
+        **activity,
+    }
+    return found | {
+        "tokens_computed": work.tokens,
+        "sharing": round(found["tokens"] / work.tokens, 4),
+        "padding": round(work.padding / work.positions, 4),
+        "micro_batches": micro_batches,
+        "zero": None if zero is None else zero.stage,
+        "offload": config.offload,
+        "memory": {name: round(size) for name, size in memory.items()}
+        | {"total": round(sum(memory.values())), "host": round(states.host * world)},
+    }
+
+
+def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
+    """Of the first epoch: what is computed, the number of micro-batches, and what the largest keeps in memory."""
+    pool, shares_up_to = training.pool.sequences, _shares_up_to(training)
+    shape, mixed = Shape.of(training.model.config), training.on_gpu
+    order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
+    work, count = Work(), 0
+    largest = {"activations": 0.0, "masks": 0.0, "logits": 0.0}
+    for start in range(0, len(order), settings.batch):
+        step = [training.examples[i] for i in order[start : start + settings.batch]]
+
+        def parted(items: Any, budget: int) -> list[list[int]]:
+            return packs(items, budget, shares_up_to)
+
+        for group in step_groups(pool, step, parted, settings.token_budget, world):
+            taken = [step[i] for i in group]
+            sequences = [pool[i] for i in dict.fromkeys(i for example in taken for i in example.sides)]
+            grove = Grove()
+            grove.add(sequence.ids for sequence in sequences)
+            lengths = [len(sequence.ids) for sequence in sequences]
+            part = work_of(lengths, grove.slots, shares_up_to)
+            tree = stands_in_tree(lengths, grove.slots, shares_up_to)
+            supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
+            kept = {
+                "activations": activations(shape, part.positions, mixed=mixed),
+                "masks": masks(part.positions, max(lengths), mixed=mixed) if tree else 0.0,
+                "logits": logits(shape, supervised),
+            }
+            largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
+            work, count = work + part, count + 1
+    return work, count, largest
+
+
+def _shares_up_to(training: Training) -> int:
+    """`Scorer.shares_up_to`, as far as the model's configuration tells."""
+    config = training.model.config.get_text_config()
+    if training.config.packing != "tree" or config._attn_implementation not in TAKEN:
+        return 0
+    return int(getattr(config, "sliding_window", None) or sys.maxsize)

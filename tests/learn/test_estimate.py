@@ -1,0 +1,130 @@
+"""Memory is estimated as it is measured, and ZeRO divides what its stage says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from torch.profiler import ProfilerActivity, profile
+
+from sweet.learn.data import Example, Objective
+from sweet.learn.estimate import FACTOR, Shape, activations, casts, logits, masks, model_states
+from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.zero import ZeroSettings
+
+P, T = 1000, 100
+
+
+def measured_peak(make: Any) -> int:
+    """Bytes of tensors that lived at once while `make()` worked."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        make()
+    changes = [e for e in recorded.profiler.kineto_results.events() if e.name() == "[memory]"]
+    level = peak = 0
+    for change in sorted(changes, key=lambda event: event.start_ns()):
+        level += change.nbytes()
+        peak = max(peak, level)
+    return peak
+
+
+@pytest.mark.parametrize(
+    ("width", "layers", "inner", "vocabulary", "length", "shared"),
+    [
+        (128, 4, 256, 512, 400, 0),
+        (128, 2, 512, 2048, 400, 128),
+        (64, 8, 128, 500, 600, 300),
+        (64, 2, 128, 9000, 200, 50),
+    ],
+)
+def test_the_estimate_is_near_the_measured_peak(
+    width: int, layers: int, inner: int, vocabulary: int, length: int, shared: int
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        "llama",
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    draw = random.Random(1)
+    start = tuple(draw.randrange(vocabulary) for _ in range(shared))
+    pool = [
+        TokenSequence(
+            start + tuple(draw.randrange(vocabulary) for _ in range(length - shared)), (Span(length // 2, length, 1),)
+        )
+        for _ in range(6)
+    ]
+    examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(3)]
+    # One example a micro-batch, so that the gradients of the first are there when the next are computed.
+    settings = LoopSettings(lr=1e-4, epochs=2, batch=3, token_budget=1)
+    loops: list[Loop] = []
+
+    def train() -> None:
+        make: Any = AutoModelForCausalLM.from_config
+        loops.append(Loop(make(config), pool, examples, Objective(0.1, 0.1), settings))
+        loops[0].run()
+
+    peak = measured_peak(train)
+    shape, positions = Shape.of(config), shared + 2 * (length - shared)
+    states = model_states(loops[0].parameters, loops[0].parameters)
+    estimate = states.weights + states.gradients + states.optimizer
+    estimate += activations(shape, positions, mixed=False) + logits(shape, 2 * (length - length // 2))
+    estimate += masks(positions, length, mixed=False) if shared else 0
+    assert peak / FACTOR < estimate < FACTOR * peak
+
+
+@pytest.mark.parametrize(
+    ("stage", "offload", "weights", "gradients", "optimizer", "host"),
+    [
+        (0, "none", 4 * P, 4 * T, 8 * T, 0),
+        (1, "none", 4 * P, 4 * T, 12 * T / 4, 0),
+        (2, "none", 4 * P, 4 * T / 4, 12 * T / 4, 0),
+        (3, "none", 4 * P / 4, 4 * T / 4, 8 * T / 4, 0),
+        (2, "optimizer", 4 * P, 4 * T / 4, 0, 12 * T / 4),
+        (3, "optimizer", 4 * P / 4, 4 * T / 4, 0, 12 * T / 4),
+    ],
+)
+def test_zero_divides(
+    stage: int, offload: Any, weights: float, gradients: float, optimizer: float, host: float
+) -> None:
+    states = model_states(P, T, ZeroSettings(stage, offload), devices=4)
+    assert (states.weights, states.gradients, states.optimizer, states.host) == (weights, gradients, optimizer, host)
+
+
+def test_offloading_all_leaves_no_weights_on_the_device() -> None:
+    states = model_states(P, P, ZeroSettings(3, "all"), devices=2)
+    assert (states.weights, states.optimizer) == (0, 0)
+    assert states.host == 12 * P / 2
+
+
+def test_one_device_keeps_everything() -> None:
+    assert model_states(P, P) == model_states(P, P, ZeroSettings(0), devices=8)
+
+
+def test_checkpointing_and_half_precision_take_less() -> None:
+    shape = Shape(hidden=64, layers=8, queries=64, keys=16, inner=256, vocabulary=1000)
+    full = activations(shape, 100, mixed=False)
+    assert activations(shape, 200, mixed=False) == 2 * full
+    assert activations(shape, 100, mixed=True) < full
+    assert activations(shape, 100, mixed=False, checkpointing=True) < full / 3
+    assert casts(P, mixed=True) == 2 * P
+    assert casts(P, mixed=False) == 0
+    assert logits(shape, 10**9) == 4 * 4 * (1 << 24)
+
+
+def test_shapes_of_families() -> None:
+    from transformers import AutoConfig
+
+    plain: Any = AutoConfig.for_model("qwen3", hidden_size=64, num_attention_heads=4, head_dim=32, intermediate_size=96)
+    assert (Shape.of(plain).queries, Shape.of(plain).inner) == (128, 96)
+    experts: Any = AutoConfig.for_model(
+        "qwen3_moe", hidden_size=64, num_attention_heads=4, moe_intermediate_size=24, num_experts_per_tok=2
+    )
+    assert Shape.of(experts).inner == 48

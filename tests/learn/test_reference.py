@@ -1,0 +1,234 @@
+"""Reference log-probabilities are computed once for each sequence, whoever asks, and a damaged file is no source."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.learn import reference
+from sweet.learn.data import Objective
+from sweet.learn.engine import TorchEngine, save_model
+from sweet.learn.figures import Summary
+from sweet.learn.logprobs import span_logprobs
+from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.reference import ReferenceCache, sequence_digest
+from sweet.learn.tokens import Span, TokenSequence
+from sweet.llm.pretrained import load_model
+from sweet.llm.weights import weights_digest
+from sweet.runs.cache import prune, remembered_sum, write_whole
+from tests.learn.builders import build_model
+from tests.learn.test_loop import make_data
+
+SETTINGS = LoopSettings(lr=1e-3, epochs=1, batch=4)
+CRITIC = Objective(0.1, 0.01)
+
+ids = st.lists(st.integers(0, 2**31), min_size=1, max_size=8)
+spans = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=3)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "reference"
+
+
+@pytest.fixture
+def base(tmp_path: Path, tokenizer: Any) -> str:
+    save_model(build_model(len(tokenizer)), tokenizer, tmp_path / "base")
+    old = time.time() - 60  # a file that was just written is not trusted to stay as it is
+    for file in (tmp_path / "base").iterdir():
+        os.utime(file, (old, old))
+    return str(tmp_path / "base")
+
+
+def train(base: str, tokenizer: Any, count: int = 6, **changes: Any) -> tuple[Summary, Loop]:
+    pool, examples = make_data(tokenizer, count)
+    settings = LoopSettings(**(vars(SETTINGS) | changes))
+    loop = Loop(load_model(base, "cpu"), pool.sequences, examples, CRITIC, settings, cache=ReferenceCache(base))
+    return loop.run(), loop
+
+
+def counts(summary: Summary) -> tuple[int | None, int | None]:
+    return summary.reference_cached, summary.reference_computed
+
+
+def test_a_second_training_computes_no_reference(
+    base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, one = train(base, tokenizer)
+    assert counts(first) == (0, 12)
+
+    def no_pass(*_args: object) -> None:
+        raise AssertionError("a reference pass")
+
+    monkeypatch.setattr(reference, "span_logprobs", no_pass)
+    # Another packing, another batch, another order.
+    second, other = train(base, tokenizer, share=False, batch=3, seed=9, token_budget=100)
+    assert counts(second) == (12, 0)
+    monkeypatch.undo()
+    monkeypatch.setenv("SWEET_CACHE", str(cache.parent))
+    kept, again = one.reference(), other.reference()
+    assert kept is not None
+    assert again is not None
+    fresh = Loop(load_model(base, "cpu"), one.pool, one.examples, CRITIC, SETTINGS).reference()
+    assert fresh is not None
+    for known, found, computed in zip(kept, again, fresh, strict=True):
+        assert torch.equal(known, found)
+        torch.testing.assert_close(found, computed, rtol=1e-5, atol=1e-4)
+    third, _ = train(base, tokenizer, count=8)
+    assert counts(third) == (12, 4)
+
+
+def test_another_model_or_type_finds_nothing(base: str, tokenizer: Any, cache: Path, tmp_path: Path) -> None:
+    _, loop = train(base, tokenizer)
+    digests = [sequence_digest(sequence) for sequence in loop.pool]
+    spans = [len(sequence.spans) for sequence in loop.pool]
+    assert len(ReferenceCache(base).find(digests, spans, "float32")) == 12
+    assert ReferenceCache(base).find(digests, spans, "float32, autocast bfloat16") == {}
+    assert ReferenceCache(base).find(digests, [n + 1 for n in spans], "float32") == {}
+    shutil.copytree(base, tmp_path / "copy")
+    assert len(ReferenceCache(str(tmp_path / "copy")).find(digests, spans, "float32")) == 12
+    save_model(build_model(len(tokenizer), seed=1), tokenizer, Path(base))
+    assert ReferenceCache(base).find(digests, spans, "float32") == {}
+    assert ReferenceCache("some/where").find(digests, spans, "float32") == {}
+
+
+def test_a_torn_or_foreign_file_is_not_there(base: str, tokenizer: Any, cache: Path) -> None:
+    train(base, tokenizer)
+    (kept,) = cache.glob("*/*.safetensors")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-5])
+    assert counts(train(base, tokenizer)[0]) == (0, 12)
+    assert kept.read_bytes() == whole  # the torn one was replaced by what was computed anew
+    # The file of another model, under its right name, in this one's folder; and things of no use.
+    elsewhere = kept.parent.with_name("0" * 64)
+    kept.parent.rename(elsewhere)
+    shutil.copytree(elsewhere, kept.parent)
+    (kept.parent / "notes.safetensors").write_bytes(b"mine")
+    content = b"no tensors at all"
+    write_whole(kept.parent / f"{hashlib.sha256(content).hexdigest()}.safetensors", content)
+    assert counts(train(base, tokenizer)[0]) == (12, 0)
+    kept.unlink()
+    shutil.copy(elsewhere / kept.name, kept.parent / kept.name)
+    key = ReferenceCache(base)._key("bfloat16")
+    assert key is not None
+    (cache / key.hex()).mkdir()
+    shutil.copy(kept, cache / key.hex() / kept.name)
+    pool, _ = make_data(tokenizer, 6)
+    rows = [sequence_digest(sequence) for sequence in pool.sequences]
+    assert ReferenceCache(base).find(rows, [len(s.spans) for s in pool.sequences], "bfloat16") == {}
+    assert (kept.parent / "notes.safetensors").read_bytes() == b"mine"
+
+
+def test_a_pass_that_is_stopped_has_kept_what_it_found(
+    base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference, "PORTION", 2)
+    inner, calls = span_logprobs, []
+
+    def stop(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return inner(*args)
+
+    monkeypatch.setattr(reference, "span_logprobs", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(base, tokenizer, token_budget=30)
+    monkeypatch.setattr(reference, "span_logprobs", inner)
+    cached, computed = counts(train(base, tokenizer, token_budget=30)[0])
+    assert cached is not None
+    assert cached >= 4
+    assert computed == 12 - cached
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
+    base: str, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "file"))
+    assert counts(train(base, tokenizer)[0]) == (0, 12)
+    assert counts(train(base, tokenizer)[0]) == (0, 12)
+
+
+def test_the_least_used_files_go_when_all_are_too_large(
+    base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(base, tokenizer, count=3)
+    (first,) = cache.glob("*/*.safetensors")
+    os.utime(first, (1, 1))
+    foreign = cache / "kept.txt"
+    foreign.write_text("x" * 1000)
+    monkeypatch.setattr(reference, "MOST_BYTES", first.stat().st_size + 100)
+    train(base, tokenizer, count=5)
+    left = list(cache.glob("*/*.safetensors"))
+    assert first not in left or len(left) == 1
+    assert sum(path.stat().st_size for path in left) <= reference.MOST_BYTES
+    assert foreign.exists()
+
+
+def test_pruning_starts_with_the_oldest(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}.a").write_bytes(b"x" * 100)
+        os.utime(tmp_path / f"{number}.a", (number, number))
+    (tmp_path / "0.b").write_bytes(b"x" * 100)
+    prune(tmp_path, 1000, lambda path: path.suffix == ".a")
+    assert len(list(tmp_path.iterdir())) == 11
+    prune(tmp_path, 500, lambda path: path.suffix == ".a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.b", "6.a", "7.a", "8.a", "9.a"]
+
+
+def test_weights_are_told_apart_by_content(base: str, tokenizer: Any, cache: Path, tmp_path: Path) -> None:
+    digest = weights_digest(base)
+    assert digest is not None
+    assert weights_digest(base) == digest
+    (Path(base) / "README.md").write_text("changes nothing")
+    assert weights_digest(base) == digest
+    weights = Path(base) / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    assert weights_digest(base) not in (None, digest)
+    weights.unlink()
+    assert weights_digest(base) is None
+    assert weights_digest("micro") is not None
+
+
+def test_a_sum_is_remembered_and_a_damaged_memory_is_not_believed(cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(b"a")
+    young = remembered_sum(file)
+    assert not list(cache.parent.glob("sums/*"))  # its time does not yet tell its content
+    os.utime(file, (1000, 1000))
+    assert remembered_sum(file) == young
+    (memo,) = cache.parent.glob("sums/*.sum")
+    file.write_bytes(b"b")
+    os.utime(file, (1000, 1000))  # the same place, size, time: by design taken for the same
+    assert remembered_sum(file) == young
+    memo.write_text(memo.read_text().replace(young[:4], "0000"))
+    assert remembered_sum(file) != young
+
+
+@given(ids, spans, ids, spans)
+def test_digests_differ_where_sequences_do(
+    a: list[int], x: list[tuple[int, int]], b: list[int], y: list[tuple[int, int]]
+) -> None:
+    one = TokenSequence(tuple(a), tuple(Span(*bounds, 1) for bounds in x))
+    other = TokenSequence(tuple(b), tuple(Span(*bounds, 3) for bounds in y))
+    assert (sequence_digest(one) == sequence_digest(other)) == ((a, x) == (b, y))
+
+
+def test_an_engine_without_a_cache_computes(tokenizer: Any) -> None:
+    pool, examples = make_data(tokenizer, 2)
+    loop = Loop(build_model(len(tokenizer)), pool.sequences, examples, CRITIC, SETTINGS, make_engine=TorchEngine)
+    assert counts(loop.run()) == (0, 4)
