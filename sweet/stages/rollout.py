@@ -49,7 +49,8 @@ class RolloutConfig(StageConfig):
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one the agent runs in this process."""
     sim: str = "scripted"
-    """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference."""
+    """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference (html: a vision
+    model)."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the simulated human; may be given several times."""
     num_tasks: int | None = Field(default=None, ge=1)

@@ -88,7 +88,7 @@ def _check(config: ServeConfig) -> None:
         raise UsageError(
             f"The human of {config.task} tasks must see pages, and the embedded engine runs models of text.",
             where="--engine embedded",
-            fix=f"--engine vllm --model {config.model}",
+            fix="--engine vllm --model MODEL, a vision model",
         )
     given = {"--tp": config.tp > 1, "--log": config.log is not None, "what follows --": bool(config.passthrough)}
     for name in (name for name, is_given in given.items() if is_given):
