@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweet.humans.base import HumanReply
-from sweet.llm.base import RequestFailed
+from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.render.browsers import Renderer
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.base import Message, Recipe, Task
@@ -33,7 +32,7 @@ async def look(renderer: Renderer, task: Task, dialogue: Sequence[Message], reci
     """Render the page in the agent's last message and the task's reference.
 
     Raises:
-        RequestFailed: the reference cannot be rendered; the human cannot play this task.
+        ReferenceFailed: the reference cannot be rendered.
         SweetError: there is no browser, or something that a page needs is not on this machine.
     """
     said = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
@@ -41,7 +40,7 @@ async def look(renderer: Renderer, task: Task, dialogue: Sequence[Message], reci
     try:
         reference = await renderer.shoot(task.ground_truth)
     except RenderFailed as error:
-        raise RequestFailed(f"The page in mind cannot be rendered: {error}", where=f"task {task.id}") from error
+        raise ReferenceFailed(f"The page in mind cannot be rendered: {error}", where=f"task {task.id}") from error
     if page is None:
         return Sight(None, reference)
     try:
