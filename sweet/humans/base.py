@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -19,6 +20,10 @@ class HumanReply:
     completion_tokens: int = 0
     retries: int = 0
     fault: HumanFault | None = None
+
+
+class CannotPlay(RequestFailed):
+    """The task itself keeps the human from playing it: its page does not render. Trying again cannot help."""
 
 
 class Human(Protocol):

@@ -21,9 +21,9 @@ tokens, of its server, of the simulated human (`Trajectory.fault` says which), o
 
 FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agent_error", "human_error", "deadline"})
 
-HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked"]
+HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "blind"]
 """What a simulated human may do wrong: say nothing, repeat what it was told, refuse to play, speak as the one who
-delivers, give the reference away."""
+delivers, give the reference away; `blind`: it cannot see the page in mind, which does not render."""
 
 
 class Turn(BaseModel):

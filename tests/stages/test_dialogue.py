@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.humans.base import HumanReply
+from sweet.humans.base import CannotPlay, HumanReply
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
 from sweet.runs.run import Run
@@ -58,6 +58,13 @@ class BrokenHuman:
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         raise RequestFailed("refused", where="http://127.0.0.1:1")
+
+
+class BlindHuman:
+    name = "blind"
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        raise CannotPlay("The page in mind cannot be rendered: it hangs", where="task park-1")
 
 
 class LineHuman:
@@ -165,6 +172,12 @@ def test_a_failing_human_fails_the_dialogue_unless_upstream() -> None:
         Dialogue(Assignment(TASK, 0, 0), agent, BrokenHuman(), CodeKind(), rules(recipe="upstream")).play()
     )
     assert trajectory.dialogue_history[2].content == NO_RESPONSE
+
+
+def test_a_task_that_no_human_can_play_is_kept_as_such() -> None:
+    trajectory = asyncio.run(Dialogue(Assignment(TASK, 0, 0), Lines("Rate?"), BlindHuman(), CodeKind(), rules()).play())
+    assert (trajectory.outcome, trajectory.fault) == ("human_error", "blind")
+    assert "it hangs" in str(trajectory.error)
 
 
 @given(st.integers(0, 50), st.integers(0, 2**40), st.integers(0, 10))
