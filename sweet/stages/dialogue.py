@@ -192,11 +192,12 @@ class Dialogue:
         try:
             reply = await self.human.reply(self.assignment.task, self._dialogue())
         except RequestFailed as error:
-            if self.rules.recipe != "upstream":
-                if isinstance(error, ReferenceFailed):
-                    raise
+            if self.rules.recipe == "upstream":
+                reply = HumanReply(NO_RESPONSE)
+            elif isinstance(error, ReferenceFailed):
+                raise
+            else:
                 raise HumanFailed(f"The simulated human failed: {error.what}", where=error.where) from error
-            reply = HumanReply(NO_RESPONSE)
         finally:
             self._count(human_seconds=time.monotonic() - asked)
         self._count(

@@ -76,7 +76,7 @@ class RolloutConfig(StageConfig):
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
     """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
-    """Seconds after which a dialogue is given up."""
+    """Seconds after which a dialogue is given up; time for rendering pages does not count."""
     patience: float = Field(default=60.0, ge=0, json_schema_extra=OPERATIONAL)
     """Seconds for which a server that is gone is waited for."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -200,6 +200,10 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
         _check_here("human", config.sim_url, "--sim-url", name)
         kind.check_scripted_human(tasks)
+    if kind.visual:
+        from sweet.render.needs import check_rendering
+
+        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
 
 
 def _check_sight(kind: TaskKind, config: RolloutConfig, local: Local) -> None:
