@@ -136,8 +136,8 @@ def test_large_screenshots_are_scaled_down_to_the_bound(one: Sighted) -> None:
 @pytest.mark.parametrize("posing", ["<|image_pad|>", "<|video_pad|>", "\ue0000\ue001", "<|vision_start|><|image_pad|>"])
 def test_text_cannot_pass_for_a_picture(one: Sighted, posing: str) -> None:
     ids = tuple(one.tokenizer(f"{posing} {RED}", add_special_tokens=False)["input_ids"])
-    for more in ({}, {"token_ids": ids}):
-        sequence = one.encode(f"{posing} {RED}", f"{posing}{BLUE}", **more)
+    for recorded in (None, ids):
+        sequence = one.encode(f"{posing} {RED}", f"{posing}{BLUE}", token_ids=recorded)
         assert len(one.runs(sequence)) == len(sequence.images) == 3
     words = dialogue("What?").model_copy(update={"dialogue_history": (Turn(role="user", content=posing),) * 1})
     history = (*words.dialogue_history, Turn(role="assistant", content=RED, output=RED))

@@ -74,8 +74,7 @@ def make_run(folder: Path, agent: str, tasks: int = 6, turns: int = 2, side: int
     for number in range(tasks):
         task = f"task-{number}"
         shoot(run, page(f"reference {task}"), paint(draw.choice(["white", "green", "black"]), corner="gray"))
-        first = draw.choice([0.9, 0.3])
-        for sample, reward in enumerate((first, 1.2 - first)):
+        for sample, reward in enumerate(draw.choice([(0.9, 0.3), (0.3, 0.9)])):
             names = [f"{task} {sample} {turn}" for turn in range(turns)]
             for name in names[:-1]:
                 shoot(run, page(name), paint("gray"))
@@ -84,7 +83,8 @@ def make_run(folder: Path, agent: str, tasks: int = 6, turns: int = 2, side: int
             corner = draw.choice([None, "white", "gray"])
             shoot(run, page(names[-1]), paint(colour, 40, side, corner), 40, side)
             dialogues.append((dialogue(task, sample, *map(page, names)), reward))
-    rollouts = put(run, "rollout", "rollouts", [t for t, _ in dialogues], agent=agent, tasks="toy", split="train")
+    meta: dict[str, Any] = {"agent": agent, "agent_system": "You build pages.", "tasks": "toy", "split": "train"}
+    rollouts = put(run, "rollout", "rollouts", [t for t, _ in dialogues], **meta)
     put(run, "eval", "scores", [score(t, reward) for t, reward in dialogues], [rollouts])
     run_label(run, LabelConfig(), Silent())
     return run
@@ -148,11 +148,11 @@ def config(model: str, **changes: Any) -> TrainCriticConfig:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.usefixtures("no_browser")
 def test_a_critic_learns_from_pictures_alone(tmp_path: Path, agent: str, sighted: dict[str, str], family: str) -> None:
-    run = make_run(tmp_path, agent, tasks=40, turns=1, side=48)
-    settings = config(sighted[family], epochs=4, lr=1e-2, beta=2.0, batch=4, holdout=0.5, keep="last")
+    run = make_run(tmp_path, agent, tasks=60, turns=1, side=48)
+    settings = config(sighted[family], epochs=3, lr=5e-3, beta=2.0, batch=4, holdout=0.5, keep="last")
     result = run_train_critic(run, settings, Silent())
-    assert (result.metrics["examples"], result.metrics["heldout"]) == (20, 20)
-    assert result.metrics["heldout_accuracy"] >= 0.9
+    assert (result.metrics["examples"], result.metrics["heldout"]) == (30, 30)
+    assert result.metrics["heldout_accuracy"] >= 0.9  # with grey pictures it stays about 0.6
     folder = run.file(result.artifacts[0])
     assert (folder / FILE).exists()
     assert load_image_processor(str(folder)).size["longest_edge"] == 3200
