@@ -104,6 +104,8 @@ class Browser:
         mark = f"--sweet-{secrets.token_hex(8)}"
         options: dict[str, Any] = {
             "headless": True,
+            # A terminal sends Ctrl-C to the driver too; what it means for the pages is for us to say.
+            "handle_sigint": False,
             "args": [mark],
             "env": environment_of(),
             "firefox_user_prefs": preferences(self._server.port),

@@ -195,6 +195,7 @@ def preferences(port: int) -> dict[str, Any]:
         "extensions.formautofill.addresses.enabled": False,
         "extensions.formautofill.creditCards.enabled": False,
         "identity.fxaccounts.enabled": False,
+        "layout.frame_rate": 10,  # what nobody watches need not be drawn sixty times a second
         "layout.spellcheckDefault": 0,
         "places.history.enabled": False,
         "privacy.query_stripping.enabled": False,

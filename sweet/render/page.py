@@ -23,7 +23,7 @@ class RenderSettings:
     width: int = 1280
     """Width of the window and of every screenshot."""
     height: int = 720
-    """Height of the window, and the least of a screenshot."""
+    """Height of the window. A page without a doctype that is lower gives a lower screenshot."""
     max_height: int = 10_000
     """Where a screenshot ends, however long the page is."""
     max_bytes: int = 2_000_000

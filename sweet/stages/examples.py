@@ -24,7 +24,7 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
 def dialogue_examples(
     training: Training,
     dialogues: dict[str, Trajectory],
-    items: Sequence[Preference] | Sequence[str],
+    items: Sequence[Preference | str],
     *,
     reveal: bool,
     goals: Mapping[str, float] | None = None,
@@ -60,24 +60,19 @@ def dialogue_examples(
     def wanted(*names: str) -> tuple[float, ...]:
         return () if goals is None else tuple(goals[name] for name in names)
 
-    return [
-        Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
-        if isinstance(item, str)
-        else Example(
-            item.name,
-            side(item.chosen),
-            side(item.rejected),
-            kin=item.task_id,
-            goals=wanted(item.chosen, item.rejected),
-        )
-        for item in items
-    ]
+    def example(item: Preference | str) -> Example:
+        if isinstance(item, str):
+            return Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
+        goals = wanted(item.chosen, item.rejected)
+        return Example(item.name, side(item.chosen), side(item.rejected), kin=item.task_id, goals=goals)
+
+    return training.fitting(items, example)
 
 
 def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
     """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
-    examples = []
-    for pair in pairs:
+
+    def example(pair: Pair) -> Example:
         replies = [
             ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
             ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
@@ -86,5 +81,6 @@ def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
             pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
         )
         chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        examples.append(Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id))
-    return examples
+        return Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id)
+
+    return training.fitting(pairs, example)

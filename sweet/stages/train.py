@@ -52,7 +52,7 @@ class TrainConfig(StageConfig):
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
     ten times that for LoRA."""
     beta: float = Field(default=0.1, ge=0)
-    """Weight of the log-ratios in a preference loss."""
+    """Weight of the log-ratios in a preference loss; 0 (actor only) leaves the likelihood of the chosen side."""
     nll: float | None = Field(default=None, ge=0)
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""
     epochs: int | None = Field(default=None, ge=1)
@@ -185,6 +185,8 @@ def _preference_critic(
 
 def _check_critic(config: TrainCriticConfig) -> None:
     """Raise UsageError where options do not go together."""
+    if config.beta == 0 and config.target == "preference":
+        raise UsageError("Without log-ratios a critic has no preferences to learn.", where="--beta 0", fix="--beta 0.1")
     if config.variant != "regression":
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."
@@ -278,11 +280,11 @@ def _actor(
             return training, pairs
         training.examples = pair_examples(training, pairs)
         # The published actor's likelihood term has no response mask.
-        training.objective = Objective(config.beta, hyper.nll, "none", whole_nll=config.recipe == "upstream")
+        training.objective = Objective(config.beta or None, hyper.nll, "none", whole_nll=config.recipe == "upstream")
     elif config.method == "multi-turn-dpo":
         rows = training.draw(list(read_jsonl(run.file(source), Preference)))
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), rows, reveal=False)
-        training.objective = Objective(config.beta, hyper.nll, "none")
+        training.objective = Objective(config.beta or None, hyper.nll, "none")
     else:
         kept = training.draw(_worth_imitating(run, source, rollouts))
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), kept, reveal=False)

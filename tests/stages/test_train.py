@@ -229,3 +229,13 @@ def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
         told[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
     assert told["tree"][0] == pytest.approx(told["plain"][0], abs=1e-4)
     assert torch.allclose(told["tree"][1], told["plain"][1], atol=1e-4)
+
+
+def test_without_log_ratios_the_actor_learns_the_chosen_side_and_a_critic_nothing(run: Run) -> None:
+    put_pairs(run)
+    told = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
+    assert told["reference_computed"] is None
+    assert (told["accuracy"], told["margin"]) == (None, None)
+    assert told["loss"] > 0
+    with pytest.raises(UsageError, match="no preferences to learn"):
+        run_train_critic(run, TrainCriticConfig(beta=0.0, device="cpu"), Silent())
