@@ -87,10 +87,17 @@ class Reader:
         informed: c is told (False for the variant `no-info`).
     """
 
-    def __init__(self, tokenizer: Any, *, informed: bool, recipe: Recipe, max_length: int | None) -> None:
-        self.encoder = ChatEncoder(tokenizer)
+    def __init__(self, encoder: ChatEncoder, *, informed: bool, recipe: Recipe, max_length: int | None) -> None:
+        self.encoder = encoder
         self.informed, self.recipe, self.max_length = informed, recipe, max_length
         self.dropped = 0
+
+    def expect(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
+        """Told beforehand what will be encoded, to prepare together what it needs."""
+        said = [t.dialogue_history[i].said for t in dialogues for i in t.agent_turns]
+        said += [message.content for turn in turns for message in turn.observation if message.role == "assistant"]
+        said += [reply.text for turn in turns for reply in turn.replies]
+        self.encoder.expect(said, [t.task.hidden for t in dialogues] + [turn.hidden for turn in turns])
 
     def dialogue(self, trajectory: Trajectory, system: str | None, *, bare: bool = False) -> Sequence[TokenSequence]:
         """The sequences of a dialogue, none where its last turn does not fit; `bare` leaves c out."""
@@ -147,7 +154,7 @@ class AdvantageCritic:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self.reader = Reader(tokenizer, informed=informed, recipe=recipe, max_length=max_length)
+        self.reader = Reader(ChatEncoder(tokenizer), informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget
 

@@ -7,7 +7,8 @@ tokens; a causal model never looks to the right, so no attention mask is needed 
 Sequences that begin alike (the candidates of a turn, the turns of a dialogue, both sides of a preference) are computed
 as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`): what they share once. What is alike is seen in the
 ids; nobody has to say it. Whether a model can be computed so is tried on a few tokens; where it cannot, every sequence
-is computed by itself.
+is computed by itself, and so is one with pictures (`sweet.learn.pictures`): equal ids are not equal pictures, and
+positions do not count along the path.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from torch.utils.checkpoint import checkpoint
 from sweet.errors import UsageError
 from sweet.learn.attention import Attention, planted
 from sweet.learn.head import head_of, prefix_means
+from sweet.learn.pictures import image_inputs
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Grove, Tree, plant
-from sweet.learn.work import Work, stands_in_tree, work_of
+from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
 
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
@@ -212,8 +214,9 @@ class Scorer:
         """
         tree = plant([sequence.ids for sequence in sequences])
         lengths = [len(sequence.ids) for sequence in sequences]
-        shared = stands_in_tree(lengths, len(tree.ids), self.shares_up_to)
-        self.work += work_of(lengths, len(tree.ids), self.shares_up_to)
+        shares_up_to = longest_shared(sequences, self.shares_up_to)
+        shared = stands_in_tree(lengths, len(tree.ids), shares_up_to)
+        self.work += work_of(lengths, len(tree.ids), shares_up_to)
         rows: list[int] = []
         columns: list[int] = []
         wanted: list[int] = []
@@ -233,7 +236,7 @@ class Scorer:
         values = None
         with self._precision():
             if self._split:
-                states = self._planted(tree) if shared else self._hidden(self._padded([s.ids for s in sequences]))
+                states = self._planted(tree) if shared else self._rows(sequences)
                 if self.reads_tokens:
                     picked = self._token_logprobs(states[at], targets)
                 else:
@@ -242,7 +245,7 @@ class Scorer:
                     longest = max(lengths)
                     starts = range(0, len(sequences) * longest, longest)
                     paths = tree.paths if shared else [range(start, start + longest) for start in starts]
-                    stops = [[span.stop for span in sequence.spans] for sequence in sequences]
+                    stops = [[span.end for span in sequence.spans] for sequence in sequences]
                     values = prefix_means(self.head(states).flatten(), paths, stops)
             else:
                 ids = self._padded([sequence.ids for sequence in sequences])
@@ -250,6 +253,12 @@ class Scorer:
                 picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
         return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size, values)
+
+    def _rows(self, sequences: Sequence[TokenSequence]) -> Tensor:
+        """Hidden states of each sequence by itself: [sequences, longest, width]."""
+        ids = self._padded([sequence.ids for sequence in sequences])
+        pictures = [picture for sequence in sequences for picture in sequence.images]
+        return self._hidden(ids, **image_inputs(self.model.base_model, pictures, ids))
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Rows of numbers as one tensor, zeros on the right."""
@@ -275,8 +284,8 @@ class Scorer:
 def packs(bundles: Sequence[Sequence[TokenSequence]], budget: int, shares_up_to: int) -> list[list[int]]:
     """`Scorer.packs` of a scorer that shares sequences up to this length."""
     longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
-    apart = [i for i, length in enumerate(longest) if length > shares_up_to]
-    together = [i for i, length in enumerate(longest) if length <= shares_up_to]
+    apart = [i for i, length in enumerate(longest) if length > longest_shared(bundles[i], shares_up_to)]
+    together = sorted(set(range(len(bundles))) - set(apart))
     sizes = [longest[i] * len(bundles[i]) for i in apart]
     groups = [[apart[i] for i in batch] for batch in batches(sizes, budget)]
     grove = Grove()

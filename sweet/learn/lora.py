@@ -8,6 +8,7 @@ the reference needs no second model.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,8 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
     The adapter's weights are fp32, and the same wherever it is made from the same seed. There is no dropout: policy
     and reference must differ by the weights alone.
 
+    Where no layers are named, a model that sees pictures is adapted in its language model alone.
+
     Raises:
         UsageError: there is no such layer to stand beside, or it is one that tokens go in or out by.
     """
@@ -55,6 +58,7 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
         r=settings.rank,
         lora_alpha=settings.alpha,
         target_modules=list(settings.targets) or ALL_LINEAR,
+        exclude_modules=None if settings.targets else _image_tower(model),
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
@@ -78,6 +82,14 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
                 fix="leave it out",
             )
     return wrapped.eval()
+
+
+def _image_tower(model: Any) -> str | None:
+    """Names of the modules outside the language model of one that sees pictures, as a pattern; None for another."""
+    if getattr(model.config, "vision_config", None) is None:
+        return None
+    language = next(name for name, module in model.named_modules() if module is model.get_decoder())
+    return rf"(?!{re.escape(language)}\.).*"
 
 
 @contextmanager

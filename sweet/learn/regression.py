@@ -18,7 +18,7 @@ from torch import Tensor
 from sweet.learn.critic import Reader, TurnReplies, Verdict
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer
 from sweet.learn.objectives import Target, dialogue_scores
-from sweet.learn.tokens import TokenSequence
+from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
@@ -27,6 +27,7 @@ class RegressionCritic:
     """Implements `sweet.learn.critic.Critic` with a model that has a regression head.
 
     Args:
+        encoder: how the model is shown dialogues (`sweet.learn.sights` for one that sees pages).
         target: what the head has learned.
         share: compute once what replies and turns share.
     """
@@ -34,7 +35,7 @@ class RegressionCritic:
     def __init__(
         self,
         model: Any,
-        tokenizer: Any,
+        encoder: ChatEncoder,
         *,
         target: Target = "preference",
         recipe: Recipe = "paper",
@@ -42,12 +43,13 @@ class RegressionCritic:
         budget: int = TOKEN_BUDGET,
         share: bool = True,
     ) -> None:
-        self.reader = Reader(tokenizer, informed=True, recipe=recipe, max_length=max_length)
+        self.reader = Reader(encoder, informed=True, recipe=recipe, max_length=max_length)
         self.scorer = Scorer(model, share=share)
         self.scorer.reads_tokens = False
         self.target, self.budget = target, budget
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+        self.reader.expect(turns=turns)
         groups = [self.reader.turn(turn) for turn in turns]
         unique = list(dict.fromkeys(row for rows in groups for row in rows))
         scores = {row: float(values[0]) for row, values in zip(unique, self._values(unique), strict=True)}
@@ -67,6 +69,7 @@ class RegressionCritic:
 
         A dialogue is computed once for all its turns. Turns left out for its length have none.
         """
+        self.reader.expect(dialogues)
         encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
         rows = [row for sequences in encoded for row in sequences]
         found = iter(zip(rows, self._values(rows), strict=True))

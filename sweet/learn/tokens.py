@@ -13,14 +13,18 @@ simply not merged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message, Recipe, reveal
 from sweet.tasks.trajectory import Trajectory, as_messages
+
+if TYPE_CHECKING:
+    from sweet.learn.pictures import Picture
 
 PROBE = "Zyxwv"
 """A reply nobody would write: one plain word, so that no template trims or escapes it."""
@@ -35,28 +39,37 @@ class TooLong(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The ids `[start, stop)` of a sequence that are supervised, and the turn they belong to."""
+    """The ids `[start, stop)` of a sequence that are supervised, and the turn they belong to.
+
+    `reach` is where the turn ends for a regression head, if that is behind `stop`: behind what became of the reply.
+    """
 
     start: int
     stop: int
     turn: int
+    reach: int | None = None
+
+    @property
+    def end(self) -> int:
+        return self.stop if self.reach is None else self.reach
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Token ids with the spans that are supervised, in order."""
+    """Token ids with the spans that are supervised, in order, and the pictures whose tokens are among them."""
 
     ids: tuple[int, ...]
     spans: tuple[Span, ...]
+    images: tuple[Picture, ...] = ()
 
     def with_whole(self) -> TokenSequence:
         """The same sequence with one more span over every id but the first, which nothing predicts."""
-        return TokenSequence(self.ids, (*self.spans, Span(1, len(self.ids), WHOLE)))
+        return replace(self, spans=(*self.spans, Span(1, len(self.ids), WHOLE)))
 
     def shifted(self, start: int, stop: int) -> TokenSequence:
         """The same ids with every span moved by `start` at its beginning and `stop` at its end."""
-        spans = tuple(Span(max(1, s.start + start), max(2, s.stop + stop), s.turn) for s in self.spans)
-        return TokenSequence(self.ids, spans)
+        spans = tuple(replace(s, start=max(1, s.start + start), stop=max(2, s.stop + stop)) for s in self.spans)
+        return replace(self, spans=spans)
 
 
 @dataclass(frozen=True)
@@ -78,11 +91,23 @@ class ReplyText:
 
 @dataclass(frozen=True)
 class _Target:
-    """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's name."""
+    """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's name.
+
+    `behind` are the ids of what became of each reply, which follow it and are not supervised.
+    """
 
     index: int
     replies: list[list[int]]
     turn: int
+    behind: list[list[int]]
+
+    def whole(self, number: int) -> list[int]:
+        return self.replies[number] + self.behind[number]
+
+    def span(self, start: int, number: int = 0) -> Span:
+        """The span of a reply that begins at `start`."""
+        stop, behind = start + len(self.replies[number]), len(self.behind[number])
+        return Span(start, stop, self.turn, stop + behind if behind else None)
 
 
 class ChatEncoder:
@@ -223,7 +248,7 @@ class ChatEncoder:
             TooLong: its last turn does not fit.
             UsageError: the dialogue has no turn of the agent.
         """
-        messages = as_messages(trajectory.dialogue_history, system)
+        messages = self._shown(as_messages(trajectory.dialogue_history, system))
         offset = len(messages) - len(trajectory.dialogue_history)
         turns = trajectory.agent_turns
         if not turns:
@@ -232,11 +257,12 @@ class ChatEncoder:
                 fix="leave it out of the data",
             )
         said = [trajectory.dialogue_history[i] for i in turns]
-        rows = self.replies([ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in said])
-        targets = [_Target(i + offset, [row], i) for i, row in zip(turns, rows, strict=True)]
+        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in said]
+        rows = zip(turns, self.replies(texts), map(self._behind, texts), strict=True)
+        targets = [_Target(i + offset, [row], i, [behind]) for i, row, behind in rows]
         name = f"Dialogue {trajectory.id}"
         kept, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
-        return EncodedDialogue(_merge(kept, prompts), dropped)
+        return EncodedDialogue(tuple(map(self._settled, _merge(kept, prompts))), dropped)
 
     def turn(
         self,
@@ -254,11 +280,35 @@ class ChatEncoder:
         Raises:
             TooLong: the turn does not fit `max_length`; `name` says which it is.
         """
-        target = _Target(len(observation), self.replies(replies), turn)
-        _, prompts, dropped = self._fit(list(observation), [target], hidden, recipe, max_length, name)
+        target = _Target(len(observation), self.replies(replies), turn, [self._behind(reply) for reply in replies])
+        _, prompts, dropped = self._fit(self._shown(list(observation)), [target], hidden, recipe, max_length, name)
         prompt, start = prompts[0], len(prompts[0])
-        rows = [TokenSequence((*prompt, *r), (Span(start, start + len(r), turn),)) for r in target.replies]
-        return rows, dropped
+        rows = [
+            TokenSequence((*prompt, *target.whole(number)), (target.span(start, number),))
+            for number in range(len(replies))
+        ]
+        return [self._settled(row) for row in rows], dropped
+
+    # What an encoder that shows more than text (`sweet.learn.sights`) does otherwise ------------------------------
+
+    def expect(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
+        """Told beforehand which replies and which c will be encoded, to prepare together what they need."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Write what a model that reads these sequences is kept with: the tokenizer."""
+        self.tokenizer.save_pretrained(folder)
+
+    def _shown(self, messages: list[Message]) -> list[Message]:
+        """The messages as they are put to the model."""
+        return messages
+
+    def _behind(self, reply: ReplyText) -> list[int]:
+        """The ids of what became of a reply, which follow its own."""
+        return []
+
+    def _settled(self, sequence: TokenSequence) -> TokenSequence:
+        """A sequence as the model takes it."""
+        return sequence
 
     def _fit(
         self,
@@ -278,7 +328,8 @@ class ChatEncoder:
             head = messages[: cuts[0]]
             prompts = self.prompts([head + messages[cut : t.index] for t in kept], hidden=hidden, recipe=recipe)
             longest = max(
-                len(prompt) + max(map(len, target.replies)) for prompt, target in zip(prompts, kept, strict=True)
+                len(prompt) + max(len(target.whole(number)) for number in range(len(target.replies)))
+                for prompt, target in zip(prompts, kept, strict=True)
             )
             if max_length is None or longest <= max_length:
                 return kept, prompts, dropped
@@ -298,6 +349,6 @@ def _merge(targets: Sequence[_Target], prompts: Sequence[list[int]]) -> tuple[To
         if ids and prompt[: len(ids)] != ids:
             done.append(TokenSequence(tuple(ids), tuple(spans)))
             spans = []
-        ids = prompt + target.replies[0]
-        spans.append(Span(len(prompt), len(ids), target.turn))
+        ids = prompt + target.whole(0)
+        spans.append(target.span(len(prompt)))
     return (*done, TokenSequence(tuple(ids), tuple(spans)))

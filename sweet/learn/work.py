@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sweet.learn.tokens import TokenSequence
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,11 @@ class Work:
     @property
     def positions(self) -> int:
         return self.tokens + self.padding
+
+
+def longest_shared(sequences: Sequence[TokenSequence], shares_up_to: int) -> int:
+    """The longest sequence that may stand in a tree with all of these: 0 where one of them has pictures."""
+    return 0 if any(sequence.images for sequence in sequences) else shares_up_to
 
 
 def stands_in_tree(lengths: Sequence[int], slots: int, shares_up_to: int) -> bool:

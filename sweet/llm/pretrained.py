@@ -21,6 +21,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.llm.adapter import Adapter, find_adapter
+from sweet.render.similarity import pillow
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -84,14 +85,12 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     Raises:
         UsageError: there is no such model or device, or the directory does not hold a complete model.
     """
-    from transformers import AutoModelForCausalLM
-
-    automatic: Any = AutoModelForCausalLM
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
     place = resolve_device(device)
     kind = _resolve_dtype(dtype, place)
     with _explained(name):
+        automatic = _model_class(_config(path))
         model, report = automatic.from_pretrained(path, dtype=kind, trust_remote_code=False, output_loading_info=True)
     # transformers fills what a checkpoint lacks with random numbers and only warns.
     if report["missing_keys"]:
@@ -113,14 +112,11 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
 
 def outline_model(name: str, *, tokenizer: Any = None) -> Any:
     """The model without its weights: configuration and shapes. Arguments and errors as of `load_model`."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    configs: Any = AutoConfig
-    automatic: Any = AutoModelForCausalLM
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
     with _explained(name), torch.device("meta"):
-        model = automatic.from_config(configs.from_pretrained(path, trust_remote_code=False))
+        config = _config(path)
+        model = _model_class(config).from_config(config)
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, name)
     return model
@@ -128,11 +124,58 @@ def outline_model(name: str, *, tokenizer: Any = None) -> Any:
 
 def stored_type(name: str) -> torch.dtype | None:
     """The type that a model's weights are stored in, where its configuration tells."""
+    kind: torch.dtype | None = _config(config_path(name)).dtype
+    return kind
+
+
+def load_config(name: str) -> Any:
+    """The model's configuration, that of its base for an adapter. UsageError where it cannot be read."""
+    path = _base_path(name)
+    with _explained(name):
+        return _config(path)
+
+
+def sees_pictures(name: str) -> bool:
+    """Whether it is a vision-language model, as its configuration tells. Errors as of `load_config`."""
+    return getattr(load_config(name), "vision_config", None) is not None
+
+
+def load_image_processor(name: str) -> Any:
+    """What prepares pictures for a vision-language model, in its version for Pillow, which needs no torchvision.
+
+    Raises:
+        UsageError: Pillow is not installed, there is no such model, or it has no image processor.
+    """
+    from transformers import AutoImageProcessor
+
+    automatic: Any = AutoImageProcessor
+    pillow()
+    own = Path(name).expanduser()
+    path = str(own) if (own / "preprocessor_config.json").is_file() else _base_path(name)
+    with _explained(name):
+        return automatic.from_pretrained(path, backend="pil", trust_remote_code=False)
+
+
+def _base_path(name: str) -> str:
+    adapter = find_adapter(name)
+    return _locate(adapter.base if adapter else name)
+
+
+def _config(path: str) -> Any:
     from transformers import AutoConfig
 
     automatic: Any = AutoConfig
-    kind: torch.dtype | None = automatic.from_pretrained(config_path(name)).dtype
-    return kind
+    return automatic.from_pretrained(path, trust_remote_code=False)
+
+
+def _model_class(config: Any) -> Any:
+    """The library's class for a causal model, or for one that sees pictures where that is what the model is alone."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    causal: Any = AutoModelForCausalLM
+    sighted: Any = AutoModelForImageTextToText
+    alone = type(config) in sighted._model_mapping and type(config) not in causal._model_mapping
+    return sighted if alone else causal
 
 
 def _merged(model: Any, adapter: Adapter, name: str) -> Any:

@@ -59,7 +59,7 @@ def measure_best_of(
     artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
     by_task: dict[str, list[Liked]] = {}
-    critic = load_critic(run, artifact, RankConfig(device=device))
+    critic = load_critic(run, artifact, RankConfig(device=device), reporter)
     left_out = 0
     with reporter.progress("judged", len(dialogues)) as bar:
         for dialogue, liking in _likings(critic, dialogues, agent_system(run, rollouts)):

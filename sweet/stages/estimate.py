@@ -18,7 +18,7 @@ from sweet.learn.loop import LoopSettings
 from sweet.learn.openrlhf import steps
 from sweet.learn.ranks import world_of
 from sweet.learn.tree import Grove
-from sweet.learn.work import Work, stands_in_tree, work_of
+from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
 from sweet.stages.training import Training
 
 
@@ -98,8 +98,9 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
             grove = Grove()
             grove.add(sequence.ids for sequence in sequences)
             lengths = [len(sequence.ids) for sequence in sequences]
-            part = work_of(lengths, grove.slots, shares_up_to)
-            tree = stands_in_tree(lengths, grove.slots, shares_up_to)
+            shared = longest_shared(sequences, shares_up_to)
+            part = work_of(lengths, grove.slots, shared)
+            tree = stands_in_tree(lengths, grove.slots, shared)
             spans = [span for sequence in sequences for span in sequence.spans] if objective.needs_tokens else []
             kept = {
                 "activations": activations(shape, part.positions, mixed=mixed, checkpointing=recomputed),

@@ -138,7 +138,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
             reporter.say(f"{len(kept)} turns are there already, {len(missing)} to go.")
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                judge = prompt if critic is None else load_critic(run, critic, config)
+                judge = prompt if critic is None else load_critic(run, critic, config, reporter)
                 system = agent_system(run, rollouts)
                 desk = Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
@@ -170,13 +170,16 @@ def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Pl
     return sorted(chosen, key=lambda place: (first[place.trajectory.id], place.turn))
 
 
-def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
+def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Reporter) -> Critic:
     """The critic of the kind that it was trained as: with its head, or with its reference, checked to speak the same
     vocabulary."""
     from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
+    from sweet.learn.pictures import Eye
     from sweet.learn.regression import RegressionCritic
+    from sweet.learn.tokens import ChatEncoder
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
+    from sweet.stages.album import RunAlbum, page_encoder, shows_pages
     from sweet.stages.training import GPU_TOKENS, context_of
 
     path, variant = str(run.file(artifact)), artifact.meta.get("variant")
@@ -195,7 +198,11 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
             what = f"{artifact.id} has a regression head, which is measured against no reference."
             raise UsageError(what, where="--reference", fix="leave it out")
         load_head(model, run.file(artifact))
-        return RegressionCritic(model, tokenizer, target=target, **how)
+        encoder = ChatEncoder(tokenizer)
+        if shows_pages(run, path):
+            rollouts = run.input_of(artifact, "rollouts")
+            encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
+        return RegressionCritic(model, encoder, target=target, **how)
     base = config.reference or str(artifact.meta.get("base") or "")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."

@@ -107,6 +107,9 @@ class TrainCriticConfig(TrainConfig):
     """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
     """Share of the tasks whose preferences are kept apart to measure the critic on."""
+    image_pixels: int = Field(default=512 * 28 * 28, ge=56 * 56)
+    """Pixels of a screenshot at most, for a regression head on a vision-language model: larger ones are scaled down. A
+    token is 784 of them (Qwen2-VL, Qwen2.5-VL) or 1024 (Qwen3-VL)."""
     keep: Literal["best", "last"] | None = None
     """What to keep: the weights of the epoch that ordered most of the held-out preferences rightly (best; of equals the
     later), or the last ones. best where anything is held out."""
@@ -159,7 +162,8 @@ def _preference_critic(
 ) -> Training:
     """The training of a critic on preferences: by equation (3), or with a regression head."""
     from sweet.learn.data import Objective
-    from sweet.stages.training import Training, dialogue_examples, hold_out
+    from sweet.stages.examples import dialogue_examples, hold_out
+    from sweet.stages.training import Training
 
     regression = config.variant == "regression"
     source = run.find("preferences", config.from_, needed_by="train-critic")
@@ -187,6 +191,9 @@ def _check_critic(config: TrainCriticConfig) -> None:
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."
             raise UsageError(what, where=f"--target {config.target}", fix="--variant regression")
+        if config.image_pixels != TrainCriticConfig.model_fields["image_pixels"].default:
+            what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
+            raise UsageError(what, where=f"--image-pixels {config.image_pixels}", fix="--variant regression")
         return
     if config.normalize is not None:
         what = "A regression head has no log-ratios to average."
@@ -202,7 +209,8 @@ def _outcome_critic(
     """The training of a regression head on every scored dialogue. The tasks kept apart are those that a training on the
     preferences of the same scores keeps apart, and its preferences there are what it is measured on."""
     from sweet.learn.data import Objective
-    from sweet.stages.training import Training, dialogue_examples, hold_out
+    from sweet.stages.examples import dialogue_examples, hold_out
+    from sweet.stages.training import Training
 
     rule = task_kind(run.manifest().task).rewards
     if config.target == "binary" and rule.solved is None:
@@ -255,7 +263,8 @@ def _actor(
 ) -> tuple[Training, list[Pair]]:
     """The actor's training, ready to run, and its pairs where the method learns from pairs."""
     from sweet.learn.data import Objective
-    from sweet.stages.training import Training, dialogue_examples, pair_examples
+    from sweet.stages.examples import dialogue_examples, pair_examples
+    from sweet.stages.training import Training
 
     kind = LEARNS_FROM[config.method]
     source = run.find(kind, config.from_, needed_by=f"train-actor --method {config.method}")

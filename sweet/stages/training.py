@@ -7,9 +7,8 @@ with DeepSpeed in several beneath it, which hold the weights, so that this one n
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,23 +19,24 @@ from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.figures import Record, Summary
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.pictures import Eye
 from sweet.learn.ranks import train_in_ranks
 from sweet.learn.reference import ReferenceCache
-from sweet.learn.tokens import ChatEncoder, ReplyText, TooLong
+from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import load_tokenizer, resolve_device
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
+from sweet.stages.album import RunAlbum, page_encoder, shows_pages
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.loggers import FigureLogs, check_logs, naming
-from sweet.stages.rows import Pair, Preference
 from sweet.stages.train import TrainConfig
 from sweet.stages.train_options import ZERO, layout_of, start_of
-from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.registry import task_kind
 
 CHECKPOINT = "checkpoint.pt"
 RANKS = "ranks"
@@ -84,6 +84,11 @@ class Training:
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)
+        self.sees_pages = learner == "regression" and shows_pages(run, self.base)
+        if self.sees_pages:
+            self._see_pages(weights)
+        elif learner == "regression" and task_kind(run.manifest().task).visual:
+            reporter.say(f"The critic reads pages as HTML: {self.base} does not see pictures.")
         self.on_gpu = resolve_device(config.device).type == "cuda"
         whole = weights and self.layout is None
         load = partial(Trainee.load, device=config.device) if whole else Trainee.outline
@@ -108,6 +113,22 @@ class Training:
         self.left_out: list[TooLong] = []
         self.objective: Objective | None = None
         self.keep_best = False
+
+    def _see_pages(self, weights: bool) -> None:
+        """From now on encode dialogues with the screenshots of their pages."""
+        if self.layout is not None:
+            raise UsageError(
+                "Several devices are not handed pictures yet.",
+                where=f"--engine {self.config.engine} --model {self.base}",
+                fix="--engine torch, with --lora where memory is short, or a model of text",
+            )
+        eye = Eye(self.base, getattr(self.config, "image_pixels", None))
+        album = RunAlbum(self.run, self.reporter, renders=weights)
+        self.encoder = page_encoder(self.run, self.inputs[-1], self.tokenizer, eye, album)
+        self.reporter.say(
+            "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
+            "one or in padded batches: prefix trees hold no pictures."
+        )
 
     def draw(self, items: Sequence[T]) -> list[T]:
         """At most `--limit` of the items, drawn by the seed, in their order."""
@@ -285,7 +306,7 @@ class Training:
             on_step=tell,
             cache=ReferenceCache(self.base),
         )
-        if settings.share and not loop.scorer.shares_up_to:
+        if settings.share and not loop.scorer.shares_up_to and not self.sees_pages:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
         if loop.scorer.refused is not None:
             self.reporter.say(f"Attention goes block by block, not by FlexAttention: {loop.scorer.refused}.")
@@ -293,7 +314,7 @@ class Training:
         weights = loop.kept()
         assert weights is not None
         self.trainee.put(weights)
-        self.trainee.write(self.tokenizer, folder)
+        self.trainee.write(self.encoder, folder)
         return summary
 
 
@@ -301,70 +322,3 @@ def context_of(model: Any) -> int | None:
     """How many positions a model knows, where it says so."""
     length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None
-
-
-def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[list[Preference], list[Preference]]:
-    """Preferences to train on and to measure on, apart by task. A share of less than one task is none."""
-    tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
-    apart = set(tasks[: math.floor(share * len(tasks))])
-    return [p for p in preferences if p.task_id not in apart], [p for p in preferences if p.task_id in apart]
-
-
-def dialogue_examples(
-    training: Training,
-    dialogues: dict[str, Trajectory],
-    items: Sequence[Preference | str],
-    *,
-    reveal: bool,
-    goals: Mapping[str, float] | None = None,
-) -> list[Example]:
-    """Examples of whole dialogues: preferences, or dialogues alone by id; with the `goals` of dialogues where given.
-    Those of a task are kin."""
-
-    def side(name: str) -> tuple[int, ...]:
-        found = training.pool.find(name)
-        if found is not None:
-            return found
-        if name not in dialogues:
-            raise SweetError(
-                f"The dialogue {name} is not among the rollouts.",
-                where=training.inputs[0].id,
-                fix="sweet label again, from scores of these rollouts",
-            )
-        trajectory = dialogues[name]
-        encoded = training.encoder.dialogue(
-            trajectory,
-            training.system,
-            hidden=trajectory.task.hidden if reveal else None,
-            recipe=training.config.recipe,
-            max_length=training.max_length,
-        )
-        return training.pool.put(name, encoded.sequences, encoded.dropped)
-
-    def wanted(*names: str) -> tuple[float, ...]:
-        return () if goals is None else tuple(goals[name] for name in names)
-
-    def example(item: Preference | str) -> Example:
-        if isinstance(item, str):
-            return Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
-        goals = wanted(item.chosen, item.rejected)
-        return Example(item.name, side(item.chosen), side(item.rejected), kin=item.task_id, goals=goals)
-
-    return training.fitting(items, example)
-
-
-def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
-    """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
-
-    def example(pair: Pair) -> Example:
-        replies = [
-            ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
-            ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
-        ]
-        rows, dropped = training.encoder.turn(
-            pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
-        )
-        chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        return Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id)
-
-    return training.fitting(pairs, example)

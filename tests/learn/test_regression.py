@@ -122,7 +122,7 @@ REPLIES = [ReplyText("What is the rate?"), ReplyText("It is 5."), ReplyText("Wha
 def test_an_advantage_is_the_score_less_the_mean_of_what_was_drawn(share: bool) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model = with_head(build_model(len(tokenizer)))
-    critic = RegressionCritic(model, tokenizer, share=share)
+    critic = RegressionCritic(model, ChatEncoder(tokenizer), share=share)
     turns = [TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [None] * 4, drawn=3) for hidden in ("C0", "other c")]
     encoder = ChatEncoder(tokenizer)
     found = critic.judge(turns)
@@ -147,7 +147,7 @@ def test_a_dialogue_is_liked_as_the_training_compares_it(template: str, target: 
     """With a template that rewrites history as well, where a dialogue is several sequences."""
     tokenizer = build_tokenizer(TEMPLATES[template])
     model = with_head(build_model(len(tokenizer)))
-    critic = RegressionCritic(model, tokenizer, target=target)
+    critic = RegressionCritic(model, ChatEncoder(tokenizer), target=target)
     dialogues = [build_trajectory(f"t{number}", turns=2 + number) for number in range(3)]
     found = critic.scores(dialogues, SYSTEM)
     for dialogue, scores, liking in zip(dialogues, found, critic.likings(dialogues, SYSTEM), strict=True):

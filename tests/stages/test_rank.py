@@ -189,9 +189,9 @@ def test_a_critic_of_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> 
 def test_a_critic_that_does_not_know_its_start_is_measured_against_no_other(run: Run, agent: str) -> None:
     artifact = run.artifact("critic-1").model_copy(update={"meta": {}})
     with pytest.raises(UsageError, match="which model it started from") as caught:
-        load_critic(run, artifact, RankConfig())
+        load_critic(run, artifact, RankConfig(), Silent())
     assert "--reference" in str(caught.value.fix)
-    load_critic(run, artifact, RankConfig(reference=agent))
+    load_critic(run, artifact, RankConfig(reference=agent), Silent())
 
 
 def test_without_a_critic_the_stage_that_makes_it_is_named(tmp_path: Path, agent: str) -> None:

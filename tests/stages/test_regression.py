@@ -138,10 +138,10 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, target: str) -> Non
 def test_it_has_no_reference_and_must_be_whole(run: Run, agent: str) -> None:
     artifact = run_train_critic(run, config(), Silent()).artifacts[0]
     with pytest.raises(UsageError, match="no reference"):
-        load_critic(run, artifact, RankConfig(reference=agent))
+        load_critic(run, artifact, RankConfig(reference=agent), Silent())
     (run.file(artifact) / FILE).unlink()
     with pytest.raises(UsageError, match="cannot be read"):
-        load_critic(run, artifact, RankConfig())
+        load_critic(run, artifact, RankConfig(), Silent())
 
 
 @needs_deepspeed

@@ -14,11 +14,11 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
+from sweet.stages.examples import hold_out
 from sweet.stages.hyper import LARGE, resolve
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.rows import Pair
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
-from sweet.stages.training import hold_out
 from tests.stages.learn_runs import make_agent, make_run, put
 
 

@@ -56,7 +56,7 @@ def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None
     for name, weights in one.items():
         torch.testing.assert_close(weights, other[name], rtol=1e-5, atol=1e-6)
     for result in (merged, adapter):
-        critic = load_critic(run, result.artifacts[0], RankConfig(device="cpu"))
+        critic = load_critic(run, result.artifacts[0], RankConfig(device="cpu"), Silent())
         assert isinstance(critic, AdvantageCritic)
         assert critic.reference is not critic.critic
         ranked = run_rank(
