@@ -70,14 +70,14 @@ def test_nothing_to_prefer_says_what_to_do(tmp_path: Path) -> None:
 def test_what_was_said_is_not_held_in_memory(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", task="code")
     long = build_trajectory("long")
-    long = long.model_copy(update={"answer": "x" * 100_000})
+    long = long.model_copy(update={"answer": "x" * 400_000})
     dialogues = [long.model_copy(update={"id": f"d{i}", "sample": i}) for i in range(100)]
     rollouts = put(run, "rollout", "rollouts", dialogues)
     put(run, "eval", "scores", [score(t, i / 99) for i, t in enumerate(dialogues)], [rollouts])
     tracemalloc.start()
     try:
         assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 99
-        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000, "of 40 MB"
     finally:
         tracemalloc.stop()
 
