@@ -1,4 +1,4 @@
-"""One headless Firefox with one page, which is used again and again; Playwright drives it.
+"""One headless Firefox with one page, which is used again and again, driven by WebDriver BiDi.
 
 A page is loaded, made to stand still and asked for its visible blocks (`settle.js`), and photographed, all within its
 time-out and under a watch on the memory that the browser's processes hold. Nothing in a browser that a page has
@@ -10,11 +10,11 @@ there soon, it is ended too.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
-import re
 import secrets
 import struct
-from collections.abc import Coroutine
+import subprocess
 from contextlib import suppress
 from importlib import resources
 from ssl import SSLContext
@@ -22,10 +22,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sweet import keeper
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes, environment_of, preferences, processes_of
+from sweet.render.bidi import BidiError, Disconnected, Session
+from sweet.render.firefox import INSTALL_FIREFOX, Processes, command, environment_of, preferences
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
+from sweet.render.profiles import Profile
 from sweet.render.serving import PageServer
 
 START_PATIENCE = 90.0
@@ -35,7 +38,7 @@ BLANK_PATIENCE = 3.0
 """Seconds to leave a page."""
 
 END_PATIENCE = 5.0
-"""Seconds for killed processes to be gone, and for Playwright to notice."""
+"""Seconds for killed processes to be gone."""
 
 GLANCE = 0.25
 """Seconds between two looks at the memory."""
@@ -49,8 +52,6 @@ MOST_CALLBACKS = 2000
 
 MOST_ELEMENTS = 20_000
 """Elements that are looked at for blocks."""
-
-_CRASH = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
 
 Length = Annotated[float, Field(allow_inf_nan=False, ge=-1e7, le=1e7)]
 
@@ -71,25 +72,29 @@ class _Box(BaseModel):
     font_size: Length
     bold: bool
     image: bool
+    text_x: Length
+    text_width: Length
 
 
 class _Told(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     address: str
-    height: Annotated[int, Field(ge=1)]
+    height: Annotated[int, Field(ge=0)]
     blocks: list[_Box]
 
 
 class Browser:
     """A browser of a pool. `start`, then `shoot` one page after the other; `stop` must be called."""
 
-    def __init__(self, playwright: Any, firefox: Firefox, assets: AssetStore, tls: SSLContext) -> None:
-        self._playwright = playwright
+    def __init__(self, firefox: str, assets: AssetStore, tls: SSLContext) -> None:
         self._firefox = firefox
         self._server = PageServer(assets, tls)
         self._settle = f"settle_{secrets.token_hex(8)}"
-        self._page: Any = None
+        self._profile: Profile | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._session: Session | None = None
+        self._context = ""
         self.processes: Processes | None = None
         self.clean = True
         """Whether it shows nothing of a former page."""
@@ -101,37 +106,45 @@ class Browser:
         SweetError: it does not start.
         """
         await self._server.listen()
-        mark = f"--sweet-{secrets.token_hex(8)}"
-        options: dict[str, Any] = {
-            "headless": True,
-            "args": [mark],
-            "env": environment_of(),
-            "firefox_user_prefs": preferences(self._server.port),
-            "timeout": START_PATIENCE * 1000,
-        }
-        if not self._firefox.own:
-            options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
         try:
             async with asyncio.timeout(START_PATIENCE):
-                browser = await self._playwright.firefox.launch(**options)
-                self.processes = await asyncio.to_thread(processes_of, mark)
-                context = await browser.new_context(
-                    viewport={"width": settings.width, "height": settings.height},
-                    ignore_https_errors=True,
-                    accept_downloads=False,
-                    service_workers="block",
-                )
-                await context.add_init_script(_script(self._settle, settings))
-                self._page = await context.new_page()
-        except (TimeoutError, self._error()) as error:
-            self.processes = self.processes or await asyncio.to_thread(processes_of, mark)
+                self._session = await Session.connect(await self._port())
+                await self._prepare(settings)
+        except (TimeoutError, BidiError, OSError) as error:
+            said = (self._profile and self._profile.said()) or str(error) or "no answer"
             await self.stop()
-            said = str(error).splitlines()
             raise SweetError(
-                f"Firefox does not start: {said[0] if said else 'no answer'}",
-                where=self._firefox.path,
-                fix=f"{INSTALL_FIREFOX}; sweet doctor",
+                f"Firefox does not start: {said}", where=self._firefox, fix=f"{INSTALL_FIREFOX}; sweet doctor"
             ) from error
+
+    async def _port(self) -> int:
+        """Start the program, and wait until it takes commands."""
+        profile = self._profile = Profile(preferences(self._server.port))
+        process = self._process = _started(self._firefox, profile)
+        self.processes = Processes(process.pid)
+        while (port := profile.port()) is None:
+            if process.poll() is not None:
+                raise BidiError(f"it ends with status {process.returncode}")
+            await asyncio.sleep(0.05)
+        return port
+
+    async def _prepare(self, settings: RenderSettings) -> None:
+        tree = await self._do("browsingContext.getTree")
+        self._context = tree["contexts"][0]["context"]
+        viewport = {"width": settings.width, "height": settings.height}
+        await self._do("browsingContext.setViewport", context=self._context, viewport=viewport, devicePixelRatio=1)
+        script = f"() => {{ {_script(self._settle, settings)} }}"
+        await self._do("script.addPreloadScript", functionDeclaration=script)
+        # Firefox starts another process for the first page of a host: better now than on a page's time.
+        await self._go(self._server.put("", ""))
+
+    async def _do(self, method: str, **params: Any) -> Any:
+        if self._session is None:
+            raise Disconnected("Firefox has ended.")
+        return await self._session.do(method, **params)
+
+    async def _go(self, address: str) -> None:
+        await self._do("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
     async def shoot(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         """Render a page. After a failure whose reason is timeout, memory or crashed, the browser has ended.
@@ -142,13 +155,14 @@ class Browser:
         """
         self.pages += 1
         self.clean = False
+        before = self._members()
         work = asyncio.create_task(self._render(html, name, settings))
         _heard(work)
         watch = asyncio.create_task(self._watch(settings.max_memory))
         try:
             await asyncio.wait({work, watch}, timeout=settings.timeout, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                return self._outcome(work)
+                return self._outcome(work, before)
             if watch.done():
                 raise RenderFailed("memory", f"The page took more than {settings.max_memory} MB of memory.")
             raise RenderFailed("timeout", f"The page was not done within {settings.timeout:g} seconds.")
@@ -161,39 +175,43 @@ class Browser:
             if not work.done():  # cancelled from outside: what is left half done is of no use
                 await self.stop()
 
-    def _outcome(self, work: asyncio.Task[Screenshot]) -> Screenshot:
+    def _outcome(self, work: asyncio.Task[Screenshot], before: set[int]) -> Screenshot:
         error = work.exception()
         if self._server.trouble is not None:
             raise self._server.trouble
         if error is None:
             return work.result()
-        if isinstance(error, self._error()):
-            if not self._page.context.browser.is_connected() or _CRASH.search(str(error)):
+        if isinstance(error, BidiError):
+            # The process that draws a page may end alone, and Firefox tells of it as of a page that went away.
+            if isinstance(error, Disconnected) or before - self._members():
                 raise RenderFailed("crashed", "The browser ended under the page.") from error
             raise RenderFailed("blocked", "The page kept the browser from looking at it.") from error
         raise error
 
+    def _members(self) -> set[int]:
+        return set() if self.processes is None else set(self.processes.members())
+
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
-        await self._page.goto(address, wait_until="load", timeout=0)
-        told = _read(await self._page.evaluate(f"window.{self._settle}()"))
+        await self._go(address)
+        target = {"context": self._context}
+        call = f"window.{self._settle}()"
+        said = await self._do("script.evaluate", expression=call, target=target, awaitPromise=True)
+        told = _read(said.get("result", {}).get("value"))
         if told.address.partition("#")[0] != address:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
-        height = min(told.height, settings.max_height)
-        png = await self._page.screenshot(
-            full_page=height > settings.height,  # what the window shows comes out sooner
-            clip={"x": 0, "y": 0, "width": settings.width, "height": height},
-            animations="allow",  # they have been ended, and the caret is hidden
-            caret="initial",
-            timeout=0,
-        )
         blocks = tuple(Block(**box.model_dump()) for box in told.blocks[: settings.max_blocks])
+        # A document without any height is not to be had as a picture; the window that it is shown in is.
+        origin, height = ("document", min(told.height, settings.max_height)) if told.height else ("viewport", 0)
+        clip = {"type": "box", "x": 0, "y": 0, "width": settings.width, "height": height or settings.height}
+        shot = await self._do("browsingContext.captureScreenshot", context=self._context, origin=origin, clip=clip)
+        png = base64.b64decode(shot["data"])
         return Screenshot(png, *size_of(png), blocks)
 
     async def leave(self) -> bool:
         """Go to an empty page; False where that has come to nothing, and the browser has ended."""
         # Of the same host: at another one's Firefox would start another process.
-        going = asyncio.create_task(self._page.goto(self._server.put("", ""), timeout=0))
+        going = asyncio.create_task(self._go(self._server.put("", "")))
         _heard(going)
         await asyncio.wait({going}, timeout=BLANK_PATIENCE)
         self.clean = going.done() and going.exception() is None
@@ -204,7 +222,7 @@ class Browser:
     @property
     def living(self) -> bool:
         """Whether it has been started, and not ended since."""
-        return self._page is not None
+        return self._session is not None and not self._session.ended
 
     async def memory(self) -> int:
         """MB that its processes hold; 0 where they cannot be looked at."""
@@ -222,22 +240,27 @@ class Browser:
             ends = asyncio.get_running_loop().time() + END_PATIENCE
             while not await asyncio.to_thread(self.processes.gone) and asyncio.get_running_loop().time() < ends:
                 await asyncio.sleep(0.05)
-        if self._page is not None:
-            await _within(self._page.context.browser.close())
-            self._page = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        if self._process is not None:
+            self._process.poll()
+        if self._profile is not None:
+            await asyncio.to_thread(self._profile.remove)
+            self._profile = None
         await self._server.close()
 
-    def _error(self) -> type[Exception]:
-        from playwright.async_api import Error
 
-        return Error
-
-
-async def _within(what: Coroutine[Any, Any, Any]) -> None:
-    """Wait for Playwright a little; what it raises does not matter any more."""
-    task = asyncio.ensure_future(what)
-    await asyncio.wait({task}, timeout=END_PATIENCE)
-    _heard(task)
+def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
+    with profile.log.open("wb") as log:
+        return subprocess.Popen(
+            keeper.kept(command(firefox, profile.folder), 0.0),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment_of(profile.folder),
+            start_new_session=True,
+        )
 
 
 def _heard(task: asyncio.Task[Any]) -> None:
@@ -265,6 +288,7 @@ def _script(name: str, settings: RenderSettings) -> str:
     limits = {
         "width": settings.width,
         "height": settings.max_height,
+        "window": settings.height,
         "blocks": settings.max_blocks,
         "text": LONGEST_TEXT,
         "elements": MOST_ELEMENTS,

@@ -7,8 +7,8 @@ one before at once, since going to an empty page in between costs a quarter of t
 tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
 is one, and the same page asked for twice at once is rendered once.
 
-The browsers are children of Playwright's driver, a process that ends them when it loses its parent: nothing stays
-behind, however this process ends.
+Each browser runs behind a keeper that ends it when this process is gone (see `sweet.keeper`), and the folders of those
+that were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from typing import Any, Protocol
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.browser import Browser
-from sweet.render.firefox import Firefox, find_firefox
+from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.profiles import remove_left
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
@@ -90,8 +91,7 @@ class Pool:
 
     def __init__(
         self,
-        playwright: Any,
-        firefox: Firefox,
+        firefox: str,
         tls: SSLContext,
         assets: AssetStore,
         store: ScreenshotStore | None,
@@ -101,7 +101,7 @@ class Pool:
         self.settings = settings
         self.started = 0
         self.given = 0
-        self._make = partial(Browser, playwright, firefox, assets, tls)
+        self._make = partial(Browser, firefox, assets, tls)
         self.store = store
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
@@ -183,7 +183,7 @@ class Pool:
             kept = browser
             return shot
         except RenderFailed as failed:
-            if failed.reason == "blocked":
+            if failed.lasting:
                 kept = browser
             elif not fresh and (failed.reason == "crashed" or not alone):
                 raise _Doubtful from failed
@@ -243,23 +243,20 @@ async def open_browsers(
         assets: the folder of the assets, by default where `sweet data assets` puts them.
 
     Raises:
-        UsageError: Playwright is not installed, or there is no Firefox.
+        UsageError: there is no Firefox, or a package that rendering needs is not installed.
     """
     firefox = find_firefox()
     tls = certificate()
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        pool = Pool(
-            playwright,
-            firefox,
-            tls,
-            AssetStore(assets or asset_folder()),
-            None if store is None else ScreenshotStore(store),
-            count or fitting_count(),
-            settings or RenderSettings(),
-        )
-        try:
-            yield pool
-        finally:
-            await pool.close()
+    await asyncio.to_thread(remove_left)
+    pool = Pool(
+        firefox,
+        tls,
+        AssetStore(assets or asset_folder()),
+        None if store is None else ScreenshotStore(store),
+        count or fitting_count(),
+        settings or RenderSettings(),
+    )
+    try:
+        yield pool
+    finally:
+        await pool.close()

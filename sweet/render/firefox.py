@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,61 +15,34 @@ from typing import Any
 
 from sweet.errors import UsageError
 
-INSTALL_PLAYWRIGHT = "pip install 'sweet-rl[html]'"
-INSTALL_FIREFOX = "playwright install firefox   (or the system's: apt install firefox-esr)"
+INSTALL_EXTRA = "pip install 'sweet-rl[html]'"
+INSTALL_FIREFOX = "install Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+
+_MAC = "/Applications/Firefox.app/Contents/MacOS/firefox"
 
 
-@dataclass(frozen=True)
-class Firefox:
-    """A Firefox to start. `own`: Playwright's own build, which it drives in its own way; else any other."""
-
-    path: str
-    own: bool
-
-
-def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
-    """The one that `SWEET_FIREFOX` names, else Playwright's own, else one on the PATH.
+def find_firefox(environment: Mapping[str, str] = os.environ) -> str:
+    """The program that `SWEET_FIREFOX` names, else one on the PATH, else where macOS has it.
 
     Raises:
-        UsageError: Playwright is not installed, or there is no Firefox.
+        UsageError: there is none, or a package that rendering needs is not installed.
     """
-    spec = importlib.util.find_spec("playwright")
-    if spec is None or not spec.submodule_search_locations:
-        raise UsageError("Rendering pages needs Playwright, which is not installed.", fix=INSTALL_PLAYWRIGHT)
+    if importlib.util.find_spec("cryptography") is None:
+        raise UsageError("Rendering pages needs the package cryptography.", fix=INSTALL_EXTRA)
     if given := environment.get("SWEET_FIREFOX"):
         path = shutil.which(given)
         if path is None:
             raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
-        return Firefox(path, own=False)
-    if own := _own_build(Path(spec.submodule_search_locations[0]), environment):
-        return Firefox(own, own=True)
-    path = shutil.which("firefox-esr") or shutil.which("firefox")
+        return path
+    path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(_MAC)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
-    return Firefox(path, own=False)
+    return path
 
 
-def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
-    """The folder of the Firefox that `playwright install` brought, of the revision that this Playwright starts."""
-    driver = package / "driver" / "package"
-    try:
-        listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
-        revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
-    except (OSError, ValueError, KeyError, StopIteration):
-        return None
-    given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
-    if given == "0":
-        place = driver / ".local-browsers"
-    elif given:
-        place = Path(given)
-    elif sys.platform == "darwin":
-        place = Path.home() / "Library" / "Caches" / "ms-playwright"
-    elif sys.platform == "win32":
-        place = Path.home() / "AppData" / "Local" / "ms-playwright"
-    else:
-        place = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
-    folder = place / f"firefox-{revision}"
-    return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
+def command(path: str, folder: Path) -> list[str]:
+    """The command line of a browser in this folder, driven through a port of its own choice."""
+    return [path, "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port=0"]
 
 
 def preferences(port: int) -> dict[str, Any]:
@@ -155,8 +126,10 @@ def preferences(port: int) -> dict[str, Any]:
         # What a browser does besides costs time, and wants to talk to its maker.
         "accessibility.force_disabled": 1,
         "app.normandy.enabled": False,
+        "app.shield.optoutstudies.enabled": False,
         "app.update.enabled": False,
         "app.update.auto": False,
+        "browser.aboutwelcome.enabled": False,
         "browser.cache.disk.enable": False,
         "browser.cache.memory.capacity": 65536,
         "browser.cache.memory.max_entry_size": 16384,
@@ -177,12 +150,15 @@ def preferences(port: int) -> dict[str, Any]:
         "browser.sessionstore.resume_from_crash": False,
         "browser.sessionstore.interval": 3_600_000,
         "browser.shell.checkDefaultBrowser": False,
+        "browser.startup.homepage": "about:blank",
+        "browser.startup.homepage_override.mstone": "ignore",
         "browser.startup.page": 0,
         "browser.tabs.unloadOnLowMemory": False,
         "browser.translations.enable": False,
         "browser.urlbar.suggest.searches": False,
         "datareporting.healthreport.uploadEnabled": False,
         "datareporting.policy.dataSubmissionEnabled": False,
+        "datareporting.policy.dataSubmissionPolicyBypassNotification": True,
         "dom.ipc.processCount": 1,
         "dom.ipc.keepProcessesAlive.web": 1,
         "fission.autostart": False,
@@ -203,25 +179,30 @@ def preferences(port: int) -> dict[str, Any]:
         "privacy.trackingprotection.annotate_channels": False,
         "privacy.trackingprotection.pbmode.enabled": False,
         "reader.parse-on-load.enabled": False,
-        "remote.network.maxTotalDataSize": 20_000_000,  # what Playwright has kept of answers; it takes no less
+        "remote.active-protocols": 1,  # WebDriver BiDi, and nothing older
         "services.settings.server": nowhere,
         "signon.autofillForms": False,
         "signon.rememberSignons": False,
         "toolkit.cosmeticAnimations.enabled": False,
+        "toolkit.startup.max_resumed_crashes": -1,
         "toolkit.telemetry.enabled": False,
         "toolkit.telemetry.server": nowhere,
         "toolkit.telemetry.unified": False,
     }
 
 
-def environment_of(given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a browser: this process's, in English and in Greenwich, and without a display."""
+def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """A browser's environment: this process's, in English and in Greenwich, without a display, with a folder of its own
+    for temporary files."""
     kept = {
         name: value
         for name, value in given.items()
-        if not name.startswith("LC_") and not name.lower().endswith("_proxy") and not name.endswith("_API_KEY")
+        if not name.startswith(("LC_", "MOZ_"))
+        and not name.lower().endswith("_proxy")
+        and not name.endswith("_API_KEY")
     }
-    return {**kept, "LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "MOZ_HEADLESS": "1"}
+    own = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
+    return {**kept, **own, "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
 
 
 _PROC = Path("/proc/self/stat").exists()
@@ -229,7 +210,7 @@ _PROC = Path("/proc/self/stat").exists()
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of one browser: those of its process group, which Playwright makes for each."""
+    """The processes of one browser: those of its process group, which its keeper leads."""
 
     group: int
 
@@ -238,16 +219,17 @@ class Processes:
         if not _PROC:
             return sum(row.kilobytes for row in _table_of_ps() if row.group == self.group) // 1024
         pages = 0
-        for pid in self._members():
+        for pid in self.members():
             try:
                 pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             except (OSError, IndexError):  # it has just ended
                 continue
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
 
-    def _members(self) -> Iterator[int]:
-        """Asked of the kernel process by process, which is far cheaper than reading what /proc tells of all."""
-        for name in os.listdir("/proc"):  # noqa: PTH208 - Path objects would cost more than the rest
+    def members(self) -> Iterator[int]:
+        """Their numbers, where there is /proc. The kernel is asked process by process, which is far cheaper than
+        reading what /proc tells of all."""
+        for name in os.listdir("/proc") if _PROC else ():  # noqa: PTH208 - Path objects would cost more than the rest
             if name.isdecimal():
                 with suppress(ProcessLookupError, PermissionError):
                     if os.getpgid(int(name)) == self.group:
@@ -262,12 +244,6 @@ class Processes:
 
     def gone(self) -> bool:
         return not any(row.group == self.group for row in _table())
-
-
-def processes_of(mark: str) -> Processes | None:
-    """Those of the browser that was started with this word on its command line; None where it is not found."""
-    found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
-    return Processes(found[0]) if found else None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ PACKAGES = (
     "openrlhf",
     "peft",
     "pillow",
-    "playwright",
     "vllm",
 )
 """Their versions are recorded where they are installed. None is imported for it."""
