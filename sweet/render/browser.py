@@ -79,7 +79,6 @@ class _Box(BaseModel):
 class _Told(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    address: str
     height: Annotated[int, Field(ge=0)]
     blocks: list[_Box]
 
@@ -155,7 +154,7 @@ class Browser:
         """
         self.pages += 1
         self.clean = False
-        before = self._members()
+        before = self._drawing()
         work = asyncio.create_task(self._render(html, name, settings))
         _heard(work)
         watch = asyncio.create_task(self._watch(settings.max_memory))
@@ -183,13 +182,13 @@ class Browser:
             return work.result()
         if isinstance(error, BidiError):
             # The process that draws a page may end alone, and Firefox tells of it as of a page that went away.
-            if isinstance(error, Disconnected) or before - self._members():
+            if isinstance(error, Disconnected) or (before and not before & self._drawing()):
                 raise RenderFailed("crashed", "The browser ended under the page.") from error
             raise RenderFailed("blocked", "The page kept the browser from looking at it.") from error
         raise error
 
-    def _members(self) -> set[int]:
-        return set() if self.processes is None else set(self.processes.members())
+    def _drawing(self) -> set[int]:
+        return set() if self.processes is None else self.processes.drawing()
 
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
@@ -198,13 +197,14 @@ class Browser:
         call = f"window.{self._settle}()"
         said = await self._do("script.evaluate", expression=call, target=target, awaitPromise=True)
         told = _read(said.get("result", {}).get("value"))
-        if told.address.partition("#")[0] != address:
-            raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         blocks = tuple(Block(**box.model_dump()) for box in told.blocks[: settings.max_blocks])
         # A document without any height is not to be had as a picture; the window that it is shown in is.
         origin, height = ("document", min(told.height, settings.max_height)) if told.height else ("viewport", 0)
         clip = {"type": "box", "x": 0, "y": 0, "width": settings.width, "height": height or settings.height}
         shot = await self._do("browsingContext.captureScreenshot", context=self._context, origin=origin, clip=clip)
+        tree = await self._do("browsingContext.getTree", root=self._context, maxDepth=0)
+        if tree["contexts"][0]["url"].partition("#")[0] != address:
+            raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         png = base64.b64decode(shot["data"])
         return Screenshot(png, *size_of(png), blocks)
 

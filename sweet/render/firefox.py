@@ -117,6 +117,8 @@ def preferences(port: int) -> dict[str, Any]:
         "layout.css.visited_links_enabled": False,
         "dom.image-lazy-loading.enabled": False,
         "image.animation_mode": "none",
+        # Else a picture is drawn from its full size or from a smaller copy, whichever has been made first.
+        "image.downscale-during-decode.enabled": False,
         "intl.accept_languages": "en-US, en",
         "intl.locale.requested": "en-US",
         "gfx.color_management.mode": 0,
@@ -234,6 +236,15 @@ class Processes:
                 with suppress(ProcessLookupError, PermissionError):
                     if os.getpgid(int(name)) == self.group:
                         yield int(name)
+
+    def drawing(self) -> set[int]:
+        """The numbers of those that draw pages, where there is /proc."""
+        found = set()
+        for pid in self.members():
+            with suppress(OSError):  # it has just ended
+                if Path(f"/proc/{pid}/comm").read_text().startswith(("Web Content", "Isolated Web Co")):
+                    found.add(pid)
+        return found
 
     def kill(self) -> None:
         """End them at once."""

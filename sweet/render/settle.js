@@ -9,6 +9,7 @@
   const { stringify } = JSON;
   const RealDate = Date;
   const realTimeout = window.setTimeout.bind(window);
+  const stop = window.stop.bind(window);
   const styleOf = window.getComputedStyle.bind(window);
   const define = (object, name, value) =>
     Object.defineProperty(object, name, { value, writable: true, configurable: true });
@@ -83,6 +84,11 @@
     };
     Object.defineProperty(window, name, { configurable: true, value: storage });
   }
+
+  // A page stays where it is, whenever it would have got away; older Firefoxes tell nothing of it.
+  window.navigation?.addEventListener("navigate", (event) => {
+    if (!event.destination.sameDocument) event.preventDefault();
+  });
 
   const pause = (milliseconds) => new Promise((done) => realTimeout(done, milliseconds));
   const atMost = (promise, milliseconds) => Promise.race([promise, pause(milliseconds)]).catch(() => {});
@@ -209,12 +215,13 @@
     const still = new CSSStyleSheet();
     still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+    stop(); // wherever the page was going
     window.scrollTo(0, 0);
     endAnimations();
     // The page's size as Firefox's own full-page screenshot has it: in quirks mode less than the window where it ends there.
     // A page without any height may still show what is fixed to the window.
     const height = min(LIMITS.height, document.documentElement.scrollHeight);
-    return stringify({ address: location.href, height, blocks: blocks(height || LIMITS.window) });
+    return stringify({ height, blocks: blocks(height || LIMITS.window) });
   };
   Object.defineProperty(window, NAME, { value: settle });
 })

@@ -20,11 +20,13 @@ import pytest
 
 from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 from sweet.errors import UsageError
-from sweet.render.assets import ASSETS, placeholder
+from sweet.render.assets import ASSETS, AssetStore, placeholder
+from sweet.render.browser import Browser
 from sweet.render.browsers import Pool, fitting_count, open_browsers
 from sweet.render.firefox import _table, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.profiles import remove_left
+from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
 
@@ -174,7 +176,7 @@ def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
         assert [str(await outcome(pool, gone)), await outcome(pool, tall_page)] == [str(bad[2]), tall]
         assert pool.given == given
 
-    gone = annoying_pages()["to a blank page"]
+    gone = annoying_pages()["to another scheme"]
     tall_page = costly_pages()["100,000 px"]
     pool.store = ScreenshotStore(tmp_path / "kept")
     try:
@@ -183,6 +185,33 @@ def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
         pool.store = None
     assert len(list((tmp_path / "kept").rglob("*.png"))) == 2
     assert len(list((tmp_path / "kept").rglob("*.json"))) == 5
+
+
+def test_a_page_that_would_go_away_stays(shared: Shared) -> None:
+    for name in ("to a blank page", "redirects", "reload loop"):
+        shot = shared.run(shared.pool.shoot(annoying_pages()[name]))
+        assert [block.text for block in shot.blocks] == ["before", "after"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
+    async def work() -> None:
+        browser = Browser(find_firefox(), AssetStore(assets), certificate())
+        try:
+            await browser.start(HASTY)
+            shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", HASTY))
+            await asyncio.sleep(1)
+            assert browser.processes is not None
+            for pid in browser.processes.drawing():
+                os.kill(pid, signal.SIGKILL)
+            with pytest.raises(RenderFailed) as caught:
+                await shooting
+            assert caught.value.reason == "crashed"
+            assert not browser.living
+        finally:
+            await browser.stop()
+
+    asyncio.run(work())
 
 
 def test_a_page_that_hangs_is_tried_again_another_time(
