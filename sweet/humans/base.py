@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from sweet.llm.base import RequestFailed
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
+
+PICTURES = 2
+"""That a human who sees pages is shown at once: the agent's page and the one in mind."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,10 @@ class HumanReply:
     completion_tokens: int = 0
     retries: int = 0
     fault: HumanFault | None = None
+
+
+class ReferenceFailed(RequestFailed):
+    """The page in mind cannot be rendered: nobody can play the human of this task, today or later."""
 
 
 class Human(Protocol):

@@ -6,12 +6,14 @@ gives the solution away.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
-from sweet.llm.base import ChatClient, Sampling
+from sweet.llm.base import ChatClient, Completion, Sampling
 from sweet.tasks.base import Message, Task, TaskKind
+from sweet.tasks.trajectory import HumanFault
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=256)
 
@@ -30,11 +32,10 @@ class LLMHuman:
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
         """Ask for the next reply; errors as of `ChatClient.chat`."""
         completion = await self.client.chat(self.kind.human_prompt(task, dialogue), SAMPLING)
-        text = completion.replies[0].text.strip()[: self.kind.human_reply_limit].rstrip()
-        return HumanReply(
-            text,
-            completion.prompt_tokens,
-            completion.completion_tokens,
-            completion.retries,
-            fault_of(text, task, dialogue),
-        )
+        return reply_of(completion, self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue))
+
+
+def reply_of(completion: Completion, limit: int, fault: Callable[[str], HumanFault | None]) -> HumanReply:
+    """A model's completion as the human's reply, cut at `limit` characters; `fault` tells what is wrong with it."""
+    text = completion.replies[0].text.strip()[:limit].rstrip()
+    return HumanReply(text, completion.prompt_tokens, completion.completion_tokens, completion.retries, fault(text))

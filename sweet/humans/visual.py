@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweet.humans.base import HumanReply
-from sweet.llm.base import RequestFailed
+from sweet.humans.base import HumanReply, ReferenceFailed
+from sweet.humans.deadline import off_the_clock
 from sweet.render.browsers import Renderer
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.base import Message, Recipe, Task
@@ -33,21 +33,22 @@ async def look(renderer: Renderer, task: Task, dialogue: Sequence[Message], reci
     """Render the page in the agent's last message and the task's reference.
 
     Raises:
-        RequestFailed: the reference cannot be rendered; the human cannot play this task.
+        ReferenceFailed: the reference cannot be rendered.
         SweetError: there is no browser, or something that a page needs is not on this machine.
     """
     said = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
     page = extract_page(said, recipe)
-    try:
-        reference = await renderer.shoot(task.ground_truth)
-    except RenderFailed as error:
-        raise RequestFailed(f"The page in mind cannot be rendered: {error}", where=f"task {task.id}") from error
-    if page is None:
-        return Sight(None, reference)
-    try:
-        return Sight(await renderer.shoot(page), reference)
-    except RenderFailed as error:
-        return Sight(error, reference)
+    with off_the_clock():
+        try:
+            reference = await renderer.shoot(task.ground_truth)
+        except RenderFailed as error:
+            raise ReferenceFailed(f"The page in mind cannot be rendered: {error}", where=f"task {task.id}") from error
+        if page is None:
+            return Sight(None, reference)
+        try:
+            return Sight(await renderer.shoot(page), reference)
+        except RenderFailed as error:
+            return Sight(error, reference)
 
 
 def scripted_words(sight: Sight, limit: int) -> str:

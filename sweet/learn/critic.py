@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from sweet.errors import UsageError
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
-from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
+from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence, TooLong
 from sweet.tasks.base import Message, Recipe
 from sweet.tasks.trajectory import Trajectory
 
@@ -66,15 +66,22 @@ class Verdict:
 class Critic(Protocol):
     """A trained critic: what ranks replies and dialogues."""
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
-        """A verdict for each reply of each turn, in order. Equal replies to one observation are computed once."""
+    reader: Reader
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
-        """How good each dialogue is as a whole; to be compared between dialogues of one task."""
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+        """A verdict for each reply of each turn, in order; none for a turn that is too long to be read. Equal replies
+        to one observation are computed once."""
+
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+        """How good each dialogue is as a whole; to be compared between dialogues of one task. None for one that is too
+        long to be read."""
 
 
 class Reader:
-    """Encodes what a critic is shown, and counts the early turns that were left out to make it fit.
+    """Encodes what a critic is shown.
+
+    Attributes:
+        dropped: early turns that were left out so far to make it fit, c told.
 
     Args:
         informed: c is told (False for the variant `no-info`).
@@ -86,29 +93,35 @@ class Reader:
         self.dropped = 0
 
     def dialogue(self, trajectory: Trajectory, system: str | None, *, bare: bool = False) -> Sequence[TokenSequence]:
-        """The sequences of a dialogue; `bare` leaves c out."""
-        encoded = self.encoder.dialogue(
-            trajectory,
-            system,
-            hidden=trajectory.task.hidden if self.informed and not bare else None,
-            recipe=self.recipe,
-            max_length=self.max_length,
-        )
-        self.dropped += encoded.dropped
+        """The sequences of a dialogue, none where its last turn does not fit; `bare` leaves c out."""
+        try:
+            encoded = self.encoder.dialogue(
+                trajectory,
+                system,
+                hidden=trajectory.task.hidden if self.informed and not bare else None,
+                recipe=self.recipe,
+                max_length=self.max_length,
+            )
+        except TooLong:
+            return ()
+        self.dropped += 0 if bare else encoded.dropped
         return encoded.sequences
 
     def turn(self, turn: TurnReplies, *, bare: bool = False) -> list[TokenSequence]:
-        """One sequence for each reply; `bare` leaves c out."""
-        rows, dropped = self.encoder.turn(
-            turn.observation,
-            turn.replies,
-            turn=turn.turn,
-            name=turn.name,
-            hidden=turn.hidden if self.informed and not bare else None,
-            recipe=self.recipe,
-            max_length=self.max_length,
-        )
-        self.dropped += dropped
+        """One sequence for each reply, none where the turn does not fit; `bare` leaves c out."""
+        try:
+            rows, dropped = self.encoder.turn(
+                turn.observation,
+                turn.replies,
+                turn=turn.turn,
+                name=turn.name,
+                hidden=turn.hidden if self.informed and not bare else None,
+                recipe=self.recipe,
+                max_length=self.max_length,
+            )
+        except TooLong:
+            return []
+        self.dropped += 0 if bare else dropped
         return rows
 
 
@@ -147,8 +160,8 @@ class AdvantageCritic:
         reference = self._means(self.reference, bare)
         verdicts = []
         for number, turn in enumerate(turns):
-            found = []
-            for place, told in enumerate(turn.sampler):
+            found: list[Verdict] = []
+            for place, told in enumerate(turn.sampler if seen[number] and bare[number] else ()):
                 base = told if upstream and told is not None else reference[number][place]
                 span, mean = seen[number][place].spans[0], critic[number][place]
                 found.append(Verdict(mean - base, span.stop - span.start, logprob=mean, reference=base))
@@ -170,9 +183,9 @@ class AdvantageCritic:
             for means, base in zip(critic, reference, strict=True)
         ]
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """The advantages of a dialogue's turns, added up as in equation (2)."""
-        return [sum(credit.values()) for credit in self.credit(dialogues, system)]
+        return [sum(credit.values()) if credit else None for credit in self.credit(dialogues, system)]
 
     def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
         """What the critic's mean runs over."""

@@ -33,7 +33,7 @@ class DpoJob:
     """One call of OpenRLHF's DPO command, in the folder that holds its data and gets its model.
 
     Attributes:
-        model: to start from, and the reference: a directory or a hub id.
+        model: to start from, and the reference: an absolute directory or a hub id.
         batch: pairs an optimizer step, over all devices; micro_batch: pairs a device at once.
         max_length: tokens of prompt and reply; OpenRLHF leaves out what is longer.
         offload: none, optimizer (its states in the host's memory), or all (the reference's weights too).
@@ -139,6 +139,11 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
         why = f"ended with status {status}" if status else f"left no model in {made}"
         raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *last_lines(log)]), where=log)
     return made
+
+
+def steps(pairs: int, batch: int, epochs: int) -> int:
+    """Of a training on so many pairs: what does not fill a step is left out of each epoch."""
+    return epochs * (pairs // batch)
 
 
 def write_rows(path: Path, told: Iterator[dict[str, str]]) -> int:

@@ -55,7 +55,7 @@ class RegressionCritic:
         for turn, rows in zip(turns, groups, strict=True):
             found = [scores[row] for row in rows]
             drawn = found[: turn.drawn]
-            usual = sum(drawn) / len(drawn)
+            usual = sum(drawn) / max(len(drawn), 1)
             lengths = [row.spans[0].stop - row.spans[0].start for row in rows]
             verdicts.append(
                 [Verdict(score - usual, size, score=score) for score, size in zip(found, lengths, strict=True)]
@@ -77,14 +77,15 @@ class RegressionCritic:
                 told[-1] |= zip((span.turn for span in row.spans), values.tolist(), strict=True)
         return told
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float]:
+    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """As the training compares dialogues (`sweet.learn.objectives.dialogue_scores`)."""
-        likings = []
-        for scores in self.scores(dialogues, system):
-            values = torch.tensor(list(scores.values()))
-            owner = torch.zeros(len(values), dtype=torch.long)
-            likings.append(float(dialogue_scores(values, owner, 1, self.target)))
-        return likings
+        return [self._liking(list(scores.values())) for scores in self.scores(dialogues, system)]
+
+    def _liking(self, scores: list[float]) -> float | None:
+        if not scores:
+            return None
+        values, owner = torch.tensor(scores), torch.zeros(len(scores), dtype=torch.long)
+        return float(dialogue_scores(values, owner, 1, self.target))
 
     def _values(self, sequences: Sequence[TokenSequence]) -> list[Tensor]:
         return span_values(self.scorer, sequences, self.budget)

@@ -29,6 +29,10 @@ WHOLE = -1
 """The `turn` of a span that covers a whole sequence (recipe `upstream`, see `sweet.learn.objectives`)."""
 
 
+class TooLong(UsageError):
+    """What is never left out (c, the opening, the last turn) is longer than a sequence may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """The ids `[start, stop)` of a sequence that are supervised, and the turn they belong to."""
@@ -216,7 +220,8 @@ class ChatEncoder:
         Whole early turns are left out until what remains fits `max_length` ids: never the last turn, never c.
 
         Raises:
-            UsageError: the dialogue has no turn of the agent, or its last turn does not fit.
+            TooLong: its last turn does not fit.
+            UsageError: the dialogue has no turn of the agent.
         """
         messages = as_messages(trajectory.dialogue_history, system)
         offset = len(messages) - len(trajectory.dialogue_history)
@@ -247,7 +252,7 @@ class ChatEncoder:
         """One sequence for each reply to the same observation, all with the same prompt ids, and the dropped turns.
 
         Raises:
-            UsageError: the turn does not fit `max_length`; `name` says which it is.
+            TooLong: the turn does not fit `max_length`; `name` says which it is.
         """
         target = _Target(len(observation), self.replies(replies), turn)
         _, prompts, dropped = self._fit(list(observation), [target], hidden, recipe, max_length, name)
@@ -277,7 +282,7 @@ class ChatEncoder:
             )
             if max_length is None or longest <= max_length:
                 return kept, prompts, dropped
-        raise UsageError(
+        raise TooLong(
             f"{name}: its last turn with the opening takes {longest} tokens, more than --max-length {max_length}, "
             "so nothing of it could be supervised.",
             fix=f"--max-length {longest}",

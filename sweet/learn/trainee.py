@@ -21,7 +21,7 @@ from sweet.learn.head import attach_head, headless, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTED, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.pretrained import Device, load_model, outline_model, stored_type
+from sweet.llm.pretrained import Device, load_model, outline_model, placed, stored_type
 
 LoraOutput = Literal["merged", "adapter"]
 
@@ -87,9 +87,8 @@ class Trainee:
     def write(self, tokenizer: Any, folder: Path) -> None:
         """Write what was trained, with the tokenizer. The model is of no use for training afterwards."""
         if self._adapted is not None and self.start.output == "adapter":
-            base = Path(self.start.base).expanduser()
             with _laid_out(folder, tokenizer) as part, headless(self.model) as head:
-                save_adapter(self._adapted, str(base.absolute()) if base.is_dir() else self.start.base, part)
+                save_adapter(self._adapted, placed(self.start.base), part)
                 if head is not None:
                     save_head(head, part)
             return

@@ -144,7 +144,8 @@ class ZeroEngine:
             dist_init_required=False,
         )
         self._engine.eval()
-        forward.scorer = _ManyScorer(model, device=device)
+        # FlexAttention tries its gradients outside of DeepSpeed's backward pass, which ZeRO-3 knows nothing of.
+        forward.scorer = _ManyScorer(model, device=device, attention="blocks")
         forward.scorer.through = self._engine
         self.scorer: Scorer = forward.scorer
 

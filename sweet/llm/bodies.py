@@ -85,7 +85,7 @@ def _text_of(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-        raise ValueError("only parts of type text are supported")
+        raise ValueError("only parts of type text are supported: what is served here cannot see pictures")
     return "".join(str(part.get("text", "")) for part in content)
 
 

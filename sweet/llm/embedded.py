@@ -8,6 +8,7 @@ from typing import Any
 
 from sweet.llm.base import Completion, Place, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
+from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import Device, load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
@@ -46,6 +47,8 @@ class EmbeddedClient:
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""
+        if any(isinstance(message, ImageMessage) for message in messages):
+            raise RequestFailed("The embedded engine runs models of text and shows no pictures.", where=self.model)
         try:
             ids = self.template.ids(messages)
         except ValueError as error:

@@ -14,7 +14,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,6 +75,7 @@ class Local:
         say: is told what goes on.
         record: takes which engine was used, why, and which version of it.
         others: how many others in this process need memory of the GPUs.
+        images: how many pictures one prompt of a model may have, of those that are shown any.
     """
 
     engine: EngineChoice = "auto"
@@ -85,6 +86,7 @@ class Local:
     say: Callable[[str], None] = lambda _: None
     record: dict[str, Any] = field(default_factory=dict)
     others: int = 0
+    images: Mapping[str, int] = field(default_factory=dict)
     _to_come: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
@@ -155,7 +157,7 @@ class Local:
         if not build.needs_gpu and self.device == "cuda":
             return Choice(f"--device cuda, and {build} is a CPU build")
         weights = _weights(adapter.base if adapter else model)
-        if weights is not None and weights <= SMALL:
+        if weights is not None and weights <= SMALL and model not in self.images:
             return Choice("it is so small that a server would take longer to start")
         if adapter is not None and adapter.unservable:
             return Choice(adapter.unservable)
@@ -243,6 +245,7 @@ class Local:
             0,
             adapter=find_adapter(model),
             passthrough=(*options, *self.options),
+            images=self.images.get(model, 0),
         )
 
     def _memory(self, model: str) -> list[str]:

@@ -39,6 +39,12 @@ def model_path(name: str) -> str:
     return name
 
 
+def placed(name: str) -> str:
+    """A model's name as it is understood from any directory: an absolute path, or a hub id as it is."""
+    local = Path(name).expanduser()
+    return str(local.absolute()) if local.is_dir() else name
+
+
 def config_path(name: str) -> str:
     """Where the model's config.json is; that of an adapter's base for an adapter."""
     adapter = find_adapter(name)

@@ -30,6 +30,7 @@ from sweet.llm.address import base_url, is_loopback
 from sweet.llm.answers import ChatAnswer, Served, describe
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
 from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered, allow_open_files
+from sweet.llm.images import content_of
 from sweet.llm.pace import START, Pace
 from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, key_of
 from sweet.tasks.base import Message
@@ -142,7 +143,7 @@ class RemoteClient:
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies; errors as of `ChatClient.chat`."""
         body: dict[str, Any] = {
-            "messages": [{"role": m.role, "content": m.content} for m in messages],
+            "messages": [{"role": m.role, "content": content_of(m)} for m in messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,

@@ -40,6 +40,9 @@ LAST_LINES = 12
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """What vllm takes as --max-lora-rank."""
 
+_LIMIT = "--limit-mm-per-prompt"
+"""Takes JSON, or one kind of medium each behind a dot (--limit-mm-per-prompt.image 2)."""
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -47,7 +50,8 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 class VllmSettings:
     """What `vllm serve` is told. Clients call the model by `name`; `passthrough` goes last, as it is.
 
-    An `adapter` is served under `name` beside its base, which then is the model that is loaded.
+    An `adapter` is served under `name` beside its base, which then is the model that is loaded. `images` are the most
+    pictures of one prompt, 0 for a model that sees none: what vllm allows by default is one in some versions.
     """
 
     model: str
@@ -57,6 +61,7 @@ class VllmSettings:
     tensor_parallel: int = 1
     passthrough: tuple[str, ...] = ()
     adapter: Adapter | None = None
+    images: int = 0
 
 
 def find_vllm() -> str | None:
@@ -103,6 +108,8 @@ def command(program: str, settings: VllmSettings) -> list[str]:
         name = model
     if given(settings.passthrough, "--served-model-name") is None:
         words += ["--served-model-name", name]
+    if settings.images and not any(word.replace("_", "-").startswith(_LIMIT) for word in settings.passthrough):
+        words += [_LIMIT, json.dumps({"image": settings.images})]
     return [*words, *settings.passthrough]
 
 

@@ -117,13 +117,14 @@ class AssetStore:
         """
         if asset := asset_at(address):
             if asset.name not in self._read:
-                self._read[asset.name] = Served(self._checked(asset), asset.content_type)
+                self._read[asset.name] = Served(self.check(asset), asset.content_type)
             return self._read[asset.name]
         if size := picture_size(address):
             return Served(placeholder(*size, seed=_place(address)), "image/png")
         return None
 
-    def _checked(self, asset: Asset) -> bytes:
+    def check(self, asset: Asset) -> bytes:
+        """Its content. Errors as of `at`."""
         path = self.folder / asset.name
         try:
             content = path.read_bytes()

@@ -23,8 +23,8 @@ class RenderSettings:
     width: int = 1280
     """Width of the window and of every screenshot."""
     height: int = 720
-    """Height of the window. A screenshot is as high as its page, which may be less; a page without any height comes out
-    as high as the window."""
+    """Height of the window. A page without a doctype that is lower gives a lower screenshot; one without any height is
+    shown as high as the window."""
     max_height: int = 10_000
     """Where a screenshot ends, however long the page is."""
     max_bytes: int = 2_000_000

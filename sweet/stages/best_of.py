@@ -52,7 +52,7 @@ def measure_best_of(
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.rank import RankConfig, load_critic
+    from sweet.stages.rank import RankConfig, load_critic, tell_dropped
 
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
@@ -60,10 +60,17 @@ def measure_best_of(
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
     by_task: dict[str, list[Liked]] = {}
     critic = load_critic(run, artifact, RankConfig(device=device))
+    left_out = 0
     with reporter.progress("judged", len(dialogues)) as bar:
         for dialogue, liking in _likings(critic, dialogues, agent_system(run, rollouts)):
-            by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
+            if liking is None:
+                left_out += 1
+            else:
+                by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
             bar.advance()
+    tell_dropped(critic, reporter)
+    if left_out:
+        reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
     most = max(map(len, by_task.values()), default=0)
     if most < 2:
         raise SweetError(
@@ -71,7 +78,7 @@ def measure_best_of(
             where=rollouts.id,
             fix="sweet rollout with --samples 16",
         )
-    return {"critic": artifact.id, "n": {str(n): at(n, by_task) for n in sizes(most)}}
+    return {"critic": artifact.id, "left_out": left_out, "n": {str(n): at(n, by_task) for n in sizes(most)}}
 
 
 def sizes(most: int) -> list[int]:
@@ -106,7 +113,7 @@ def expected(n: int, rising: Sequence[float]) -> float:
     return sum(math.comb(i, n - 1) * value for i, value in enumerate(rising)) / math.comb(len(rising), n)
 
 
-def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float]]:
+def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
     for start in range(0, len(dialogues), _TOGETHER):
         part = dialogues[start : start + _TOGETHER]
         yield from zip(part, critic.likings(part, system), strict=True)

@@ -21,6 +21,7 @@ from typing import Any
 
 from sweet.errors import Interrupted
 from sweet.humans.base import Human
+from sweet.humans.deadline import deadline
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
@@ -75,7 +76,7 @@ class Crew:
 
     Attributes:
         ceiling: dialogues under way at most.
-        deadline: seconds for each.
+        deadline: seconds for each, time for rendering pages aside.
         folder: the run's, where the ceiling's file is looked for.
         writer, log: where finished dialogues go, and those that failed.
         book: counts finished dialogues.
@@ -144,7 +145,7 @@ class Crew:
     async def _one(self, assignment: Assignment) -> None:
         dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.meter)
         try:
-            async with asyncio.timeout(self.deadline):
+            async with deadline(self.deadline):
                 trajectory = await dialogue.play()
         except TimeoutError:
             self._fail(dialogue, "deadline", f"not finished within {self.deadline:g} seconds")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.errors import UsageError
-from sweet.humans.base import Human, HumanReply
+from sweet.humans.base import Human, HumanReply, ReferenceFailed
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
@@ -142,7 +142,10 @@ class Dialogue:
                 return self._finish("out_of_turns")
             if self._spent():
                 return self._finish("token_limit", error=f"it cost at least {self.rules.token_limit} tokens")
-            fault = await self._human_turn()
+            try:
+                fault = await self._human_turn()
+            except ReferenceFailed as error:
+                return self._finish("human_error", error=str(error), fault="reference")
             if fault is not None:
                 return self._finish("human_error", error=_FAULTS[fault], fault=fault)
         raise AssertionError("unreachable: max_turns is at least 1")
@@ -189,9 +192,12 @@ class Dialogue:
         try:
             reply = await self.human.reply(self.assignment.task, self._dialogue())
         except RequestFailed as error:
-            if self.rules.recipe != "upstream":
+            if self.rules.recipe == "upstream":
+                reply = HumanReply(NO_RESPONSE)
+            elif isinstance(error, ReferenceFailed):
+                raise
+            else:
                 raise HumanFailed(f"The simulated human failed: {error.what}", where=error.where) from error
-            reply = HumanReply(NO_RESPONSE)
         finally:
             self._count(human_seconds=time.monotonic() - asked)
         self._count(

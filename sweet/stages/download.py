@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from sweet.errors import InputError, ServerError, SweetError
+from sweet.errors import InputError, SweetError
 from sweet.folders import data_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.files import replacing
+from sweet.stages.hub import reaching_hub
 from sweet.stages.published import read_trajectories
 from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.registry import task_kind
@@ -66,7 +67,8 @@ def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Down
 
 
 def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Callable[[Path], int]) -> int:
-    cached = Path(_reach(fetch, remote, revision))
+    with reaching_hub(f"{DATASET}, {remote}", again="sweet data colbench"):
+        cached = Path(fetch(DATASET, remote, repo_type="dataset", revision=revision))
     try:
         rows = count(cached)
     except InputError as error:
@@ -78,44 +80,6 @@ def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Call
     with replacing(local) as target, cached.open("rb") as source:
         shutil.copyfileobj(source, target)
     return rows
-
-
-def _reach(fetch: Download, remote: str, revision: str) -> str:
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    where = f"{DATASET}, {remote}"
-    try:
-        return fetch(DATASET, remote, repo_type="dataset", revision=revision)
-    except RepositoryNotFoundError as error:  # gated ones included
-        fix = "accept the terms on the dataset's page, then: hf auth login"
-        raise SweetError("The hub does not hand out this dataset to you.", where=where, fix=fix) from error
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-        raise _unreachable(where) from error
-    except (EntryNotFoundError, RevisionNotFoundError) as error:
-        raise SweetError("The dataset has no such file or revision.", where=where, fix="--revision main") from error
-    except HfHubHTTPError as error:
-        raise ServerError(
-            f"The model hub answered with an error: {error}", where=where, fix="try again later"
-        ) from error
-    except OSError as error:
-        if error.filename is not None:  # a full disk, a cache that cannot be written
-            raise
-        raise _unreachable(where) from error
-
-
-def _unreachable(where: str) -> ServerError:
-    return ServerError(
-        "The model hub could not be reached, and the file is not in its local cache.",
-        where=where,
-        fix="unset HF_HUB_OFFLINE, check the connection (sweet doctor), and run sweet data colbench again",
-    )
 
 
 def _hub_download() -> Download:

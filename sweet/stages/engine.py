@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from sweet.llm.local import EngineChoice, Local
@@ -24,12 +24,18 @@ class EngineConfig(Protocol):
 
 
 def plan_models(
-    config: EngineConfig, models: Iterable[tuple[str, Sequence[str]]], reporter: Reporter, *, others: int = 0
+    config: EngineConfig,
+    models: Iterable[tuple[str, Sequence[str]]],
+    reporter: Reporter,
+    *,
+    others: int = 0,
+    images: Mapping[str, int] | None = None,
 ) -> Local:
     """How these models, given with their addresses, will be run; see `Local.plan` for what it raises.
 
     Args:
         others: how many others in this process need memory of the GPUs.
+        images: how many pictures one prompt of a model may have, of those that are shown any.
     """
     local = Local(
         engine=config.engine,
@@ -38,6 +44,7 @@ def plan_models(
         start_up=config.start_up,
         say=reporter.say,
         others=others,
+        images=images or {},
     )
     local.plan(models)
     return local

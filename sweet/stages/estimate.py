@@ -15,6 +15,7 @@ from sweet.learn.batches import epoch_order, step_groups, token_count
 from sweet.learn.estimate import Shape, activations, casts, logits, masks, model_states
 from sweet.learn.logprobs import packs
 from sweet.learn.loop import LoopSettings
+from sweet.learn.openrlhf import steps
 from sweet.learn.ranks import world_of
 from sweet.learn.tree import Grove
 from sweet.learn.work import Work, stands_in_tree, work_of
@@ -41,6 +42,7 @@ def plan(training: Training) -> dict[str, Any]:
         "examples": len(training.examples),
         "heldout": len(training.heldout),
         "dropped_turns": training.pool.dropped,
+        "left_out": len(training.left_out),
         "epochs": hyper.epochs,
         "batch": hyper.batch,
         "lr": hyper.lr,
@@ -50,8 +52,9 @@ def plan(training: Training) -> dict[str, Any]:
         "devices": world,
         "tokens": token_count(training.pool.sequences, training.examples),
     }
-    if config.engine == "openrlhf":  # which parts and keeps as it sees fit
-        return found
+    if config.engine == "openrlhf":  # which parts and keeps as it sees fit, on every GPU unless told otherwise
+        devices = world if config.devices or config.hostfile else None
+        return found | {"steps": steps(len(training.examples), hyper.batch, hyper.epochs), "devices": devices}
     work, micro_batches, activity = _epoch(training, settings, world)
     zero = training.zero if training.layout is not None else None
     states = model_states(parameters, trainable, zero, world)
@@ -76,7 +79,9 @@ def plan(training: Training) -> dict[str, Any]:
 
 def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
     """Of the first epoch: what is computed, the number of micro-batches, and what the largest keeps in memory."""
-    pool, shares_up_to = training.pool.sequences, _shares_up_to(training)
+    objective, shares_up_to = training.objective, _shares_up_to(training)
+    assert objective is not None
+    pool = [s.with_whole() if objective.whole_nll else s for s in training.pool.sequences]
     shape, mixed, recomputed = Shape.of(training.trainee.model.config), training.on_gpu, training.trainee.recomputed
     order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
@@ -95,11 +100,11 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
             lengths = [len(sequence.ids) for sequence in sequences]
             part = work_of(lengths, grove.slots, shares_up_to)
             tree = stands_in_tree(lengths, grove.slots, shares_up_to)
-            supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
+            spans = [span for sequence in sequences for span in sequence.spans] if objective.needs_tokens else []
             kept = {
                 "activations": activations(shape, part.positions, mixed=mixed, checkpointing=recomputed),
                 "masks": masks(part.positions, max(lengths), mixed=mixed) if tree else 0.0,
-                "logits": logits(shape, supervised),
+                "logits": logits(shape, sum(span.stop - span.start for span in spans)),
             }
             largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
             work, count = work + part, count + 1

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SCORED_TOGETHER = 64
 """Turns that the critic scores at once: enough to fill batches, few enough that an interruption loses little."""
 
+UNREAD = "with the opening and the training-time information the turn is longer than the critic's --max-length"
+"""Why the critic says nothing of a turn."""
+
 LEAST_JUDGED = 2
 """Candidates of a turn that must have been judged: fewer cannot be ranked."""
 
@@ -117,10 +120,7 @@ class CriticJudge:
 
     def _judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
         found = self.critic.judge([_turn_replies(turn) for turn in turns])
-        return [
-            Judged(_basis(verdicts), tuple(map(_by_critic, turn.everything, verdicts)))
-            for turn, verdicts in zip(turns, found, strict=True)
-        ]
+        return [_judged(turn, verdicts) for turn, verdicts in zip(turns, found, strict=True)]
 
 
 def candidate(reply: Reply, advantage: float) -> Candidate:
@@ -133,8 +133,11 @@ def candidate(reply: Reply, advantage: float) -> Candidate:
     )
 
 
-def _basis(verdicts: Sequence[Verdict]) -> Basis:
-    return "critic" if verdicts[0].score is None else "regression"
+def _judged(turn: SampledTurn, verdicts: Sequence[Verdict]) -> Judged:
+    if not verdicts:
+        return Judged("critic", tuple(Unjudged(reply.text, UNREAD) for reply in turn.everything))
+    basis: Basis = "critic" if verdicts[0].score is None else "regression"
+    return Judged(basis, tuple(map(_by_critic, turn.everything, verdicts)))
 
 
 def _by_critic(reply: Reply, verdict: Verdict) -> Candidate:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -50,8 +51,11 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
         rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
-        known = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards]
-        usable = usable_dialogues(known, rewards)
+        usable: list[Usable] = []
+        scored = 0
+        for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+            scored += trajectory.id in rewards
+            usable += usable_dialogues([trajectory], rewards)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _nothing(usable, rewards, rule)
@@ -65,29 +69,39 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
             "tasks": len({t.task_id for t in usable}),
             "tasks_with_pairs": len({preference.task_id for preference in found}),
             "trajectories": len(usable),
-            "left_out": len(known) - len(usable),
+            "left_out": scored - len(usable),
         }
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("label", run.path, metrics, [artifact])
 
 
-def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Trajectory]:
-    """The dialogues that something can be learned from: rewarded, not ended by a fault, with a turn of the agent."""
-    return [t for t in trajectories if t.id in rewards and t.outcome not in FAULTS and t.agent_turns]
+class Usable(NamedTuple):
+    """A dialogue that something can be learned from, without what was said: thousands do not fit into memory."""
+
+    id: str
+    task_id: str
+    sample: int
 
 
-def preferences(
-    trajectories: Iterable[Trajectory], rewards: Mapping[str, float], rule: RewardRule
-) -> Iterator[Preference]:
+def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Usable]:
+    """Those that are rewarded, not ended by a fault, with a turn of the agent."""
+    return [
+        Usable(t.id, t.task_id, t.sample)
+        for t in trajectories
+        if t.id in rewards and t.outcome not in FAULTS and t.agent_turns
+    ]
+
+
+def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule: RewardRule) -> Iterator[Preference]:
     """The preferences of each task, tasks in the order of their ids.
 
     Dialogues are taken by sample number and then in the order of the file, so that the order in which concurrent
     dialogues happened to end decides nothing.
     """
-    tasks: dict[str, list[Trajectory]] = {}
-    for trajectory in sorted(trajectories, key=lambda t: t.sample):
-        tasks.setdefault(trajectory.task_id, []).append(trajectory)
+    tasks: dict[str, list[Usable]] = {}
+    for dialogue in sorted(dialogues, key=lambda t: t.sample):
+        tasks.setdefault(dialogue.task_id, []).append(dialogue)
     for task_id in sorted(tasks):
         for one, other in _couples(tasks[task_id], rewards, rule):
             high, low = (one, other) if rewards[one.id] >= rewards[other.id] else (other, one)
@@ -99,8 +113,8 @@ def preferences(
 
 
 def _couples(
-    dialogues: Sequence[Trajectory], rewards: Mapping[str, float], rule: RewardRule
-) -> Iterable[tuple[Trajectory, Trajectory]]:
+    dialogues: Sequence[Usable], rewards: Mapping[str, float], rule: RewardRule
+) -> Iterable[tuple[Usable, Usable]]:
     """Which dialogues of a task are set against each other: every two, or the first best one that solves it and each
     of the others."""
     if rule.solved is None:
@@ -109,7 +123,7 @@ def _couples(
     return ((best, other) for other in dialogues) if rewards[best.id] >= rule.solved else ()
 
 
-def _nothing(usable: list[Trajectory], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
+def _nothing(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
     tasks = {t.task_id for t in usable}
     why = f"{len(usable)} dialogues on {len(tasks)} tasks"
     if rule.solved is None:

@@ -6,13 +6,16 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from sweet.errors import SweetError
-from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, train, write_rows
+from sweet.errors import SweetError, UsageError
+from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, steps, train, write_rows
 from sweet.learn.tokens import ReplyText
+from sweet.llm.adapter import find_adapter
+from sweet.llm.pretrained import model_path, placed
 from sweet.stages.base import StageResult
 from sweet.stages.openrlhf_python import find_python
 from sweet.stages.rows import Pair
-from sweet.stages.training import ZERO, Training
+from sweet.stages.train_options import ZERO
+from sweet.stages.training import Training
 from sweet.tasks.base import Message
 
 FOLDER = "openrlhf"
@@ -24,12 +27,21 @@ def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
     """Have OpenRLHF train the actor on step-level pairs.
 
     Raises:
-        UsageError: OpenRLHF is not installed.
+        UsageError: OpenRLHF is not installed, or cannot train on this.
         SweetError: its command failed.
     """
     config, hyper, run = training.config, training.hyper, training.run
     if not pairs:
         raise SweetError("There is nothing to train on.", where=training.inputs[0].id, fix="a larger --limit or run")
+    if len(pairs) < hyper.batch:
+        raise UsageError(
+            f"OpenRLHF leaves out what does not fill a step, and there are {len(pairs)} pairs.",
+            where=f"--batch {hyper.batch}",
+            fix=f"--batch {len(pairs)}, or more pairs",
+        )
+    if find_adapter(training.base) is not None:
+        what = f"OpenRLHF starts from whole models, and {training.base} is a LoRA adapter."
+        raise UsageError(what, where="--engine openrlhf", fix="--engine torch, or deepspeed for several devices")
     python, version = find_python()
     used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch, "beta": config.beta}
     meta = {"base": training.base, "method": "sweet", "recipe": config.recipe, **used}
@@ -38,7 +50,7 @@ def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)
         job = DpoJob(
-            model=training.base,
+            model=placed(model_path(training.base)),
             lr=hyper.lr,
             beta=config.beta,
             nll=hyper.nll,
@@ -64,7 +76,7 @@ def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
         shutil.rmtree(folder)
         metrics = {
             "examples": count,
-            "steps": hyper.epochs * (count // hyper.batch),
+            "steps": steps(count, hyper.batch, hyper.epochs),
             "parameters": training.parameters,
             "seconds": round(time.monotonic() - began, 3),
         }

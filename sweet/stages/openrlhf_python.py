@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from sweet.errors import UsageError
 
@@ -26,7 +27,9 @@ def find_python() -> tuple[str, str]:
         UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
     """
     elsewhere = os.environ.get(PYTHON_VARIABLE)
-    python = elsewhere or sys.executable
+    # It is run in another directory later. A bare name is looked up, and a link is an environment of its own.
+    named = str(Path(elsewhere).expanduser().absolute()) if elsewhere and os.sep in elsewhere else elsewhere
+    python = named or sys.executable
     where = f"{PYTHON_VARIABLE}={elsewhere}" if elsewhere else python
     fix = f"{elsewhere} -m pip install openrlhf, or unset {PYTHON_VARIABLE}" if elsewhere else INSTALL
     try:

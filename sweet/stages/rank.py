@@ -143,6 +143,8 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                 desk = Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
                 attempt.environment |= desk.served
+                if not isinstance(judge, JudgePrompt):
+                    tell_dropped(judge, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         attempt.metrics.update(metrics)
@@ -177,8 +179,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
     from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
     from sweet.stages.training import GPU_TOKENS, context_of
 
-    path, base = str(run.file(artifact)), config.reference or str(artifact.meta.get("base") or "micro")
-    variant = artifact.meta.get("variant")
+    path, variant = str(run.file(artifact)), artifact.meta.get("variant")
     tokenizer = load_tokenizer(path)
     model = load_model(path, config.device, tokenizer=tokenizer)
     on_gpu = resolve_device(config.device).type == "cuda"
@@ -195,9 +196,20 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig) -> Critic:
             raise UsageError(what, where="--reference", fix="leave it out")
         load_head(model, run.file(artifact))
         return RegressionCritic(model, tokenizer, target=target, **how)
+    base = config.reference or str(artifact.meta.get("base") or "")
+    if not base:
+        what = f"{artifact.id} does not say which model it started from, against which it is measured."
+        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     reference = load_model(base, config.device, tokenizer=tokenizer)
     return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
+
+
+def tell_dropped(critic: Critic, reporter: Reporter) -> None:
+    """Warn of early turns that the critic was not shown."""
+    reader = critic.reader
+    if reader.dropped:
+        reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
 
 
 def _check(config: RankConfig) -> None:

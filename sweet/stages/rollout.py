@@ -19,7 +19,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import UsageError
-from sweet.humans.connect import check_human, open_human
+from sweet.humans.base import PICTURES
+from sweet.humans.connect import open_human
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
@@ -48,7 +49,8 @@ class RolloutConfig(StageConfig):
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one the agent runs in this process."""
     sim: str = "scripted"
-    """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference."""
+    """The simulated human: scripted (tasks with facts, html tasks), or a model that sees the reference (html: a vision
+    model)."""
     sim_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the simulated human; may be given several times."""
     num_tasks: int | None = Field(default=None, ge=1)
@@ -74,7 +76,7 @@ class RolloutConfig(StageConfig):
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
     """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
-    """Seconds after which a dialogue is given up."""
+    """Seconds after which a dialogue is given up; time for rendering pages does not count."""
     patience: float = Field(default=60.0, ge=0, json_schema_extra=OPERATIONAL)
     """Seconds for which a server that is gone is waited for."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -102,7 +104,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     _check_playable(kind, tasks, config)
     sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
     speakers = [(model, urls) for model, urls in sides if model != SCRIPTED]
-    local = plan_models(config, speakers, reporter)
+    seen = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
+    local = plan_models(config, speakers, reporter, images=seen)
+    _check_sight(kind, config, local)
     tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
     meta = {
         "task": config.task,
@@ -195,7 +199,24 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
     if config.sim == SCRIPTED:
         name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
         _check_here("human", config.sim_url, "--sim-url", name)
-    check_human(kind, tasks, scripted=config.sim == SCRIPTED)
+        kind.check_scripted_human(tasks)
+    if kind.visual:
+        from sweet.render.needs import check_rendering
+
+        check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
+
+
+def _check_sight(kind: TaskKind, config: RolloutConfig, local: Local) -> None:
+    if not kind.visual or config.sim == SCRIPTED or config.sim_url:
+        return
+    choice = local.choose(config.sim)
+    if choice.build is None:
+        raise UsageError(
+            f"The human of {kind.name} tasks must see pages. {config.sim} would be run by the embedded engine, "
+            f"which runs models of text ({choice.why}).",
+            where=f"--sim {config.sim}",
+            fix="--sim-url URL of a vision model's server, --engine vllm where vllm is installed, or --sim scripted",
+        )
 
 
 def _check_here(who: str, urls: list[str], flag: str, fix: str) -> None:

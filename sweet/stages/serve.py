@@ -34,7 +34,7 @@ class ServeConfig(StageConfig):
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
     task: str = "code"
-    """Kind of the tasks that the scripted human knows."""
+    """Kind of the tasks: whose the scripted human knows, and whether vllm's model is to be shown pages (html)."""
     tasks: str | None = None
     """Dataset or JSONL file that the scripted human knows; without it the one that rollout takes."""
     split: str = "train"
@@ -84,6 +84,12 @@ def _check(config: ServeConfig) -> None:
         raise UsageError(f"The engine {config.engine} needs a model.", where="--engine", fix="--model MODEL")
     if config.engine == "vllm":
         return
+    if config.engine == "embedded" and task_kind(config.task).visual:
+        raise UsageError(
+            f"The human of {config.task} tasks must see pages, and the embedded engine runs models of text.",
+            where="--engine embedded",
+            fix="--engine vllm --model MODEL, a vision model",
+        )
     given = {"--tp": config.tp > 1, "--log": config.log is not None, "what follows --": bool(config.passthrough)}
     for name in (name for name, is_given in given.items() if is_given):
         raise UsageError(f"Only vllm takes {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
@@ -97,7 +103,8 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
     tasks = kind.load(source, config.split)
     if kind.visual:
         raise UsageError(
-            f"The scripted human of {kind.name} tasks looks at pages and cannot be served.",
+            f"The scripted human of {kind.name} tasks looks at the parts that a browser tells of both pages, which no "
+            "request to a server holds: it cannot be served.",
             where=f"--task {config.task}",
             fix=f"sweet rollout --task {config.task} --sim scripted",
         )
@@ -133,6 +140,7 @@ async def _serve_client(
 async def _serve_vllm(
     config: ServeConfig, reporter: Reporter, ready: Callable[[str], None], should_stop: Callable[[], bool]
 ) -> None:
+    from sweet.humans.base import PICTURES
     from sweet.llm.adapter import find_adapter
     from sweet.llm.pretrained import model_path
     from sweet.llm.vllm import VllmServer, VllmSettings
@@ -146,6 +154,7 @@ async def _serve_vllm(
         config.tp,
         tuple(config.passthrough),
         find_adapter(config.model),
+        PICTURES if task_kind(config.task).visual else 0,
     )
     with _told() as told:
         server = await VllmServer.start(settings, config.log or _new_log())

@@ -51,7 +51,7 @@ class TrainConfig(StageConfig):
     lr: float | None = Field(default=None, gt=0)
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
     ten times that for LoRA."""
-    beta: float = Field(default=0.1, ge=0)
+    beta: float = Field(default=0.1, gt=0)
     """Weight of the log-ratios in a preference loss."""
     nll: float | None = Field(default=None, ge=0)
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""

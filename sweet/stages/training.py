@@ -14,21 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
 from sweet.errors import SweetError, UsageError
 from sweet.learn.best import best_files
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.figures import Record, Summary
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.lora import LoraSettings, check_peft
-from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile, train_in_ranks
+from sweet.learn.ranks import train_in_ranks
 from sweet.learn.reference import ReferenceCache
-from sweet.learn.tokens import ChatEncoder, ReplyText
-from sweet.learn.trainee import Start, Trainee
+from sweet.learn.tokens import ChatEncoder, ReplyText, TooLong
+from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_tokenizer, resolve_device
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
@@ -39,14 +35,15 @@ from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.rows import Pair, Preference
 from sweet.stages.train import TrainConfig
+from sweet.stages.train_options import ZERO, layout_of, start_of
 from sweet.tasks.trajectory import Trajectory
 
 CHECKPOINT = "checkpoint.pt"
 RANKS = "ranks"
 """The folder in which several ranks work."""
-ZERO = 3
-"""Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
 GPU_TOKENS, CPU_TOKENS = 16384, 2048
+LEFT_OUT = 0.1
+"""Share of the examples that may be left out for their length. More would be another data set than the one named."""
 SHOWN = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -108,19 +105,36 @@ class Training:
         self.pool = Pool()
         self.examples: list[Example] = []
         self.heldout: list[Example] = []
+        self.left_out: list[TooLong] = []
         self.objective: Objective | None = None
         self.keep_best = False
 
-    def draw(self, items: list[T]) -> list[T]:
+    def draw(self, items: Sequence[T]) -> list[T]:
         """At most `--limit` of the items, drawn by the seed, in their order."""
         limit = self.config.limit
         if limit is None or limit >= len(items):
-            return items
+            return list(items)
         keys = sorted(range(len(items)), key=lambda i: digest_of([self.config.seed, "limit", i]))
         return [items[i] for i in sorted(keys[:limit])]
 
+    def fitting(self, items: Sequence[T], example: Callable[[T], Example]) -> list[Example]:
+        """An example of each item, without those that cannot be cut to the length."""
+        found = []
+        for item in items:
+            try:
+                found.append(example(item))
+            except TooLong as error:
+                self.left_out.append(error)
+        return found
+
     def check_examples(self) -> None:
-        """Raise SweetError where there are none."""
+        """Say how many were left out for their length; raise SweetError where those are too many, or none remain."""
+        if self.left_out:
+            first, every = self.left_out[0], len(self.examples) + len(self.heldout) + len(self.left_out)
+            what = f"{len(self.left_out)} of {every} examples do not fit and are left out. {first.what}"
+            if len(self.left_out) > LEFT_OUT * every:
+                raise UsageError(what, where=self.inputs[0].id, fix=first.fix)
+            self.reporter.warn(what)
         if not self.examples:
             raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
 
@@ -182,6 +196,7 @@ class Training:
                     "examples": len(self.examples),
                     "heldout": len(self.heldout),
                     "dropped_turns": self.pool.dropped,
+                    "left_out": len(self.left_out),
                 }
             metrics = former
             attempt.metrics.update(metrics)
@@ -282,79 +297,6 @@ class Training:
         return summary
 
 
-def start_of(config: TrainConfig, base: str, on_gpu: bool, *, head: bool = False) -> Start:
-    """What a training with these options starts from, with a regression head where it learns one.
-
-    Raises:
-        UsageError: options that do not go together, or peft is not installed.
-    """
-    recompute = {"on": True, "off": False, "auto": None if on_gpu else False}[config.gradient_checkpointing]
-    given = {
-        "--lora-alpha": config.lora_alpha,
-        "--lora-target": config.lora_target or None,
-        "--lora-output adapter": config.lora_output if config.lora_output == "adapter" else None,
-    }
-    if config.lora is None:
-        named = ", ".join(name for name, value in given.items() if value is not None)
-        if named:
-            raise UsageError("There is no adapter to train without a rank.", where=named, fix="--lora 16")
-        return Start(base, recompute=recompute, head=head)
-    if config.engine == "openrlhf":
-        fix = "--engine torch, or deepspeed for several devices"
-        raise UsageError("LoRA is not handed to OpenRLHF.", where="--lora --engine openrlhf", fix=fix)
-    check_peft()
-    if config.lora_output == "adapter" and find_adapter(base) is not None:
-        raise UsageError(
-            "An adapter on an adapter has no base that a reader of it could load.",
-            where=f"--lora-output adapter --model {base}",
-            fix="--lora-output merged",
-        )
-    alpha = config.lora_alpha or 2 * config.lora
-    lora = LoraSettings(config.lora, alpha, tuple(config.lora_target), config.seed)
-    return Start(base, lora, config.lora_output, recompute, head)
-
-
-def layout_of(config: TrainConfig) -> Layout | None:
-    """Where the ranks are to run; None for the engine that has none.
-
-    Raises:
-        UsageError: options that do not go together, deepspeed or a GPU that is not there, a hostfile that is none.
-    """
-    several = {
-        "--devices": config.devices,
-        "--hostfile": config.hostfile,
-        "--zero": config.zero,
-        "--offload": None if config.offload == "none" else config.offload,
-    }
-    if config.engine == "torch":
-        given = ", ".join(name for name, value in several.items() if value is not None)
-        if given:
-            raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
-        return None
-    if config.engine == "openrlhf" and config.log_to:
-        raise UsageError("OpenRLHF keeps its figures to itself.", where="--log-to", fix="--engine torch, or deepspeed")
-    if config.engine == "deepspeed":
-        check_deepspeed()
-    stage = ZERO if config.zero is None else config.zero
-    least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
-    if stage < least:
-        raise UsageError(
-            f"ZeRO {stage} cannot offload this: --offload {config.offload} needs --zero {least} or more.",
-            where="--offload",
-            fix=f"--zero {least}",
-        )
-    if config.hostfile is not None:
-        check_hostfile(config.hostfile)
-    if config.hostfile is not None or config.engine == "openrlhf":  # whose command counts the GPUs itself
-        return Layout(config.devices, config.hostfile)
-    if resolve_device(config.device).type == "cpu":
-        return Layout(config.devices or 1)
-    there = torch.cuda.device_count()
-    if (config.devices or 1) > there:
-        raise UsageError(f"torch sees {there} GPUs.", where=f"--devices {config.devices}", fix=f"--devices {there}")
-    return Layout(config.devices or there)
-
-
 def context_of(model: Any) -> int | None:
     """How many positions a model knows, where it says so."""
     length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -371,7 +313,7 @@ def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[li
 def dialogue_examples(
     training: Training,
     dialogues: dict[str, Trajectory],
-    items: Sequence[Preference] | Sequence[str],
+    items: Sequence[Preference | str],
     *,
     reveal: bool,
     goals: Mapping[str, float] | None = None,
@@ -402,24 +344,19 @@ def dialogue_examples(
     def wanted(*names: str) -> tuple[float, ...]:
         return () if goals is None else tuple(goals[name] for name in names)
 
-    return [
-        Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
-        if isinstance(item, str)
-        else Example(
-            item.name,
-            side(item.chosen),
-            side(item.rejected),
-            kin=item.task_id,
-            goals=wanted(item.chosen, item.rejected),
-        )
-        for item in items
-    ]
+    def example(item: Preference | str) -> Example:
+        if isinstance(item, str):
+            return Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
+        goals = wanted(item.chosen, item.rejected)
+        return Example(item.name, side(item.chosen), side(item.rejected), kin=item.task_id, goals=goals)
+
+    return training.fitting(items, example)
 
 
 def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
     """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
-    examples = []
-    for pair in pairs:
+
+    def example(pair: Pair) -> Example:
         replies = [
             ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
             ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
@@ -428,5 +365,6 @@ def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
             pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
         )
         chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        examples.append(Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id))
-    return examples
+        return Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id)
+
+    return training.fitting(pairs, example)

@@ -11,7 +11,7 @@ COLBENCH_SPLITS = ("train", "test")
 
 
 def websight_file(split: str) -> Path:
-    """The file of ColBench's frontend tasks of one split."""
+    """The file of ColBench's frontend tasks of one split, as `sweet data websight` lays it down."""
     return data_folder() / "websight" / f"{split}.jsonl"
 
 

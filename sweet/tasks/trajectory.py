@@ -21,9 +21,9 @@ tokens, of its server, of the simulated human (`Trajectory.fault` says which), o
 
 FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agent_error", "human_error", "deadline"})
 
-HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked"]
+HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "reference"]
 """What a simulated human may do wrong: say nothing, repeat what it was told, refuse to play, speak as the one who
-delivers, give the reference away."""
+delivers, give the reference away; `reference` is none of its own: the page it has in mind cannot be rendered."""
 
 
 class Turn(BaseModel):

@@ -1,8 +1,9 @@
 """One HTML page of a run's trajectories, complete in itself.
 
 The page asks nothing of the network and says so: its Content-Security-Policy allows the one style sheet and the one
-script that stand in it, by their hashes, and nothing else, so that markup which slipped out of a model's text could
-neither run nor load anything. It cannot slip out either: every text is escaped. The page is written a trajectory at a
+script that stand in it, by their hashes, pictures that stand in it, where there are some, and nothing else, so that
+markup which slipped out of a model's text could neither run nor load anything. It cannot slip out either: every text is
+escaped. The page is written a trajectory at a
 time; without the script it is still readable, only the filters do nothing.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from sweet.stages.files import replacing
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import pieces
+from sweet.view.figures import POLICY, Figures
 from sweet.view.records import Record, Summary
 from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
 from sweet.view.text import printable, printable_line
@@ -26,20 +28,29 @@ from sweet.view.unit_tests import unit_tests, why_not
 BAR_WIDTH = 120
 
 
-def write_page(path: Path, title: str, records: Iterable[tuple[Summary, Record]], *, hidden: bool) -> None:
+def write_page(
+    path: Path,
+    title: str,
+    records: Iterable[tuple[Summary, Record]],
+    *,
+    hidden: bool,
+    figures: Figures | None = None,
+) -> None:
     """Write the page to `path`, which is replaced only once all of it is written."""
     with replacing(path) as file:
-        for part in page(title, records, hidden=hidden):
+        for part in page(title, records, hidden=hidden, figures=figures):
             file.write(part.encode())
 
 
-def page(title: str, records: Iterable[tuple[Summary, Record]], *, hidden: bool) -> Iterator[str]:
-    """The page in parts."""
+def page(
+    title: str, records: Iterable[tuple[Summary, Record]], *, hidden: bool, figures: Figures | None = None
+) -> Iterator[str]:
+    """The page in parts. With `figures` the dialogues are about pages, whose screenshots stand in it."""
     style = files("sweet.view").joinpath("page.css").read_text(encoding="utf-8")
     script = files("sweet.view").joinpath("page.js").read_text(encoding="utf-8")
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"{POLICY if figures else ''}base-uri 'none'; form-action 'none'"
     )
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -55,7 +66,7 @@ def page(title: str, records: Iterable[tuple[Summary, Record]], *, hidden: bool)
         '<output id="count" for="search outcome below above"></output>\n</form>\n</header>\n<main>\n'
     )
     for summary, record in records:
-        yield _trajectory(summary, record, hidden=hidden)
+        yield _trajectory(summary, record, hidden=hidden, figures=figures)
     yield f"</main>\n<script>{script}</script>\n</body>\n</html>\n"
 
 
@@ -71,7 +82,7 @@ def _line(text: str) -> str:
     return escape(printable_line(text))
 
 
-def _trajectory(summary: Summary, record: Record, *, hidden: bool) -> str:
+def _trajectory(summary: Summary, record: Record, *, hidden: bool, figures: Figures | None) -> str:
     outcome = summary.outcome or summary.ended
     facts = [
         f'<span class="outcome {_outcome_class(outcome)}">{_line(outcome)}</span>',
@@ -87,7 +98,7 @@ def _trajectory(summary: Summary, record: Record, *, hidden: bool) -> str:
     scale = record.scale
     body = [f'<p class="task">task {_line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
-        body.append(_turn(record, index, turn, scale))
+        body.append(_turn(record, index, turn, scale, figures))
     body.append(_section("answer", "answer", _prose(record.trajectory.answer, whole=True)))
     body.append(_tests(record))
     if why := why_not(record):
@@ -96,6 +107,9 @@ def _trajectory(summary: Summary, record: Record, *, hidden: bool) -> str:
         body.append(_section("fault", "fault", f"<pre>{_text(record.trajectory.error)}</pre>"))
     if hidden:
         body.append(_section("hidden", "hidden from the agent", f"<pre>{_text(record.trajectory.task.hidden)}</pre>"))
+    if figures is not None:
+        reference = figures.reference(record.trajectory.task.ground_truth)
+        body = ['<div class="pictured">\n<div>', *body, f"</div>\n<aside>{reference}</aside>\n</div>\n"]
     return (
         f'<details class="trajectory" data-outcome="{_line(outcome)}" data-reward="{reward}">\n'
         f"<summary><b>{_line(summary.id)}</b> {' · '.join(facts)}</summary>\n" + "".join(body) + "</details>\n"
@@ -111,11 +125,11 @@ def _section(kind: str, title: str, content: str, note: str = "") -> str:
     return f'<section class="{kind}"><h2>{title}{note}</h2>{content}</section>\n'
 
 
-def _turn(record: Record, index: int, turn: Turn, scale: float) -> str:
+def _turn(record: Record, index: int, turn: Turn, scale: float, figures: Figures | None) -> str:
     if turn.role == "user":
         return _section("human", "human", f"<pre>{_text(turn.content)}</pre>")
     advantage = record.advantage(index)
-    content = _prose(turn.content, whole=False)
+    content = ("" if figures is None else figures.turn(turn)) + _prose(turn.content, whole=False)
     if turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{_text(turn.said)}</pre></details>"
     content += _candidates(record, index, scale) + _pairs(record, index)

@@ -8,7 +8,7 @@ output has no width to speak of (a pipe, a file) it is a heading and its text, u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -20,6 +20,8 @@ from rich.text import Text
 from sweet.stages.rows import Pair
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces
+from sweet.view.half_blocks import Beside
+from sweet.view.pictures import Album
 from sweet.view.records import Record, Summary
 from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTest, unit_tests, why_not
@@ -138,8 +140,11 @@ class Block:
         )
 
 
-def dialogue(record: Record, *, hidden: bool) -> RenderableType:
-    """One trajectory: its head, turns with what the critic made of them, answer, tests, and c where it is asked for."""
+def dialogue(record: Record, *, hidden: bool, album: Album | None = None) -> RenderableType:
+    """One trajectory: its head, turns with what the critic made of them, answer, tests, and c where it is asked for.
+
+    With an `album` the dialogue is about pages: each turn's screenshot stands beside that of the page in mind.
+    """
     parts: list[RenderableType] = [_head(record)]
     scale = record.scale
     number = 0
@@ -149,7 +154,9 @@ def dialogue(record: Record, *, hidden: bool) -> RenderableType:
             continue
         number += 1
         parts.append(_agent_turn(record, index, turn, number, scale))
-        parts.extend(_credit(record, index, scale))
+        if album is not None:
+            parts.append(_screenshots(record, turn, number, album))
+        parts.extend(_credit(record, index, scale, album))
     language = "html" if "<html" in record.trajectory.answer.lower() else "python"
     parts.append(Block(Text("answer", style="bold"), _code(record.trajectory.answer, language), "magenta"))
     tests = unit_tests(record)
@@ -209,8 +216,18 @@ def _spoken(turn: Turn) -> RenderableType:
     return text.append(printable(seen), style="not dim").append(printable(after))
 
 
-def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType]:
-    """The candidates of a turn, best first, and the pairs made from them."""
+def _screenshots(record: Record, turn: Turn, number: int, album: Album) -> RenderableType:
+    pictures = [
+        (f"turn {number}", album.of_turn(turn)),
+        ("the page in mind", album.of_page(record.trajectory.task.ground_truth)),
+    ]
+    return Block(Text("screenshots", style="green"), Beside(pictures, album.draw), "green")
+
+
+def _credit(record: Record, index: int, scale: float, album: Album | None) -> Iterator[RenderableType]:
+    """The candidates of a turn, best first, and the pairs made from them. Pages in them are only named."""
+    short = album.in_short if album is not None else str
+    note = "" if album is None else "whole pages: --html FILE"
     candidates = record.best_first(index)
     if candidates:
         table = Table.grid(padding=(0, 1))
@@ -218,17 +235,18 @@ def _credit(record: Record, index: int, scale: float) -> Iterator[RenderableType
         table.add_column(overflow="fold")
         times = Counter(candidate.text for candidate in candidates)
         for candidate in {candidate.text: candidate for candidate in candidates}.values():
-            text = Text(printable_line(candidate.text))
+            text = Text(printable_line(short(candidate.text)))
             if times[candidate.text] > 1:
                 text.append(f"  {times[candidate.text]} times", style="dim")
             table.add_row(bar(candidate.advantage, scale), text)
-        yield Block(Text(count(len(candidates), "candidate"), style="blue"), table, "blue")
+        yield Block(Text(count(len(candidates), "candidate"), style="blue"), table, "blue", note)
     pairs = record.pairs.get(index, [])
     if pairs:
-        yield Block(Text(count(len(pairs), "pair"), style="blue"), Group(*(_pair(pair) for pair in pairs)), "blue")
+        body = Group(*(_pair(pair, short) for pair in pairs))
+        yield Block(Text(count(len(pairs), "pair"), style="blue"), body, "blue", note)
 
 
-def _pair(pair: Pair) -> RenderableType:
+def _pair(pair: Pair, short: Callable[[str], str]) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -237,7 +255,7 @@ def _pair(pair: Pair) -> RenderableType:
         ("chosen", "green", pair.chosen, pair.chosen_advantage),
         ("rejected", "red", pair.rejected, pair.rejected_advantage),
     ):
-        table.add_row(Text(name, style=style), signed(advantage), Text(printable_line(text)))
+        table.add_row(Text(name, style=style), signed(advantage), Text(printable_line(short(text))))
     return table
 
 

@@ -18,6 +18,7 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.tasks.trajectory import dump
+from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
 from sweet.view.terminal import TrajectoryTable, dialogue
 
@@ -60,6 +61,8 @@ class ViewConfig(StageConfig):
     """Show at most so many; without it 50 in the table and all in --json and --html."""
     hidden: bool = False
     """Show the hidden information too."""
+    pictures: bool = True
+    """Show screenshots, that of the page in mind too, in the page and on terminals with colours; else name files."""
     html: Path | None = None
     """Write one self-contained page to this file."""
     from_: str | None = None
@@ -73,6 +76,7 @@ class Viewer:
         self.run = run
         self.config = config
         self.records = Records(run, config.from_)
+        self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
         self._total = 0
         self._chosen: list[Summary] | None = None
 
@@ -105,7 +109,10 @@ class Viewer:
 
     def dialogue(self, name: str) -> RenderableType:
         """One trajectory, by its id or the beginning of it."""
-        return dialogue(self.records.record(self.records.find(name)), hidden=self.config.hidden)
+        return self._dialogue(self.records.find(name))
+
+    def _dialogue(self, summary: Summary) -> RenderableType:
+        return dialogue(self.records.record(summary), hidden=self.config.hidden, album=self.album)
 
     def as_json(self) -> dict[str, Any]:
         """One object: with `id` the whole record of it, else the summaries."""
@@ -133,8 +140,9 @@ class Viewer:
             "pairs": [pair.model_dump(mode="json") for _, pairs in sorted(record.pairs.items()) for pair in pairs],
         }
 
-    def write_html(self, path: Path) -> int:
-        """Write the page; returns how many trajectories stand in it."""
+    def write_html(self, path: Path) -> tuple[int, int]:
+        """Write the page; returns how many trajectories stand in it, and how many pictures did not fit."""
+        from sweet.view.figures import Figures
         from sweet.view.page import write_page
 
         if not path.parent.is_dir():
@@ -144,8 +152,9 @@ class Viewer:
         shown = [self.records.find(self.config.id)] if self.config.id else self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
         title = f"{self.run.path.name} · {self.records.rollouts.id}"
-        write_page(path, title, records, hidden=self.config.hidden)
-        return len(shown)
+        figures = None if self.album is None else Figures(self.album)
+        write_page(path, title, records, hidden=self.config.hidden, figures=figures)
+        return len(shown), 0 if figures is None else figures.left_out
 
     def browse(self, show: Callable[[RenderableType], None], ask: Callable[[str], str]) -> None:
         """The table, then dialogues by key: a line read by `ask` (which raises EOFError at the end of input)."""
@@ -172,7 +181,7 @@ class Viewer:
                     show("There is none." if key else "n, p, f, t, h, q or a number.")
                     continue
                 position = there
-            show(dialogue(self.records.record(shown[position]), hidden=self.config.hidden))
+            show(self._dialogue(shown[position]))
 
 
 def _next_position(key: str, position: int, shown: list[Summary]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweet.humans.faults import fault_of
+from sweet.humans.faults import fault_of, leaks_page
 from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
@@ -52,3 +52,30 @@ def test_a_short_echo_is_an_answer() -> None:
 def test_a_reference_of_one_short_line_cannot_be_leaked_by_chance() -> None:
     task = Task(id="t", problem_description="d", ground_truth="def f(x):\n    return x")
     assert fault_of("It should just return x.", task, [Message(role="assistant", content="What?")]) is None
+
+
+PAGE = """<html><body class="bg-gray-100">
+<div class="flex items-center bg-blue-500 p-4"><h1 class="text-4xl">Corner Bakery, bread since 1924</h1></div>
+</body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "leaks"),
+    [
+        (PAGE, True),
+        ('Put it into <div class="flex items-center bg-blue-500 p-4">.', True),
+        ('Put it into <div  class="flex items-center\n bg-blue-500 p-4">.', True),
+        ("<h1>Bread</h1><p>Fresh</p>", True),
+        ("h1 { color: #1d4ed8; font-size: 36px }", True),
+        ('The title should read "Corner Bakery, bread since 1924", in white on blue.', False),
+        ("The <h1> is too small: 36 px, and <b>bold</b>.", False),
+        ("It is wider than 300 px < 400 px, and 5 > 3.", False),
+        ("Three things {title, text, button} are missing: a blue bar at the top.", False),
+        ("Write <Bakery> there, in blue (#1d4ed8).", False),
+    ],
+)
+def test_a_page_is_given_away_by_its_source_not_by_its_words(reply: str, leaks: bool) -> None:
+    assert leaks_page(reply, PAGE) == leaks
+    task = Task(id="t", problem_description="A bakery.", ground_truth=PAGE)
+    dialogue = [Message(role="assistant", content="<html><body>Bread</body></html>")]
+    assert fault_of(reply, task, dialogue, leaks_page) == ("leaked" if leaks else None)

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from sweet.humans.base import HumanReply
+from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.visual import VisualHuman, look
-from sweet.llm.base import RequestFailed
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.base import Message, Task
 from sweet.tasks.html import words
@@ -57,7 +56,7 @@ def test_a_reply_without_a_page_and_a_page_that_fails_are_told() -> None:
 
 def test_a_reference_that_fails_is_the_tasks_fault() -> None:
     task = Task(id="broken", problem_description="p", ground_truth="<html><p>slow</p></html>")
-    with pytest.raises(RequestFailed, match="task broken"):
+    with pytest.raises(ReferenceFailed, match="task broken"):
         replied(WANTED, task)
 
 

@@ -33,11 +33,11 @@ OBJECTIVES = {
 CRITIC = Objective(0.1, 0.01)
 # Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
-CASES = [(ZeroSettings(stage), name) for stage in range(4) for name in ("critic", "lora")]
-CASES += [(ZeroSettings(stage), name) for stage in (1, 3) for name in ("actor", "regression")]
+CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings(stage), "lora") for stage in (0, 2, 3)]
+CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSettings(3), "regression")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
-RESUMED = [(2, "critic"), (2, "lora"), (3, "critic"), (3, "lora"), (3, "regression")]
+RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression")]
 """Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
 STOPPED_AT = 5
 MODEL = "model"

@@ -57,7 +57,8 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(5)
         if "--never-answer" in args:
             time.sleep(600)
-        human = body["messages"][0]["content"].startswith("You play")
+        content = body["messages"][0]["content"]
+        human = (content if isinstance(content, str) else content[-1]["text"]).startswith("You play")
         asked = "I do not know," if human else "What else?"
         message = {{"role": "assistant", "content": asked + " said " + body["model"]}}
         choice = {{"message": message, "finish_reason": "stop", "token_ids": [1, 2]}}

@@ -255,6 +255,7 @@ def test_what_auto_takes(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.Monk
     (small / "model.safetensors").write_bytes(b"0" * 100)
     assert not chosen(str(small))[0]
     assert chosen(str(small), engine="vllm")[0]
+    assert chosen(str(small), images={str(small): 2})[0], "the embedded engine cannot see, however small it is"
     assert chosen(adapter(tmp_path / "dora", base_model_name_or_path=MODEL, use_dora=True)) == (
         False,
         "the adapter holds weight-decomposed matrices (use_dora), which vllm does not serve",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.humans.base import HumanReply
+from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
 from sweet.runs.run import Run
@@ -203,6 +203,29 @@ def test_what_the_human_does_wrong_ends_the_dialogue_unless_it_is_the_published_
     trajectory = asyncio.run(dialogue.play())
     assert (trajectory.outcome, trajectory.fault) == (outcome, "echo" if outcome == "human_error" else None)
     assert trajectory.dialogue_history[2].content == "What is the rate?", "it stays to be read"
+
+
+class BlindHuman:
+    name = "blind"
+
+    async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
+        raise ReferenceFailed("The page in mind cannot be rendered: it hangs.", where=f"task {task.id}")
+
+
+def test_a_reference_that_nobody_can_see_is_no_failure_to_try_again() -> None:
+    agent = Lines("What is the rate?", "I WANT TO ANSWER: x")
+    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, BlindHuman(), CodeKind(), rules())
+    trajectory = asyncio.run(dialogue.play())
+    assert (trajectory.outcome, trajectory.fault) == ("human_error", "reference")
+    assert "it hangs" in str(trajectory.error)
+    assert [turn.role for turn in trajectory.dialogue_history] == ["user", "assistant"]
+
+
+def test_the_published_code_goes_on_without_a_reference() -> None:
+    agent = Lines("What is the rate?", "I WANT TO ANSWER: x")
+    dialogue = Dialogue(Assignment(TASK, 0, 0), agent, BlindHuman(), CodeKind(), rules(recipe="upstream"))
+    trajectory = asyncio.run(dialogue.play())
+    assert (trajectory.outcome, trajectory.dialogue_history[2].content) == ("answered", NO_RESPONSE)
 
 
 def test_a_scripted_agent_is_no_model_to_go_on_from(tmp_path: Path) -> None:

@@ -90,6 +90,18 @@ def test_several_devices_share_what_is_kept(run: Run, tmp_path: Path) -> None:
     assert world_of(Layout(3)) == 3
 
 
+def test_logits_are_counted_where_they_are_formed(run: Run) -> None:
+    put_pairs(run)
+    for nll in (0.0, 0.5):
+        head = plan_train_critic(run, TrainCriticConfig(variant="regression", nll=nll), Silent())
+        assert (head["memory"]["logits"] > 0) == (nll > 0)
+    replies, whole = (
+        plan_train_actor(run, TrainActorConfig(recipe=recipe), Silent())["memory"]["logits"]
+        for recipe in ("paper", "upstream")
+    )
+    assert whole > 1.5 * replies, "upstream's likelihood is of every token"
+
+
 def test_nothing_to_train_on_is_said(run: Run) -> None:
     with pytest.raises(SweetError):
         plan_train_actor(run, TrainActorConfig(), Silent())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.render.page import Screenshot
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, Silent
@@ -110,6 +112,44 @@ def test_many_batches_keep_their_order(tmp_path: Path, painter: Painter) -> None
     rows = [trajectory(f"d{i}", page(f"line {i}"), reference=REFERENCE, task=f"t{i}") for i in range(75)]
     _, scores = evaluate(make_run(tmp_path / "run", *rows))
     assert [score.id for score in scores] == [row.id for row in rows]
+
+
+def test_a_page_that_hangs_holds_up_no_other(tmp_path: Path, painter: Painter, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, others = painter.shoot, asyncio.Event()
+
+    async def shoot(html: str) -> Screenshot:
+        if "hangs" in html:
+            async with asyncio.timeout(5):
+                await others.wait()
+        shot = await draw(html)
+        if len(painter.drawn) >= 60:
+            others.set()
+        return shot
+
+    monkeypatch.setattr(painter, "shoot", shoot)
+    pages = [page("hangs"), *(page(f"line {i}") for i in range(74))]
+    rows = [trajectory(f"d{i}", text, reference=REFERENCE, task=f"t{i}") for i, text in enumerate(pages)]
+    _, scores = evaluate(make_run(tmp_path / "run", *rows))
+    assert [score.outcome for score in scores] == ["passed"] * 75
+
+
+def test_what_stops_the_browsers_stops_the_scoring(
+    tmp_path: Path, painter: Painter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def shoot(html: str) -> Screenshot:
+        raise UsageError("A page loads Tailwind, which has not been fetched.")
+
+    monkeypatch.setattr(painter, "shoot", shoot)
+    rows = [trajectory(f"d{i}", page(f"line {i}"), reference=REFERENCE, task=f"t{i}") for i in range(75)]
+    with pytest.raises(UsageError, match="not been fetched"):
+        evaluate(make_run(tmp_path / "run", *rows))
+
+
+def test_a_reference_from_elsewhere_is_rendered_as_pages_are(tmp_path: Path, painter: Painter) -> None:
+    row = trajectory("a", REFERENCE, reference=f"<!DOCTYPE html>\n{REFERENCE}\n")
+    _, scores = evaluate(make_run(tmp_path / "run", row))
+    assert scores[0].reward == 1
+    assert painter.drawn == [REFERENCE]
 
 
 def test_nothing_to_score(tmp_path: Path, painter: Painter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.label import LabelConfig, preferences, run_label
+from sweet.stages.label import LabelConfig, preferences, run_label, usable_dialogues
 from sweet.stages.rows import Preference
 from sweet.tasks.scores import RewardRule
 from tests.learn.builders import build_trajectory
@@ -66,6 +67,21 @@ def test_nothing_to_prefer_says_what_to_do(tmp_path: Path) -> None:
     assert run.manifest().attempts[-1].status == "failed"
 
 
+def test_what_was_said_is_not_held_in_memory(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="code")
+    long = build_trajectory("long")
+    long = long.model_copy(update={"answer": "x" * 100_000})
+    dialogues = [long.model_copy(update={"id": f"d{i}", "sample": i}) for i in range(100)]
+    rollouts = put(run, "rollout", "rollouts", dialogues)
+    put(run, "eval", "scores", [score(t, i / 99) for i, t in enumerate(dialogues)], [rollouts])
+    tracemalloc.start()
+    try:
+        assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 99
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="scores") as caught:
         run_label(Run.create(tmp_path / "run", task="code"), LabelConfig(), Silent())
@@ -74,8 +90,9 @@ def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> No
 
 @given(st.permutations(range(9)), st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=9, max_size=9))
 def test_the_order_of_the_file_decides_nothing(order: list[int], rewards: list[float]) -> None:
-    dialogues = [trajectory for trajectory, _ in make_dialogues(3, 3)]
-    known = {trajectory.id: reward for trajectory, reward in zip(dialogues, rewards, strict=True)}
+    played = [trajectory for trajectory, _ in make_dialogues(3, 3)]
+    known = {trajectory.id: reward for trajectory, reward in zip(played, rewards, strict=True)}
+    dialogues = usable_dialogues(played, known)
     found = list(preferences(dialogues, known, SOLVED))
     assert found == list(preferences([dialogues[i] for i in order], known, SOLVED))
     for row in found:
@@ -86,8 +103,9 @@ def test_the_order_of_the_file_decides_nothing(order: list[int], rewards: list[f
 
 @given(st.permutations(range(8)), st.lists(st.integers(-20, 20), min_size=8, max_size=8))
 def test_rewards_of_degrees_set_every_two_against_each_other(order: list[int], tenths: list[int]) -> None:
-    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 4)]
-    known = {trajectory.id: tenth / 20 for trajectory, tenth in zip(dialogues, tenths, strict=True)}
+    played = [trajectory for trajectory, _ in make_dialogues(2, 4)]
+    known = {trajectory.id: tenth / 20 for trajectory, tenth in zip(played, tenths, strict=True)}
+    dialogues = usable_dialogues(played, known)
     found = list(preferences(dialogues, known, DEGREES))
     again = preferences([dialogues[i] for i in order], known, DEGREES)
     assert found == list(again)

@@ -15,11 +15,18 @@ import pytest
 from sweet.errors import SweetError, UsageError
 from sweet.learn.openrlhf import DpoJob, arguments, command, rows
 from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.llm.pretrained import model_path, placed
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.openrlhf_python import PYTHON_VARIABLE
 from sweet.stages.rows import Pair
-from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
+from sweet.stages.train import (
+    TrainActorConfig,
+    TrainCriticConfig,
+    plan_train_actor,
+    run_train_actor,
+    run_train_critic,
+)
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_tokenizer
 from tests.stages.learn_runs import make_agent, make_run, put
@@ -172,6 +179,28 @@ def test_the_stage_hands_over_the_pairs_and_takes_the_model_back(tmp_path: Path,
     assert run.manifest().attempts[-1].environment["openrlhf"] == "0.11.0"
 
 
+def test_models_are_found_from_its_own_directory(
+    tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PYTHON_VARIABLE, "./python")
+    for model in ("agent", "micro"):
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu", model=model), Silent())
+        words, _ = json.loads(stand_in.read_text())
+        assert words[words.index("--model.model_name_or_path") + 1] == placed(model_path(model))
+        assert words[words.index("--ref.model_name_or_path") + 1].startswith("/")
+
+
+def test_fewer_pairs_than_a_step_are_refused_for_it_would_train_nothing(tmp_path: Path, stand_in: Path) -> None:
+    run = with_pairs(tmp_path)
+    config = TrainActorConfig(engine="openrlhf", device="cpu", batch=21)
+    assert plan_train_actor(run, config, Silent())["steps"] == 0
+    with pytest.raises(UsageError, match="20 pairs"):
+        run_train_actor(run, config, Silent())
+    assert plan_train_actor(run, config.model_copy(update={"batch": 8, "epochs": 3}), Silent())["steps"] == 6
+
+
 def test_when_it_fails_its_last_words_are_told(tmp_path: Path, stand_in: Path) -> None:
     run = with_pairs(tmp_path)
     stand_in.write_text("--fail")
@@ -186,6 +215,15 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         run_train_critic(run, TrainCriticConfig(engine="openrlhf"), Silent())
     with pytest.raises(UsageError, match="rft have none"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", method="rft"), Silent())
+    with pytest.raises(UsageError, match="of the whole dialogue"):
+        run_train_actor(run, TrainActorConfig(engine="openrlhf", recipe="upstream"), Silent())
+    (tmp_path / "adapter").mkdir()
+    told = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "agent")}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(told))
+    with pytest.raises(UsageError, match="LoRA adapter"):
+        run_train_actor(
+            run, TrainActorConfig(engine="openrlhf", device="cpu", model=str(tmp_path / "adapter")), Silent()
+        )
     monkeypatch.setenv(PYTHON_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="cannot be run"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu"), Silent())

@@ -19,7 +19,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.label import LabelConfig, run_label
-from sweet.stages.rank import RankConfig, run_rank, sample_places
+from sweet.stages.rank import RankConfig, load_critic, run_rank, sample_places
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, run_train_critic
 from sweet.tasks.base import Message
@@ -184,6 +184,14 @@ def test_a_critic_of_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> 
     (Path(other) / "tokenizer.json").write_text(json.dumps(data))
     with pytest.raises(UsageError, match="vocabularies"):
         run_rank(run, config(reference=other), Silent())
+
+
+def test_a_critic_that_does_not_know_its_start_is_measured_against_no_other(run: Run, agent: str) -> None:
+    artifact = run.artifact("critic-1").model_copy(update={"meta": {}})
+    with pytest.raises(UsageError, match="which model it started from") as caught:
+        load_critic(run, artifact, RankConfig())
+    assert "--reference" in str(caught.value.fix)
+    load_critic(run, artifact, RankConfig(reference=agent))
 
 
 def test_without_a_critic_the_stage_that_makes_it_is_named(tmp_path: Path, agent: str) -> None:

@@ -115,7 +115,7 @@ def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
         ({"sim_url": ["http://127.0.0.1:9/v1"]}, "human runs in this process"),
         ({"agent": "scripted"}, "no scripted agent for code tasks"),
         ({"task": "html", "agent": "scripted", "agent_url": ["http://127.0.0.1:9/v1"]}, "agent runs in this process"),
-        ({"task": "html", "agent": "scripted", "sim": "a-model"}, "must see pages"),
+        ({"task": "html", "agent": "scripted", "sim": "micro"}, "must see pages"),
         ({"task": "html"}, "writes no pages"),
     ],
 )

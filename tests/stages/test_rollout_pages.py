@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,3 +77,29 @@ def test_pages_come_nearer_to_the_reference_turn_by_turn(tmp_path: Path) -> None
         first, second = (score(view(page), reference) for page in pages[:-1])
         assert first < second, "the last page is not looked at by the human"
         assert played.dialogue_history[2].content.startswith(("What is missing: ", "The background", "I do not want "))
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups")
+def test_ctrl_c_lets_the_browsers_show_what_is_under_way(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to every process of the command, the one that drives the browsers included."""
+    run = tmp_path / "run"
+    words = "rollout run --task html --tasks pages --agent scripted --num-tasks 3 --concurrency 2 --max-turns 3"
+    program = subprocess.Popen(
+        [sys.executable, "-m", "sweet", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with program:
+        limit = time.monotonic() + 90
+        while not list(run.glob("screenshots/*/*.png")):
+            assert program.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+        os.killpg(program.pid, signal.SIGINT)
+        _, err = program.communicate(timeout=90)
+    assert program.returncode == 130, err
+    assert "2 dialogues are done, 1 are missing" in " ".join(err.replace("│", " ").split())

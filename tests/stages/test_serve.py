@@ -19,7 +19,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.humans.llm import LLMHuman
 from sweet.humans.scripted import scripted_reply
 from sweet.llm.connect import open_client
-from sweet.llm.vllm import VllmSettings, command, find_vllm
+from sweet.llm.vllm import VllmSettings, command, find_vllm, given
 from sweet.stages.base import Silent
 from sweet.stages.serve import ServeConfig, run_serve
 from sweet.tasks import micro
@@ -137,6 +137,32 @@ def test_the_command_line_of_vllm() -> None:
     assert " ".join(words) == "vllm serve /m --host ::1 --port 8 --tensor-parallel-size 1 --served-model-name=x"
 
 
+@pytest.mark.parametrize(
+    ("passthrough", "added"),
+    [
+        ((), ["--limit-mm-per-prompt", '{"image": 2}']),
+        (("--max-model-len", "9"), ["--limit-mm-per-prompt", '{"image": 2}']),
+        (("--limit-mm-per-prompt", '{"image": 5}'), []),
+        (("--limit_mm_per_prompt={}",), []),
+        (("--limit-mm-per-prompt.image", "5"), []),
+    ],
+)
+def test_a_model_that_is_shown_pages_takes_two_pictures_unless_the_user_says(
+    passthrough: tuple[str, ...], added: list[str]
+) -> None:
+    plain = command("vllm", VllmSettings("m", "m", "::1", 8))
+    words = command("vllm", VllmSettings("m", "m", "::1", 8, passthrough=passthrough, images=2))
+    assert words == [*plain, *added, *passthrough]
+
+
+def test_vllm_for_the_human_of_pages(vllm: StandIn, tmp_path: Path) -> None:
+    for task, limit in (("html", '{"image": 2}'), ("code", None)):
+        vllm.state.unlink(missing_ok=True)
+        config = ServeConfig(engine="vllm", model="m", task=task, port=0, log=tmp_path / "log")
+        run_serve(config, Silent(), lambda url: signal.raise_signal(signal.SIGINT))
+        assert given(vllm.started()["args"], "--limit-mm-per-prompt") == limit
+
+
 def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     if find_vllm():
@@ -155,6 +181,7 @@ def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"engine": "scripted", "tp": 2}, "Only vllm takes --tp"),
         ({"engine": "embedded", "model": "micro", "passthrough": ["--x"]}, "Only vllm takes what follows --"),
         ({"engine": "embedded", "model": "/nothing/here"}, "no model directory"),
+        ({"engine": "embedded", "model": "micro", "task": "html"}, "must see pages"),
     ],
 )
 def test_settings_that_do_not_fit(config: dict[str, Any], message: str) -> None:

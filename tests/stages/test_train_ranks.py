@@ -28,7 +28,8 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.train import TrainConfig, TrainCriticConfig, run_train_critic
-from sweet.stages.training import RANKS, layout_of
+from sweet.stages.train_options import layout_of
+from sweet.stages.training import RANKS
 from tests.stages.learn_runs import make_agent, make_run
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,20 @@ def test_a_page_that_was_written_reads_back(view: View) -> None:
     assert found is not None
     assert (found.height, found.background) == (view.height, view.background)
     assert sorted(map(repr, found.parts)) == sorted(map(repr, view.parts))
+
+
+def test_pages_of_many_long_texts_are_compared_in_no_time() -> None:
+    dice = random.Random(0)
+
+    def page() -> View:
+        texts = [" ".join(dice.choices(["order", "fresh", "bread", "from", "seven"], k=60)) for _ in range(200)]
+        return View(
+            8000, "#ffffff", tuple(Part("text", 0, 40 * i, 600, 40, "#000000", t, 16) for i, t in enumerate(texts))
+        )
+
+    began = time.process_time()
+    assert differences(page(), page())
+    assert time.process_time() - began < 5
 
 
 def test_the_largest_differences_come_first_and_sections_are_told_together() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,16 @@ PAGE = "<html><body><p>Hi</p></body></html>"
 )
 def test_the_page_in_a_reply(text: str, page: str | None) -> None:
     assert extract_page(text) == page
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["</html>" * 50_000 + "<html>" * 50_000, "<html " + "</html>" * 50_000, "<body>" * 50_000, "<!--" * 50_000],
+)
+def test_a_hostile_text_is_read_in_no_time(text: str) -> None:
+    began = time.process_time()
+    extract_page(text)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`sweet data colbench`, `sweet data assets`, `sweet data import`, `sweet data export`, `sweet data micro-agent`."""
+"""`sweet data`: tasks and what pages need, from elsewhere; trajectories from and to elsewhere; the packaged agent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from sweet.stages.assets import AssetsConfig, run_data_assets
 from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
 from sweet.stages.download import ColBenchConfig, run_data_colbench
 from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
+from sweet.stages.websight import WebSightConfig, run_data_websight
 
 
 class ColBench(Command[ColBenchConfig]):
     def work(self, call: Call[ColBenchConfig]) -> None:
         console.finish(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
+
+
+class WebSight(Command[WebSightConfig]):
+    def work(self, call: Call[WebSightConfig]) -> None:
+        console.finish(run_data_websight(call.config, call.reporter), as_json=call.common.json)
 
 
 class Assets(Command[AssetsConfig]):
@@ -73,6 +79,19 @@ COMMANDS = (
         summary="Fetch ColBench's backend tasks from the model hub.",
         text="They land in the user's data folder; sweet rollout --tasks colbench plays them.",
         examples=(("sweet data colbench", "the tasks, training and test"),),
+    ),
+    WebSight(
+        name="data websight",
+        config=WebSightConfig,
+        summary="Build ColBench's frontend tasks from WebSight on the model hub.",
+        text="Streams descriptions and pages, not the screenshots, into the user's data folder; sweet rollout --task "
+        "html plays them. Interrupt it whenever you like: the same command goes on. Needs the extra data, except for "
+        "JSONL files.",
+        examples=(
+            ("sweet data websight", "10,000 tasks to train on, 10,000 to test"),
+            ("sweet data websight --split test --limit 500", "the paper's test tasks alone"),
+            ("sweet data websight --source WebSight/v0.2", "out of Parquet files on this machine"),
+        ),
     ),
     Assets(
         name="data assets",

@@ -36,6 +36,7 @@ COMMANDS = (
                 "sweet serve-sim --engine vllm --model MODEL --tp 4 -- --max-model-len 16384",
                 "vllm, where it is installed",
             ),
+            ("sweet serve-sim --task html --engine vllm --model MODEL", "a vision model that is shown both pages"),
         ),
     ),
 )

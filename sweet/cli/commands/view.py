@@ -20,10 +20,12 @@ class View(Command[ViewConfig]):
         run = newest_run(call.arguments["run"], call.reporter)
         viewer = Viewer(run, config)
         if config.html is not None:
-            written = viewer.write_html(config.html)
+            written, left_out = viewer.write_html(config.html)
             call.reporter.say(f"{written} dialogues written to {config.html}.")
+            if left_out:
+                call.reporter.warn(f"{left_out} pictures did not fit; --id and --limit choose fewer dialogues.")
             if call.common.json:
-                metrics = {"trajectories": written, "html": str(config.html)}
+                metrics = {"trajectories": written, "pictures_left_out": left_out, "html": str(config.html)}
                 console.print_json({"stage": "view", "run": str(run.path), "metrics": metrics, "artifacts": []})
         elif call.common.json:
             console.print_json(viewer.as_json())

@@ -22,7 +22,6 @@ _PLACE = 6
 _SIZE = 0.1
 """Share by which sizes may be off unnoticed."""
 _FONT = 0.08
-_READS_ALIKE = 0.6
 _COVERS = 0.3
 _DARKEST = 441.0
 _FAR = 150.0
@@ -132,18 +131,18 @@ def _same_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, in
 
 
 def _like_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
-    found: list[tuple[float, int, int]] = []
+    from sweet.tasks.html.diagnostics import READS_ALIKE, similarities
+
     ours, theirs = _longest_texts(left), _longest_texts(right)
-    for j in theirs:
-        matcher = SequenceMatcher(b=told(right[j].text), autojunk=False)
-        for i in ours:
-            matcher.set_seq1(told(left[i].text))
-            if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _READS_ALIKE:
-                continue
-            ratio = matcher.ratio()
-            if ratio >= _READS_ALIKE:
-                found.append((1 - ratio + min(_distance(left[i], right[j]) / 1000, 1), i, j))
-    return found
+    if not ours or not theirs:
+        return []
+    alike = similarities([told(left[i].text) for i in ours], [told(right[j].text) for j in theirs])
+    return [
+        (1 - float(alike[row, column]) + min(_distance(left[i], right[j]) / 1000, 1), i, j)
+        for row, i in enumerate(ours)
+        for column, j in enumerate(theirs)
+        if alike[row, column] >= READS_ALIKE
+    ]
 
 
 def _longest_texts(parts: list[Part]) -> list[int]:

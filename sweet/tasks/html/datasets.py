@@ -37,7 +37,7 @@ def load(tasks: str, split: str) -> list[Task]:
         raise UsageError(
             f"WebSight's {split} split is not on this machine.",
             where=path,
-            fix="lay it there as JSON lines with problem_description and ground_truth, or --tasks pages",
+            fix="sweet data websight, or --tasks pages",
         )
     raise not_there(path, SPLITS)
 

@@ -9,6 +9,7 @@ sentence only mentions, and with the end tag missing, as in a reply that was cut
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 from sweet.tasks.base import Move, Recipe
 from sweet.tasks.markers import ANSWER, ANSWER_MARKER, OUTPUT, between, seen_upstream
@@ -77,16 +78,23 @@ def _span(text: str) -> tuple[int, int] | None:
 
 def _element(shown: str, name: str) -> tuple[int, int] | None:
     starts = [match.start() for match in re.finditer(rf"<{name}(?=[\s>])", shown, re.IGNORECASE)]
+    tags = [_tag_after(shown, start) for start in starts]
     for end in re.finditer(rf"</{name}\s*>", shown, re.IGNORECASE):
         # Of several starts before it, those that are not the last were only mentioned.
-        start = max((start for start in starts if start < end.start()), default=None)
-        if start is not None and _ANY_TAG.search(shown, start + 1, end.start()):
-            return start, end.end()
-    if not starts or not _ANY_TAG.search(shown, starts[-1] + 1):
+        last = bisect_left(starts, end.start()) - 1
+        if last >= 0 and tags[last] < end.start():
+            return starts[last], end.end()
+    if not starts or tags[-1] == len(shown):
         return None
     fence = _FENCE_LINE.search(shown, starts[-1])
     cut = fence.start() if fence else len(shown)
     return starts[-1], len(shown[:cut].rstrip())
+
+
+def _tag_after(shown: str, start: int) -> int:
+    """Where the first tag behind the one at `start` stands; the end of the text where there is none."""
+    found = _ANY_TAG.search(shown, start + 1)
+    return found.start() if found else len(shown)
 
 
 def _without_raw_text(text: str) -> str:

@@ -1,8 +1,8 @@
 """What a page is worth: the cosine of its screenshot's embedding and the reference's, and why it is so.
 
 The last page that the agent delivered counts. A missing page, and one that does not load, score as a black square (the
-published protocol). A task whose own reference does not render is invalid. Pages are rendered some dozens at a time
-while those before are compared; screenshots are kept in the run's `screenshots/`, embeddings in `embeddings/`, so that
+published protocol). A task whose own reference does not render is invalid. Pages are rendered some batches
+ahead of those that are compared; screenshots are kept in the run's `screenshots/`, embeddings in `embeddings/`, so that
 scoring again costs neither.
 
 No cosine says that a task is solved: two pages are never quite the same. So `passed` means that the page loaded and was
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from sweet.tasks.trajectory import FAULTS, Trajectory
 EMBEDDINGS = "embeddings"
 
 _TOGETHER = 32
+"""Trajectories whose pages are compared in one batch, and `_AHEAD` how many batches are rendered at once."""
+_AHEAD = 3
 
 Extract = Callable[[str], str | None]
 """The page in a text, None where there is none."""
@@ -75,6 +78,12 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
             runner.run(_ended(held))
 
 
+async def _cancelled(tasks: Iterable[asyncio.Task[_Rendered]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
@@ -102,25 +111,27 @@ class HtmlEvaluation:
         self.figures |= {name: Figure(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__}
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score. One batch is rendered while the one before it is compared."""
+        """Each trajectory with its score. Batches are rendered ahead of the one that is compared, so that neither
+        comparing nor a page that hangs keeps a browser waiting."""
         rows = iter(trajectories)
-        before: _Rendered | None = None
-        while True:
-            batch = list(itertools.islice(rows, _TOGETHER))
-            rendered, scores = self._runner.run(self._step(batch, before))
-            if before is not None:
-                yield from zip(before.trajectories, scores, strict=True)
-            if not batch:
-                return
-            before = rendered
+        ahead: deque[asyncio.Task[_Rendered]] = deque()
+        try:
+            while True:
+                while len(ahead) < _AHEAD and (batch := list(itertools.islice(rows, _TOGETHER))):
+                    ahead.append(self._runner.get_loop().create_task(self._render(batch)))
+                if not ahead:
+                    return
+                yield from self._runner.run(self._scored(ahead.popleft()))
+        finally:
+            self._runner.run(_cancelled(ahead))
 
-    async def _step(self, batch: Sequence[Trajectory], before: _Rendered | None) -> tuple[_Rendered, list[Score]]:
-        comparing = asyncio.to_thread(self._compare, before) if before is not None else asyncio.sleep(0, [])
-        return await asyncio.gather(self._render(batch), comparing)
+    async def _scored(self, rendering: asyncio.Task[_Rendered]) -> list[tuple[Trajectory, Score]]:
+        rendered = await rendering
+        return list(zip(rendered.trajectories, await asyncio.to_thread(self._compare, rendered), strict=True))
 
     async def _render(self, batch: Sequence[Trajectory]) -> _Rendered:
         pages = [self._page(trajectory) for trajectory in batch]
-        references = [trajectory.task.ground_truth for trajectory in batch]
+        references = [self._reference(trajectory) for trajectory in batch]
         texts = list(dict.fromkeys(text for text in (*pages, *references) if text is not None))
         shots = dict(zip(texts, await asyncio.gather(*map(self._shoot, texts)), strict=True))
         return _Rendered(
@@ -139,6 +150,11 @@ class HtmlEvaluation:
             return None
         said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
         return next((page for text in (trajectory.answer, *said) if (page := self._extract(text)) is not None), None)
+
+    def _reference(self, trajectory: Trajectory) -> str:
+        """The reference as pages are rendered: rows made elsewhere may bring it with what stands around it."""
+        text = trajectory.task.ground_truth
+        return self._extract(text) or text
 
     def _compare(self, rendered: _Rendered) -> list[Score]:
         pictures = [shot.png if isinstance(shot, Screenshot) else black() for shot in rendered.pages]

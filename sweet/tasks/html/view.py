@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet.render.page import Block, Screenshot
+from sweet.render.page import Block, RenderSettings, Screenshot
 
-WIDTH = 1280
+WIDTH = RenderSettings().width
 """Of every page, in CSS px: the browser's window."""
 WHITE = "#ffffff"
 ALIKE = 10.0

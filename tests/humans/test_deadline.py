@@ -1,0 +1,55 @@
+"""A dialogue's deadline and the time that does not count for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sweet.humans.deadline import deadline, off_the_clock
+
+
+def test_waiting_for_a_browser_does_not_count() -> None:
+    async def work() -> None:
+        async with deadline(0.3):
+            for _ in range(3):
+                with off_the_clock():
+                    await asyncio.sleep(0.2)
+
+    asyncio.run(work())
+
+
+def test_all_other_time_counts_before_and_after() -> None:
+    async def work() -> None:
+        async with deadline(0.2):
+            await asyncio.sleep(0.12)
+            with off_the_clock(), off_the_clock():
+                await asyncio.sleep(0.3)
+            await asyncio.sleep(0.12)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(work())
+
+
+def test_without_a_deadline_nothing_is_counted() -> None:
+    async def work() -> str:
+        with off_the_clock():
+            return "done"
+
+    assert asyncio.run(work()) == "done"
+
+
+def test_who_is_stopped_off_the_clock_is_stopped() -> None:
+    async def work() -> None:
+        async with deadline(60):
+            with off_the_clock():
+                await asyncio.sleep(60)
+
+    async def stopped() -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(stopped())

@@ -1,0 +1,264 @@
+"""Screenshots beside the turns: on terminals, in words, and in the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import struct
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from rich.console import Console
+
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.store import SCREENSHOTS, ScreenshotStore
+from sweet.runs.run import Run
+from sweet.tasks.base import Task
+from sweet.tasks.trajectory import Trajectory, Turn, dump
+from sweet.view.figures import Figures
+from sweet.view.half_blocks import Beside, Drawing, half_blocks
+from sweet.view.pictures import Album, Picture, Unreadable, scaled
+from sweet.view.viewer import ViewConfig, Viewer
+from tests.render.pictures import png
+from tests.view.conftest import HOSTILE, made
+from tests.view.test_page import read, written
+from tests.view.test_terminal import ESCAPES, drawn
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+
+
+def picture(rows: list[list[tuple[int, int, int]]]) -> Image.Image:
+    image = Image.new("RGB", (len(rows[0]), len(rows)))
+    image.putdata([pixel for row in rows for pixel in row])
+    return image
+
+
+def shot(colour: tuple[int, int, int], height: int = 720) -> Screenshot:
+    return Screenshot(png(Image.new("RGB", (1280, height), colour)), 1280, height, ())
+
+
+def page(body: str) -> str:
+    return f"<html><body>{body}</body></html>"
+
+
+REFERENCE, SHOWN, MISSING, FAILED = page("reference"), page(f"shown {HOSTILE}"), page("missing"), page("failed")
+
+
+def dialogue(*replies: str, **changes: Any) -> Trajectory:
+    turns = [Turn(role="user", content="A page, please.")]
+    for reply in replies:
+        turns += [Turn(role="assistant", content=reply), Turn(role="user", content="Not quite.")]
+    task = Task(id="task", problem_description="A page, please.", ground_truth=REFERENCE)
+    return Trajectory(id="t", task=task, dialogue_history=tuple(turns[:-1]), answer=replies[-1], **changes)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Run:
+    """One dialogue: a page with a screenshot, one that was not rendered, one that failed, a reply without a page."""
+    run = Run.create(tmp_path / "run", task="html")
+    replies = (f"Look: {SHOWN} OK?", MISSING, FAILED, "What colour?")
+    rollouts = made(run, "rollout", "rollouts", [dump(dialogue(*replies))], [])
+    store = ScreenshotStore(run.path / SCREENSHOTS)
+    for text, result in (
+        (REFERENCE, shot(BLUE, 1440)),
+        (SHOWN, shot(RED)),
+        (FAILED, RenderFailed("timeout", f"it took more than 15 s {HOSTILE}")),
+    ):
+        store.put(page_key(text, RenderSettings()), result)
+    ranked = {"trajectory_id": "t", "task_id": "task", "turn": 1, "observation": []}
+    first, second = (
+        {"text": text, "advantage": value, "logprob": -1.0, "reference": -1.0, "tokens": 3}
+        for text, value in ((SHOWN, 0.5), (f"Mine: {MISSING}", -0.5))
+    )
+    made(run, "rank", "candidates", [{**ranked, "candidates": [first, second], "taken": first}], [rollouts])
+    pair = {"id": "p", "chosen": SHOWN, "rejected": MISSING, "chosen_advantage": 0.5, "rejected_advantage": -0.5}
+    made(run, "pair", "pairs", [{**ranked, **pair}], [run.artifact("candidates-1")])
+    return run
+
+
+def test_a_cell_is_two_pixels() -> None:
+    rows = [[RED, GREEN], [BLUE, RED], [GREEN, GREEN]]
+    assert half_blocks(picture(rows)) == [[(RED, BLUE), (GREEN, RED)], [(GREEN, None), (GREEN, None)]]
+    shown = drawn(Drawing(picture(rows)), 10, color=True)
+    assert shown == (
+        "\x1b[38;2;255;0;0;48;2;0;0;255m▀\x1b[0m\x1b[38;2;0;255;0;48;2;255;0;0m▀\x1b[0m\n\x1b[38;2;0;255;0m▀▀\x1b[0m\n"
+    )
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.integers(1, 60))
+def test_a_scaled_picture_keeps_its_shape_and_its_bounds(across: int, down: int, width: int, height: int) -> None:
+    found = scaled(png(Image.new("RGB", (across, down), RED)), width, height)
+    assert found.width == width
+    assert 1 <= found.height <= height
+    assert found.height == pytest.approx(min(height, down * width / across), abs=1 + width / across)
+    assert found.getcolors() == [(found.width * found.height, RED)]
+
+
+def test_what_is_too_long_is_cut_off_below() -> None:
+    image = Image.new("RGB", (100, 1000), BLUE)
+    image.paste(RED, (0, 0, 100, 500))
+    assert scaled(png(image), 10, 50).getcolors() == [(500, RED)]
+    assert scaled(png(image.convert("RGBA")), 10, 1000).size == (10, 100)
+
+
+def giant() -> bytes:
+    """A PNG that says it is 60,000 pixels wide and high."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "the picture cannot be read"),
+        (b"GIF89a", "the picture cannot be read"),
+        (png(Image.new("RGB", (9, 9)))[:45], "the picture cannot be read"),
+        (giant(), "the picture has 60000 × 60000 pixels"),
+    ],
+    ids=["empty", "no PNG", "torn", "giant"],
+)
+def test_what_is_no_picture_is_told(content: bytes, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        scaled(content, 10, 10)
+    told = Picture(Screenshot(content, 9, 9, ()), "named")
+    assert f"turn 1: {why}" in drawn(Beside([("turn 1", told)]), color=True)
+
+
+def test_a_turns_screenshot_stands_beside_the_page_in_mind(pages: Run) -> None:
+    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 100, color=True)
+    lines = [line for line in shown.splitlines() if "48;2;255;0;0m▀" in line and "48;2;0;0;255m▀" in line]
+    assert len(lines) == 13, "1280 × 720 in 47 columns is 26 pixels high"
+    plain = ESCAPES.sub("", shown)
+    assert "turn 1 · 1280 × 720" in plain
+    assert plain.count("the page in mind · 1280 × 1440") == 4
+    for words in ("turn 2: not rendered", "turn 3: the page did not load: it took", "turn 4: the reply holds no page"):
+        assert words in plain
+
+
+def test_a_narrow_terminal_shows_one_below_the_other(pages: Run) -> None:
+    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 34, color=True)
+    assert not [line for line in shown.splitlines() if "255;0;0m▀" in line and "0;0;255m▀" in line]
+    assert "255;0;0m▀" in shown
+
+
+def console(**settings: Any) -> Console:
+    return Console(file=io.StringIO(), width=100, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "pictures"),
+    [
+        ({"force_terminal": True, "color_system": "truecolor"}, True),
+        ({"force_terminal": True, "color_system": "256"}, True),
+        ({"force_terminal": True, "color_system": "standard"}, False),
+        ({"force_terminal": True, "color_system": None}, False),
+        ({"force_terminal": True, "color_system": "truecolor", "no_color": True}, False),
+        ({"force_terminal": False, "color_system": "truecolor"}, False),
+    ],
+)
+def test_drawn_only_where_there_are_colours(pages: Run, settings: dict[str, Any], pictures: bool) -> None:
+    for draw in (True, False):
+        there = console(**settings)
+        there.print(Viewer(pages, ViewConfig(pictures=draw)).dialogue("t"))
+        shown = there.file.getvalue()  # type: ignore[attr-defined]
+        assert ("▀" in shown) == (pictures and draw)
+        named = re.sub(r"[\s│]", "", ESCAPES.sub("", shown))
+        key = page_key(SHOWN, RenderSettings())
+        assert (f"turn1:1280×720,screenshots/{key[:2]}/{key}.png" in named) != (pictures and draw)
+
+
+def test_no_text_of_a_page_reaches_the_terminal_as_more_than_text(pages: Run) -> None:
+    for color in (True, False):
+        left = ESCAPES.sub("", drawn(Viewer(pages, ViewConfig(hidden=True)).dialogue("t"), 100, color=color))
+        assert "\x1b" not in left
+        assert "\x07" not in left
+        assert "␛[31mred" in left
+
+
+def test_pages_of_candidates_and_pairs_are_named(pages: Run) -> None:
+    text = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 4000)
+    shown, missing = (page_key(page, RenderSettings())[:8] for page in (SHOWN, MISSING))
+    assert f"+0.500     │████ [page {shown}, {len(SHOWN)} characters]" in text
+    assert f"Mine: [page {missing}, {len(MISSING)} characters]" in text
+    assert re.search(rf"rejected +-0.500 +\[page {missing}", text)
+    assert text.count("whole pages: --html FILE") == 2
+
+
+def test_a_run_of_another_kind_has_no_screenshots(run: Run) -> None:
+    assert Viewer(run, ViewConfig()).album is None
+    assert "screenshots" not in drawn(Viewer(run, ViewConfig()).dialogue("t001"))
+
+
+def test_a_kind_that_is_not_installed_has_none_either(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", task="elsewhere")
+    rollouts = made(run, "rollout", "rollouts", [dump(dialogue(SHOWN))], [])
+    assert Album.of(run, rollouts, draw=True) is None
+
+
+def test_the_recipe_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
+    rollouts = pages.artifact("rollouts-1")
+    reply = "<HTML><p>one</p></HTML> <body><p>two</p></body>"
+    paper = Album.of(pages, rollouts, draw=True)
+    upstream = Album.of(pages, rollouts.model_copy(update={"meta": {"recipe": "upstream"}}), draw=True)
+    assert paper is not None
+    assert upstream is not None
+    assert paper.page(reply) == "<HTML><p>one</p></HTML>"
+    assert upstream.page(reply) == "<body><p>two</p></body>"
+
+
+def test_without_pillow_the_pictures_are_told_of(pages: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled.cache_clear()
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 200, color=True)
+    assert "sweet-rl[html]" in shown
+    assert "▀" not in shown
+
+
+def test_the_page_embeds_small_pictures_and_allows_no_others(pages: Run, tmp_path: Path) -> None:
+    text = written(pages, tmp_path)
+    reader = read(text)
+    addresses = [value for name, value in reader.attributes if name == "src"]
+    assert reader.tags.count("img") == len(addresses) == 2, "a turn's, and the reference once"
+    colours = []
+    for address in addresses:
+        kind, _, content = address.partition(",")
+        assert kind == "data:image/jpeg;base64"
+        with Image.open(io.BytesIO(base64.b64decode(content))) as image:
+            assert image.width == 480
+            red, _, blue = image.convert("RGB").resize((1, 1)).tobytes()
+            colours.append("red" if red > 250 > 5 > blue else "blue" if blue > 250 > 5 > red else "other")
+    assert colours == ["red", "blue"]
+    policy = next(value for _, value in reader.attributes if "default-src" in value)
+    assert "img-src data:;" in policy
+    assert text.count('loading="lazy"') == 2
+    for words in ("the page did not load: it took", "not rendered", "the reply holds no page"):
+        assert words in text
+    assert "<script>alert" not in text
+    assert "&lt;html&gt;&lt;body&gt;shown" in text
+    without = written(pages, tmp_path, pictures=False)
+    assert "<img" not in without
+    assert "1280 × 720, screenshots/" in without
+
+
+def test_a_page_of_another_kind_allows_no_pictures(run: Run, tmp_path: Path) -> None:
+    text = written(run, tmp_path)
+    assert "img-src" not in text
+    assert "<figure" not in text
+
+
+def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
+    album = Album.of(pages, pages.artifact("rollouts-1"), draw=True)
+    assert album is not None
+    whole = Figures(album)
+    one = whole.reference(REFERENCE)
+    bounded = Figures(album, room=len(one))
+    assert "<img" in bounded.reference(REFERENCE)
+    assert "left out, the page is full: 1280 × 1440, screenshots/" in bounded.reference(REFERENCE)
+    assert (whole.left_out, bounded.left_out) == (0, 1)
