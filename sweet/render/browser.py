@@ -1,4 +1,4 @@
-"""One headless Firefox with one page, which is used again and again, driven by WebDriver BiDi.
+"""One headless Firefox with one page, which is used again and again.
 
 A page is loaded, made to stand still and asked for its visible blocks (`settle.js`), and photographed, all within its
 time-out and under a watch on the memory that the browser's processes hold. Nothing in a browser that a page has
@@ -10,11 +10,9 @@ there soon, it is ended too.
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import secrets
 import struct
-import subprocess
 from contextlib import suppress
 from importlib import resources
 from ssl import SSLContext
@@ -22,17 +20,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sweet import keeper
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.bidi import BidiError, Disconnected, Session
-from sweet.render.firefox import INSTALL_FIREFOX, Processes, command, environment_of, preferences
+from sweet.render.driver import START_PATIENCE, Disconnected, DriverError, MakeWindow
+from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
-from sweet.render.profiles import Profile
 from sweet.render.serving import PageServer
-
-START_PATIENCE = 90.0
-"""Seconds for a browser to start, which takes five on an idle core."""
 
 BLANK_PATIENCE = 3.0
 """Seconds to leave a page."""
@@ -86,64 +79,39 @@ class _Told(BaseModel):
 class Browser:
     """A browser of a pool. `start`, then `shoot` one page after the other; `stop` must be called."""
 
-    def __init__(self, firefox: str, assets: AssetStore, tls: SSLContext) -> None:
+    def __init__(self, firefox: Firefox, make: MakeWindow, assets: AssetStore, tls: SSLContext) -> None:
         self._firefox = firefox
+        self._window = make()
         self._server = PageServer(assets, tls)
         self._settle = f"settle_{secrets.token_hex(8)}"
-        self._profile: Profile | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._session: Session | None = None
-        self._context = ""
-        self.processes: Processes | None = None
         self.clean = True
         """Whether it shows nothing of a former page."""
         self.pages = 0
         """How many it has been given."""
+
+    @property
+    def processes(self) -> Processes | None:
+        return self._window.processes
 
     async def start(self, settings: RenderSettings) -> None:
         """Raises:
         SweetError: it does not start.
         """
         await self._server.listen()
+        script = _script(self._settle, settings)
         try:
             async with asyncio.timeout(START_PATIENCE):
-                self._session = await Session.connect(await self._port())
-                await self._prepare(settings)
-        except (TimeoutError, BidiError, OSError) as error:
-            said = (self._profile and self._profile.said()) or str(error) or "no answer"
+                await self._window.start(self._server.port, script, settings.width, settings.height)
+                # Firefox starts another process for the first page of a host: better now than on a page's time.
+                await self._window.go(self._server.put("", ""))
+        except (TimeoutError, DriverError, OSError) as error:
+            said = self._window.said() or str(error) or "no answer"
             await self.stop()
             raise SweetError(
-                f"Firefox does not start: {said}", where=self._firefox, fix=f"{INSTALL_FIREFOX}; sweet doctor"
+                f"Firefox does not start: {said}",
+                where=str(self._firefox),
+                fix=f"{INSTALL_FIREFOX}; sweet doctor",
             ) from error
-
-    async def _port(self) -> int:
-        """Start the program, and wait until it takes commands."""
-        profile = self._profile = Profile(preferences(self._server.port))
-        process = self._process = _started(self._firefox, profile)
-        self.processes = Processes(process.pid)
-        while (port := profile.port()) is None:
-            if process.poll() is not None:
-                raise BidiError(f"it ends with status {process.returncode}")
-            await asyncio.sleep(0.05)
-        return port
-
-    async def _prepare(self, settings: RenderSettings) -> None:
-        tree = await self._do("browsingContext.getTree")
-        self._context = tree["contexts"][0]["context"]
-        viewport = {"width": settings.width, "height": settings.height}
-        await self._do("browsingContext.setViewport", context=self._context, viewport=viewport, devicePixelRatio=1)
-        script = f"() => {{ {_script(self._settle, settings)} }}"
-        await self._do("script.addPreloadScript", functionDeclaration=script)
-        # Firefox starts another process for the first page of a host: better now than on a page's time.
-        await self._go(self._server.put("", ""))
-
-    async def _do(self, method: str, **params: Any) -> Any:
-        if self._session is None:
-            raise Disconnected("Firefox has ended.")
-        return await self._session.do(method, **params)
-
-    async def _go(self, address: str) -> None:
-        await self._do("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
     async def shoot(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         """Render a page. After a failure whose reason is timeout, memory or crashed, the browser has ended.
@@ -180,7 +148,7 @@ class Browser:
             raise self._server.trouble
         if error is None:
             return work.result()
-        if isinstance(error, BidiError):
+        if isinstance(error, DriverError):
             # The process that draws a page may end alone, and Firefox tells of it as of a page that went away.
             if isinstance(error, Disconnected) or (before and not before & self._drawing()):
                 raise RenderFailed("crashed", "The browser ended under the page.") from error
@@ -192,26 +160,20 @@ class Browser:
 
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
-        await self._go(address)
-        target = {"context": self._context}
-        call = f"window.{self._settle}()"
-        said = await self._do("script.evaluate", expression=call, target=target, awaitPromise=True)
-        told = _read(said.get("result", {}).get("value"))
+        await self._window.go(address)
+        told = _read(await self._window.evaluate(f"window.{self._settle}()"))
         blocks = tuple(Block(**box.model_dump()) for box in told.blocks[: settings.max_blocks])
         # A document without any height is not to be had as a picture; the window that it is shown in is.
-        origin, height = ("document", min(told.height, settings.max_height)) if told.height else ("viewport", 0)
-        clip = {"type": "box", "x": 0, "y": 0, "width": settings.width, "height": height or settings.height}
-        shot = await self._do("browsingContext.captureScreenshot", context=self._context, origin=origin, clip=clip)
-        tree = await self._do("browsingContext.getTree", root=self._context, maxDepth=0)
-        if tree["contexts"][0]["url"].partition("#")[0] != address:
+        height = min(told.height, settings.max_height)
+        png = await self._window.picture(settings.width, height or settings.height, document=height > 0)
+        if (await self._window.address()).partition("#")[0] != address:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
-        png = base64.b64decode(shot["data"])
         return Screenshot(png, *size_of(png), blocks)
 
     async def leave(self) -> bool:
         """Go to an empty page; False where that has come to nothing, and the browser has ended."""
         # Of the same host: at another one's Firefox would start another process.
-        going = asyncio.create_task(self._go(self._server.put("", "")))
+        going = asyncio.create_task(self._window.go(self._server.put("", "")))
         _heard(going)
         await asyncio.wait({going}, timeout=BLANK_PATIENCE)
         self.clean = going.done() and going.exception() is None
@@ -222,7 +184,7 @@ class Browser:
     @property
     def living(self) -> bool:
         """Whether it has been started, and not ended since."""
-        return self._session is not None and not self._session.ended
+        return self._window.living
 
     async def memory(self) -> int:
         """MB that its processes hold; 0 where they cannot be looked at."""
@@ -240,27 +202,8 @@ class Browser:
             ends = asyncio.get_running_loop().time() + END_PATIENCE
             while not await asyncio.to_thread(self.processes.gone) and asyncio.get_running_loop().time() < ends:
                 await asyncio.sleep(0.05)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-        if self._process is not None:
-            self._process.poll()
-        if self._profile is not None:
-            await asyncio.to_thread(self._profile.remove)
-            self._profile = None
+        await self._window.close()
         await self._server.close()
-
-
-def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
-    with profile.log.open("wb") as log:
-        return subprocess.Popen(
-            keeper.kept(command(firefox, profile.folder), 0.0),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment_of(profile.folder),
-            start_new_session=True,
-        )
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

@@ -7,8 +7,8 @@ one before at once, since going to an empty page in between costs a quarter of t
 tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
 is one, and the same page asked for twice at once is rendered once.
 
-Each browser runs behind a keeper that ends it when this process is gone (see `sweet.keeper`), and the folders of those
-that were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
+A browser ends when this process is gone, whoever drives it (see `sweet.render.driver`), and the folders of those that
+were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from typing import Any, Protocol
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
+from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
-from sweet.render.firefox import find_firefox
+from sweet.render.by_playwright import open_playwright
+from sweet.render.driver import MakeWindow
+from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.profiles import remove_left
 from sweet.render.serving import certificate
@@ -91,7 +94,8 @@ class Pool:
 
     def __init__(
         self,
-        firefox: str,
+        firefox: Firefox,
+        make: MakeWindow,
         tls: SSLContext,
         assets: AssetStore,
         store: ScreenshotStore | None,
@@ -101,7 +105,7 @@ class Pool:
         self.settings = settings
         self.started = 0
         self.given = 0
-        self._make = partial(Browser, firefox, assets, tls)
+        self._make = partial(Browser, firefox, make, assets, tls)
         self.store = store
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
@@ -243,20 +247,32 @@ async def open_browsers(
         assets: the folder of the assets, by default where `sweet data assets` puts them.
 
     Raises:
-        UsageError: there is no Firefox, or a package that rendering needs is not installed.
+        UsageError: see `find_firefox`.
     """
     firefox = find_firefox()
     tls = certificate()
     await asyncio.to_thread(remove_left)
-    pool = Pool(
-        firefox,
-        tls,
-        AssetStore(assets or asset_folder()),
-        None if store is None else ScreenshotStore(store),
-        count or fitting_count(),
-        settings or RenderSettings(),
-    )
-    try:
-        yield pool
-    finally:
-        await pool.close()
+    async with open_driver(firefox) as make:
+        pool = Pool(
+            firefox,
+            make,
+            tls,
+            AssetStore(assets or asset_folder()),
+            None if store is None else ScreenshotStore(store),
+            count or fitting_count(),
+            settings or RenderSettings(),
+        )
+        try:
+            yield pool
+        finally:
+            await pool.close()
+
+
+@asynccontextmanager
+async def open_driver(firefox: Firefox) -> AsyncIterator[MakeWindow]:
+    """What makes windows of this Firefox, put away at the end of the block."""
+    if firefox.driver == "playwright":
+        async with open_playwright(firefox) as make:
+            yield make
+    else:
+        yield partial(DirectWindow, firefox.path)

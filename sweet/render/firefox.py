@@ -1,43 +1,109 @@
-"""Which Firefox there is, how it is set up, and its processes: how much memory they hold, and their end."""
+"""Which Firefox there is and who drives it, how it is set up, and its processes: their memory and their end."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sweet.errors import UsageError
 
 INSTALL_EXTRA = "pip install 'sweet-rl[html]'"
-INSTALL_FIREFOX = "install Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+INSTALL_FIREFOX = (
+    "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+)
 
 _MAC = "/Applications/Firefox.app/Contents/MacOS/firefox"
 
 
-def find_firefox(environment: Mapping[str, str] = os.environ) -> str:
-    """The program that `SWEET_FIREFOX` names, else one on the PATH, else where macOS has it.
+@dataclass(frozen=True)
+class Firefox:
+    """A Firefox to start.
+
+    Attributes:
+        path: the program; the folder of it for Playwright's own build.
+        driver: who drives it, Playwright or we directly.
+        own: Playwright's own build, which nobody else can drive.
+    """
+
+    path: str
+    driver: Literal["playwright", "direct"]
+    own: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}, driven {'by Playwright' if self.driver == 'playwright' else 'directly'}"
+
+
+def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
+    """Choose a Firefox and who drives it: the first of these that there is.
+
+    1. The program that `SWEET_FIREFOX` names, directly.
+    2. Playwright's own Firefox, which `playwright install firefox` brings, by Playwright.
+    3. firefox-esr or firefox on the PATH, or where macOS has it, directly.
+
+    `SWEET_BROWSER_DRIVER` says otherwise: with `direct` the second is left out, with `playwright` Playwright drives the
+    first and the third too.
 
     Raises:
-        UsageError: there is none, or a package that rendering needs is not installed.
+        UsageError: there is none, a package that it takes is not installed, or one of the two names nothing.
     """
     if importlib.util.find_spec("cryptography") is None:
         raise UsageError("Rendering pages needs the package cryptography.", fix=INSTALL_EXTRA)
+    wanted = environment.get("SWEET_BROWSER_DRIVER") or None
+    if wanted not in (None, "playwright", "direct"):
+        raise UsageError(
+            "There is no driver of this name.",
+            where=f"SWEET_BROWSER_DRIVER={wanted}",
+            fix="set it to playwright or direct, or unset it",
+        )
+    spec = importlib.util.find_spec("playwright")
+    package = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    if wanted == "playwright" and package is None:
+        raise UsageError(
+            "The package playwright is not installed.", where="SWEET_BROWSER_DRIVER=playwright", fix=INSTALL_EXTRA
+        )
+    driver: Literal["playwright", "direct"] = "playwright" if wanted == "playwright" else "direct"
     if given := environment.get("SWEET_FIREFOX"):
         path = shutil.which(given)
         if path is None:
             raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
-        return path
+        return Firefox(path, driver)
+    if package and wanted != "direct" and (own := _own_build(package, environment)):
+        return Firefox(own, "playwright", own=True)
     path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(_MAC)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
-    return path
+    return Firefox(path, driver)
+
+
+def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
+    """The folder of the Firefox that `playwright install` brought, of the revision that this Playwright starts."""
+    driver = package / "driver" / "package"
+    try:
+        listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
+        revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
+    if given == "0":
+        place = driver / ".local-browsers"
+    elif given:
+        place = Path(given)
+    elif sys.platform == "darwin":
+        place = Path.home() / "Library" / "Caches" / "ms-playwright"
+    else:
+        place = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    folder = place / f"firefox-{revision}"
+    return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
 
 
 def command(path: str, folder: Path) -> list[str]:
@@ -212,7 +278,7 @@ _PROC = Path("/proc/self/stat").exists()
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of one browser: those of its process group, which its keeper leads."""
+    """The processes of one browser: those of its process group, which its keeper or itself leads."""
 
     group: int
 
@@ -255,6 +321,12 @@ class Processes:
 
     def gone(self) -> bool:
         return not any(row.group == self.group for row in _table())
+
+
+def processes_of(mark: str) -> Processes | None:
+    """Those of the browser that was started with this text on its command line; None where it is not found."""
+    found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
+    return Processes(found[0]) if found else None
 
 
 @dataclass(frozen=True)

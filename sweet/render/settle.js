@@ -10,6 +10,7 @@
   const RealDate = Date;
   const realTimeout = window.setTimeout.bind(window);
   const stop = window.stop.bind(window);
+  const blur = Function.prototype.call.bind(HTMLElement.prototype.blur);
   const styleOf = window.getComputedStyle.bind(window);
   const define = (object, name, value) =>
     Object.defineProperty(object, name, { value, writable: true, configurable: true });
@@ -216,6 +217,8 @@
     still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
     stop(); // wherever the page was going
+    // Whether a field that has the focus is shown with a ring depends on who drives the browser.
+    if (document.activeElement instanceof HTMLElement) blur(document.activeElement);
     window.scrollTo(0, 0);
     endAnimations();
     // The page's size as Firefox's own full-page screenshot has it: in quirks mode less than the window where it ends there.

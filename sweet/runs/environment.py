@@ -28,6 +28,7 @@ PACKAGES = (
     "openrlhf",
     "peft",
     "pillow",
+    "playwright",
     "vllm",
 )
 """Their versions are recorded where they are installed. None is imported for it."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from sweet.render.bidi import BidiError, Disconnected, Session
+from sweet.render.bidi import Session
+from sweet.render.driver import Disconnected, DriverError
 
 
 async def odd(request: web.Request) -> web.WebSocketResponse:
@@ -50,7 +51,7 @@ def test_answers_find_their_commands() -> None:
             given_up.cancel()
             await session.do("answer")
             assert await asyncio.gather(*first) == [{"number": number} for number in range(3)]
-            with pytest.raises(BidiError, match="no such frame: gone"):
+            with pytest.raises(DriverError, match="no such frame: gone"):
                 await session.do("fail")
             waiting = asyncio.create_task(session.do("keep"))
             await asyncio.sleep(0)

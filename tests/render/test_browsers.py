@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,30 +23,35 @@ from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying
 from sweet.errors import UsageError
 from sweet.render.assets import ASSETS, AssetStore, placeholder
 from sweet.render.browser import Browser
-from sweet.render.browsers import Pool, fitting_count, open_browsers
-from sweet.render.firefox import _table, find_firefox
+from sweet.render.browsers import Pool, open_browsers, open_driver
+from sweet.render.firefox import Firefox, _table, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.profiles import remove_left
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
 
-def _why_not() -> str | None:
+def _why_not(driver: str) -> str | None:
+    """Why a system's Firefox cannot be driven in this way, where it cannot."""
     for name in ("cryptography", "PIL"):
         try:
             __import__(name)
         except ImportError:
             return f"{name} is not installed"
     try:
-        find_firefox()
+        find_firefox({**os.environ, "PLAYWRIGHT_BROWSERS_PATH": "/nowhere", "SWEET_BROWSER_DRIVER": driver})
     except UsageError as error:
         return str(error)
     return None
 
 
-WHY_NOT = _why_not()
+WHY_NOT = _why_not("direct")
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+needs_playwright = pytest.mark.skipif(_why_not("playwright") is not None, reason=str(_why_not("playwright")))
+
+BOTH = pytest.mark.parametrize("driver", ["direct", pytest.param("playwright", marks=needs_playwright)])
 
 T = TypeVar("T")
 
@@ -76,13 +82,25 @@ setInterval(() => {
 </script></body></html>"""
 
 
+@contextmanager
+def driven(driver: str) -> Iterator[Firefox]:
+    """Whoever opens browsers in this block gets this one, the system's, driven in this way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEET_BROWSER_DRIVER", "direct")
+        patch.setenv("SWEET_FIREFOX", find_firefox().path)
+        patch.setenv("SWEET_BROWSER_DRIVER", driver)
+        yield find_firefox()
+
+
 class Shared:
     """One pool of one browser for most of the tests here, in a loop that lives as long: starting takes seconds."""
 
-    def __init__(self, assets: Path) -> None:
+    def __init__(self, assets: Path, driver: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self.driver = driver
         self.context = open_browsers(None, 1, HASTY, assets)
-        self.pool = self.run(self.context.__aenter__())
+        with driven(driver):
+            self.pool = self.run(self.context.__aenter__())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(what)
@@ -113,23 +131,59 @@ def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shared(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets)
+    there = Shared(assets, "direct")
     yield there
     there.close()
 
 
-def test_the_same_page_gives_the_same_bytes(shared: Shared, assets: Path) -> None:
+@pytest.fixture(scope="module")
+def by_playwright(assets: Path) -> Iterator[Shared]:
+    there = Shared(assets, "playwright")
+    yield there
+    there.close()
+
+
+@pytest.fixture(params=["shared", pytest.param("by_playwright", marks=needs_playwright)])
+def either(request: pytest.FixtureRequest) -> Shared:
+    there: Shared = request.getfixturevalue(request.param)
+    return there
+
+
+def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> None:
     async def twice(pool: Pool) -> list[Screenshot]:
         return [await pool.shoot(PAGE), await pool.shoot(PLAIN), await pool.shoot(PAGE)]
 
     async def elsewhere() -> list[Screenshot]:
-        async with open_browsers(None, 1, HASTY, assets) as pool:
-            return await twice(pool)
+        with driven(either.driver):
+            async with open_browsers(None, 1, HASTY, assets) as pool:
+                return await twice(pool)
 
-    here, there = shared.run(twice(shared.pool)), asyncio.run(elsewhere())
+    here, there = either.run(twice(either.pool)), asyncio.run(elsewhere())
     assert here == there
     assert here[0] == here[2] != here[1]
     look_at(here[0])
+
+
+@needs_playwright
+def test_both_drivers_give_the_same(shared: Shared, by_playwright: Shared) -> None:
+    low = "<body style='margin: 0; background: #ff0000'><div style='height: 40px'>low</div></body>"
+    flat = "<body style='margin: 0'><p style='position: fixed; right: 0'>of no height</p></body>"
+    tall = "<!DOCTYPE html><p style='margin-top: 1500px'>tall</p>"
+    for page in (PAGE, low, flat, tall):
+        assert shared.run(shared.pool.shoot(page)) == by_playwright.run(by_playwright.pool.shoot(page))
+
+
+def test_playwrights_own_firefox(assets: Path) -> None:
+    async def work() -> None:
+        async with open_browsers(None, 1, HASTY, assets) as pool:
+            look_at(await pool.shoot(PAGE))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SWEET_FIREFOX", raising=False)
+        patch.delenv("SWEET_BROWSER_DRIVER", raising=False)
+        if not find_firefox().own:
+            pytest.skip("Playwright's own Firefox is not installed (playwright install firefox)")
+        asyncio.run(work())
 
 
 def look_at(shot: Screenshot) -> None:
@@ -193,36 +247,41 @@ def test_a_page_that_would_go_away_stays(shared: Shared) -> None:
         assert [block.text for block in shot.blocks] == ["before", "after"]
 
 
+@BOTH
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
-def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
-    async def work() -> None:
-        browser = Browser(find_firefox(), AssetStore(assets), certificate())
-        try:
-            await browser.start(HASTY)
-            shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", HASTY))
-            await asyncio.sleep(1)
-            assert browser.processes is not None
-            for pid in browser.processes.drawing():
-                os.kill(pid, signal.SIGKILL)
-            with pytest.raises(RenderFailed) as caught:
-                await shooting
-            assert caught.value.reason == "crashed"
-            assert not browser.living
-        finally:
-            await browser.stop()
+def test_a_page_whose_process_ends_is_told_as_such(driver: str, assets: Path) -> None:
+    async def work(firefox: Firefox) -> None:
+        async with open_driver(firefox) as make:
+            browser = Browser(firefox, make, AssetStore(assets), certificate())
+            try:
+                await browser.start(HASTY)
+                shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", HASTY))
+                await asyncio.sleep(1)
+                assert browser.processes is not None
+                for pid in browser.processes.drawing():
+                    os.kill(pid, signal.SIGKILL)
+                with pytest.raises(RenderFailed) as caught:
+                    await shooting
+                assert caught.value.reason == "crashed"
+                assert not browser.living
+            finally:
+                await browser.stop()
 
-    asyncio.run(work())
+    with driven(driver) as firefox:
+        asyncio.run(work(firefox))
 
 
 def test_a_page_that_hangs_is_tried_again_another_time(
-    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared.pool, "settings", replace(HASTY, timeout=1.5))
-    monkeypatch.setattr(shared.pool, "store", ScreenshotStore(tmp_path / "kept"))
-    failed = shared.run(outcome(shared.pool, "<script>for (;;);</script>"))
+    monkeypatch.setattr(either.pool, "settings", replace(HASTY, timeout=1.5))
+    monkeypatch.setattr(either.pool, "store", ScreenshotStore(tmp_path / "kept"))
+    failed = either.run(outcome(either.pool, "<script>for (;;);</script>"))
     assert isinstance(failed, RenderFailed)
     assert failed.reason == "timeout"
     assert not list(tmp_path.rglob("*.json"))
+    monkeypatch.undo()
+    assert [block.text for block in either.run(either.pool.shoot("<p>next</p>")).blocks] == ["next"]
 
 
 def test_a_page_without_height_is_a_window_of_it(shared: Shared) -> None:
@@ -265,6 +324,17 @@ def test_nothing_leaves_the_machine(shared: Shared) -> None:
     shared.run(work())
 
 
+@needs_playwright
+def test_nothing_leaves_the_machine_by_playwright(by_playwright: Shared) -> None:
+    async def work() -> None:
+        async with sink() as there:
+            await outcome(by_playwright.pool, prying_pages(there.port)["socket"])
+            assert isinstance(await by_playwright.pool.shoot(PLAIN), Screenshot)
+        assert there.arrived == []
+
+    by_playwright.run(work())
+
+
 def test_a_memory_bomb_is_ended(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared.pool, "settings", replace(HASTY, timeout=60.0, max_memory=1500))
     failed = shared.run(outcome(shared.pool, costly_pages()["memory bomb"]))
@@ -292,10 +362,14 @@ def running(folder: Path) -> list[str]:
     return [row.command for row in _table() if str(folder) in row.command and "keeper" not in row.command]
 
 
+@BOTH
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+def test_nothing_stays_behind(
+    number: signal.Signals, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driven(driver):
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )
@@ -319,15 +393,3 @@ def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path, monkeypatc
         if child.stdout is not None:
             child.stdout.close()
         child.wait()
-
-
-def test_a_firefox_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SWEET_FIREFOX", str(tmp_path / "firefox"))
-    with pytest.raises(UsageError, match="no program"):
-        find_firefox()
-    monkeypatch.delenv("SWEET_FIREFOX")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError) as caught:
-        find_firefox()
-    assert "apt install firefox" in str(caught.value.fix)
-    assert fitting_count() >= 1
