@@ -247,9 +247,8 @@ def test_a_page_that_would_go_away_stays(shared: Shared) -> None:
         assert [block.text for block in shot.blocks] == ["before", "after"]
 
 
-@BOTH
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
-def test_a_page_whose_process_ends_is_told_as_such(driver: str, assets: Path) -> None:
+def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
     async def work(firefox: Firefox) -> None:
         async with open_driver(firefox) as make:
             browser = Browser(firefox, make, AssetStore(assets), certificate())
@@ -267,7 +266,7 @@ def test_a_page_whose_process_ends_is_told_as_such(driver: str, assets: Path) ->
             finally:
                 await browser.stop()
 
-    with driven(driver) as firefox:
+    with driven("direct") as firefox:
         asyncio.run(work(firefox))
 
 
