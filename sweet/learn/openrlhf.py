@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet import keeper
 from sweet.errors import SweetError
 from sweet.learn.ranks import ORPHAN_PATIENCE
 from sweet.learn.tokens import ChatEncoder, ReplyText
-from sweet.llm import keeper
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
 

@@ -6,7 +6,7 @@ started by torch's launcher on this machine or by DeepSpeed's on the hosts of a 
 
     command ── keeper ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
 
-The keeper ends the launcher when the command is gone, however it went (`sweet.llm.keeper`); a rank ends with its
+The keeper ends the launcher when the command is gone, however it went (`sweet.keeper`); a rank ends with its
 launcher, and on other hosts when the command's pulse stands still. What launcher and ranks print goes into a log.
 """
 
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import sweet
+from sweet import keeper
 from sweet.errors import SweetError, UsageError
 from sweet.learn.figures import Record, Summary
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, error_path
-from sweet.llm import keeper
 from sweet.llm.address import bind
 from sweet.llm.vllm import last_lines
 

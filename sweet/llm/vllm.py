@@ -1,7 +1,7 @@
 """Starting `vllm serve` and putting it away.
 
 vLLM is a program here, not a library: it runs in a process group of its own, so that its workers can be ended with it,
-behind a keeper that ends it should this process be killed (see `sweet.llm.keeper`), and writes into a log file. It is
+behind a keeper that ends it should this process be killed (see `sweet.keeper`), and writes into a log file. It is
 ready when /health answers; when it dies before, its last lines say why.
 """
 
@@ -21,8 +21,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet import keeper
 from sweet.errors import SweetError, UsageError
-from sweet.llm import keeper
 from sweet.llm.adapter import Adapter
 from sweet.llm.address import bind, url_of
 

@@ -1,4 +1,4 @@
-"""One headless Firefox with one page, which is used again and again; Playwright drives it.
+"""One headless Firefox with one page, which is used again and again.
 
 A page is loaded, made to stand still and asked for its visible blocks (`settle.js`), and photographed, all within its
 time-out and under a watch on the memory that the browser's processes hold. Nothing in a browser that a page has
@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 import struct
-from collections.abc import Coroutine
 from contextlib import suppress
 from importlib import resources
 from ssl import SSLContext
@@ -24,18 +22,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes, environment_of, preferences, processes_of
+from sweet.render.driver import START_PATIENCE, Disconnected, DriverError, MakeWindow
+from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
 from sweet.render.serving import PageServer
-
-START_PATIENCE = 90.0
-"""Seconds for a browser to start, which takes five on an idle core."""
 
 BLANK_PATIENCE = 3.0
 """Seconds to leave a page."""
 
 END_PATIENCE = 5.0
-"""Seconds for killed processes to be gone, and for Playwright to notice."""
+"""Seconds for killed processes to be gone."""
 
 GLANCE = 0.25
 """Seconds between two looks at the memory."""
@@ -49,8 +45,6 @@ MOST_CALLBACKS = 2000
 
 MOST_ELEMENTS = 20_000
 """Elements that are looked at for blocks."""
-
-_CRASH = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
 
 Length = Annotated[float, Field(allow_inf_nan=False, ge=-1e7, le=1e7)]
 
@@ -71,67 +65,51 @@ class _Box(BaseModel):
     font_size: Length
     bold: bool
     image: bool
+    text_x: Length
+    text_width: Length
 
 
 class _Told(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    address: str
-    height: Annotated[int, Field(ge=1)]
+    height: Annotated[int, Field(ge=0)]
     blocks: list[_Box]
 
 
 class Browser:
     """A browser of a pool. `start`, then `shoot` one page after the other; `stop` must be called."""
 
-    def __init__(self, playwright: Any, firefox: Firefox, assets: AssetStore, tls: SSLContext) -> None:
-        self._playwright = playwright
+    def __init__(self, firefox: Firefox, make: MakeWindow, assets: AssetStore, tls: SSLContext) -> None:
         self._firefox = firefox
+        self._window = make()
         self._server = PageServer(assets, tls)
         self._settle = f"settle_{secrets.token_hex(8)}"
-        self._page: Any = None
-        self.processes: Processes | None = None
         self.clean = True
         """Whether it shows nothing of a former page."""
         self.pages = 0
         """How many it has been given."""
+
+    @property
+    def processes(self) -> Processes | None:
+        return self._window.processes
 
     async def start(self, settings: RenderSettings) -> None:
         """Raises:
         SweetError: it does not start.
         """
         await self._server.listen()
-        mark = f"--sweet-{secrets.token_hex(8)}"
-        options: dict[str, Any] = {
-            "headless": True,
-            # A terminal sends Ctrl-C to the driver too; what it means for the pages is for us to say.
-            "handle_sigint": False,
-            "args": [mark],
-            "env": environment_of(),
-            "firefox_user_prefs": preferences(self._server.port),
-            "timeout": START_PATIENCE * 1000,
-        }
-        if not self._firefox.own:
-            options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
+        script = _script(self._settle, settings)
         try:
             async with asyncio.timeout(START_PATIENCE):
-                browser = await self._playwright.firefox.launch(**options)
-                self.processes = await asyncio.to_thread(processes_of, mark)
-                context = await browser.new_context(
-                    viewport={"width": settings.width, "height": settings.height},
-                    ignore_https_errors=True,
-                    accept_downloads=False,
-                    service_workers="block",
-                )
-                await context.add_init_script(_script(self._settle, settings))
-                self._page = await context.new_page()
-        except (TimeoutError, self._error()) as error:
-            self.processes = self.processes or await asyncio.to_thread(processes_of, mark)
+                await self._window.start(self._server.port, script, settings.width, settings.height)
+                # Firefox starts another process for the first page of a host: better now than on a page's time.
+                await self._window.go(self._server.put("", ""))
+        except (TimeoutError, DriverError, OSError) as error:
+            said = self._window.said() or str(error) or "no answer"
             await self.stop()
-            said = str(error).splitlines()
             raise SweetError(
-                f"Firefox does not start: {said[0] if said else 'no answer'}",
-                where=self._firefox.path,
+                f"Firefox does not start: {said}",
+                where=str(self._firefox),
                 fix=f"{INSTALL_FIREFOX}; sweet doctor",
             ) from error
 
@@ -144,13 +122,14 @@ class Browser:
         """
         self.pages += 1
         self.clean = False
+        before = self._drawing()
         work = asyncio.create_task(self._render(html, name, settings))
         _heard(work)
         watch = asyncio.create_task(self._watch(settings.max_memory))
         try:
             await asyncio.wait({work, watch}, timeout=settings.timeout, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                return self._outcome(work)
+                return self._outcome(work, before)
             if watch.done():
                 raise RenderFailed("memory", f"The page took more than {settings.max_memory} MB of memory.")
             raise RenderFailed("timeout", f"The page was not done within {settings.timeout:g} seconds.")
@@ -163,39 +142,38 @@ class Browser:
             if not work.done():  # cancelled from outside: what is left half done is of no use
                 await self.stop()
 
-    def _outcome(self, work: asyncio.Task[Screenshot]) -> Screenshot:
+    def _outcome(self, work: asyncio.Task[Screenshot], before: set[int]) -> Screenshot:
         error = work.exception()
         if self._server.trouble is not None:
             raise self._server.trouble
         if error is None:
             return work.result()
-        if isinstance(error, self._error()):
-            if not self._page.context.browser.is_connected() or _CRASH.search(str(error)):
+        if isinstance(error, DriverError):
+            # The process that draws a page may end alone, and Firefox tells of it as of a page that went away.
+            if isinstance(error, Disconnected) or (before and not before & self._drawing()):
                 raise RenderFailed("crashed", "The browser ended under the page.") from error
             raise RenderFailed("blocked", "The page kept the browser from looking at it.") from error
         raise error
 
+    def _drawing(self) -> set[int]:
+        return set() if self.processes is None else self.processes.drawing()
+
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
-        await self._page.goto(address, wait_until="load", timeout=0)
-        told = _read(await self._page.evaluate(f"window.{self._settle}()"))
-        if told.address.partition("#")[0] != address:
-            raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
-        height = min(told.height, settings.max_height)
-        png = await self._page.screenshot(
-            full_page=height > settings.height,  # what the window shows comes out sooner
-            clip={"x": 0, "y": 0, "width": settings.width, "height": height},
-            animations="allow",  # they have been ended, and the caret is hidden
-            caret="initial",
-            timeout=0,
-        )
+        await self._window.go(address)
+        told = _read(await self._window.evaluate(f"window.{self._settle}()"))
         blocks = tuple(Block(**box.model_dump()) for box in told.blocks[: settings.max_blocks])
+        # A document without any height is not to be had as a picture; the window that it is shown in is.
+        height = min(told.height, settings.max_height)
+        png = await self._window.picture(settings.width, height or settings.height, document=height > 0)
+        if (await self._window.address()).partition("#")[0] != address:
+            raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         return Screenshot(png, *size_of(png), blocks)
 
     async def leave(self) -> bool:
         """Go to an empty page; False where that has come to nothing, and the browser has ended."""
         # Of the same host: at another one's Firefox would start another process.
-        going = asyncio.create_task(self._page.goto(self._server.put("", ""), timeout=0))
+        going = asyncio.create_task(self._window.go(self._server.put("", "")))
         _heard(going)
         await asyncio.wait({going}, timeout=BLANK_PATIENCE)
         self.clean = going.done() and going.exception() is None
@@ -206,7 +184,7 @@ class Browser:
     @property
     def living(self) -> bool:
         """Whether it has been started, and not ended since."""
-        return self._page is not None
+        return self._window.living
 
     async def memory(self) -> int:
         """MB that its processes hold; 0 where they cannot be looked at."""
@@ -224,22 +202,8 @@ class Browser:
             ends = asyncio.get_running_loop().time() + END_PATIENCE
             while not await asyncio.to_thread(self.processes.gone) and asyncio.get_running_loop().time() < ends:
                 await asyncio.sleep(0.05)
-        if self._page is not None:
-            await _within(self._page.context.browser.close())
-            self._page = None
+        await self._window.close()
         await self._server.close()
-
-    def _error(self) -> type[Exception]:
-        from playwright.async_api import Error
-
-        return Error
-
-
-async def _within(what: Coroutine[Any, Any, Any]) -> None:
-    """Wait for Playwright a little; what it raises does not matter any more."""
-    task = asyncio.ensure_future(what)
-    await asyncio.wait({task}, timeout=END_PATIENCE)
-    _heard(task)
 
 
 def _heard(task: asyncio.Task[Any]) -> None:
@@ -267,6 +231,7 @@ def _script(name: str, settings: RenderSettings) -> str:
     limits = {
         "width": settings.width,
         "height": settings.max_height,
+        "window": settings.height,
         "blocks": settings.max_blocks,
         "text": LONGEST_TEXT,
         "elements": MOST_ELEMENTS,

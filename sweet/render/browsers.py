@@ -7,8 +7,8 @@ one before at once, since going to an empty page in between costs a quarter of t
 tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
 is one, and the same page asked for twice at once is rendered once.
 
-The browsers are children of Playwright's driver, a process that ends them when it loses its parent: nothing stays
-behind, however this process ends.
+A browser ends when this process is gone, whoever drives it (see `sweet.render.driver`), and the folders of those that
+were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from typing import Any, Protocol
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
+from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
+from sweet.render.by_playwright import open_playwright
+from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.profiles import remove_left
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
@@ -90,8 +94,8 @@ class Pool:
 
     def __init__(
         self,
-        playwright: Any,
         firefox: Firefox,
+        make: MakeWindow,
         tls: SSLContext,
         assets: AssetStore,
         store: ScreenshotStore | None,
@@ -101,7 +105,7 @@ class Pool:
         self.settings = settings
         self.started = 0
         self.given = 0
-        self._make = partial(Browser, playwright, firefox, assets, tls)
+        self._make = partial(Browser, firefox, make, assets, tls)
         self.store = store
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
@@ -183,7 +187,7 @@ class Pool:
             kept = browser
             return shot
         except RenderFailed as failed:
-            if failed.reason == "blocked":
+            if failed.lasting:
                 kept = browser
             elif not fresh and (failed.reason == "crashed" or not alone):
                 raise _Doubtful from failed
@@ -243,16 +247,15 @@ async def open_browsers(
         assets: the folder of the assets, by default where `sweet data assets` puts them.
 
     Raises:
-        UsageError: Playwright is not installed, or there is no Firefox.
+        UsageError: see `find_firefox`.
     """
     firefox = find_firefox()
     tls = certificate()
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
+    await asyncio.to_thread(remove_left)
+    async with open_driver(firefox) as make:
         pool = Pool(
-            playwright,
             firefox,
+            make,
             tls,
             AssetStore(assets or asset_folder()),
             None if store is None else ScreenshotStore(store),
@@ -263,3 +266,13 @@ async def open_browsers(
             yield pool
         finally:
             await pool.close()
+
+
+@asynccontextmanager
+async def open_driver(firefox: Firefox) -> AsyncIterator[MakeWindow]:
+    """What makes windows of this Firefox, put away at the end of the block."""
+    if firefox.driver == "playwright":
+        async with open_playwright(firefox) as make:
+            yield make
+    else:
+        yield partial(DirectWindow, firefox.path)

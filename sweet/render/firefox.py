@@ -1,4 +1,4 @@
-"""Which Firefox there is, how it is set up, and its processes: how much memory they hold, and their end."""
+"""Which Firefox there is and who drives it, how it is set up, and its processes: their memory and their end."""
 
 from __future__ import annotations
 
@@ -13,42 +13,76 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sweet.errors import UsageError
 
-INSTALL_PLAYWRIGHT = "pip install 'sweet-rl[html]'"
-INSTALL_FIREFOX = "playwright install firefox   (or the system's: apt install firefox-esr)"
+INSTALL_EXTRA = "pip install 'sweet-rl[html]'"
+INSTALL_FIREFOX = (
+    "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
+)
+
+_MAC = "/Applications/Firefox.app/Contents/MacOS/firefox"
 
 
 @dataclass(frozen=True)
 class Firefox:
-    """A Firefox to start. `own`: Playwright's own build, which it drives in its own way; else any other."""
+    """A Firefox to start.
+
+    Attributes:
+        path: the program; the folder of it for Playwright's own build.
+        driver: who drives it, Playwright or we directly.
+        own: Playwright's own build, which nobody else can drive.
+    """
 
     path: str
-    own: bool
+    driver: Literal["playwright", "direct"]
+    own: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}, driven {'by Playwright' if self.driver == 'playwright' else 'directly'}"
 
 
 def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
-    """The one that `SWEET_FIREFOX` names, else Playwright's own, else one on the PATH.
+    """Choose a Firefox and who drives it: the first of these that there is.
+
+    1. The program that `SWEET_FIREFOX` names, directly.
+    2. Playwright's own Firefox, which `playwright install firefox` brings, by Playwright.
+    3. firefox-esr or firefox on the PATH, or where macOS has it, directly.
+
+    `SWEET_BROWSER_DRIVER` says otherwise: with `direct` the second is left out, with `playwright` Playwright drives the
+    first and the third too.
 
     Raises:
-        UsageError: Playwright is not installed, or there is no Firefox.
+        UsageError: there is none, a package that it takes is not installed, or one of the two names nothing.
     """
+    if importlib.util.find_spec("cryptography") is None:
+        raise UsageError("Rendering pages needs the package cryptography.", fix=INSTALL_EXTRA)
+    wanted = environment.get("SWEET_BROWSER_DRIVER") or None
+    if wanted not in (None, "playwright", "direct"):
+        raise UsageError(
+            "There is no driver of this name.",
+            where=f"SWEET_BROWSER_DRIVER={wanted}",
+            fix="set it to playwright or direct, or unset it",
+        )
     spec = importlib.util.find_spec("playwright")
-    if spec is None or not spec.submodule_search_locations:
-        raise UsageError("Rendering pages needs Playwright, which is not installed.", fix=INSTALL_PLAYWRIGHT)
+    package = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    if wanted == "playwright" and package is None:
+        raise UsageError(
+            "The package playwright is not installed.", where="SWEET_BROWSER_DRIVER=playwright", fix=INSTALL_EXTRA
+        )
+    driver: Literal["playwright", "direct"] = "playwright" if wanted == "playwright" else "direct"
     if given := environment.get("SWEET_FIREFOX"):
         path = shutil.which(given)
         if path is None:
             raise UsageError("There is no program of this name.", where=f"SWEET_FIREFOX={given}", fix=INSTALL_FIREFOX)
-        return Firefox(path, own=False)
-    if own := _own_build(Path(spec.submodule_search_locations[0]), environment):
-        return Firefox(own, own=True)
-    path = shutil.which("firefox-esr") or shutil.which("firefox")
+        return Firefox(path, driver)
+    if package and wanted != "direct" and (own := _own_build(package, environment)):
+        return Firefox(own, "playwright", own=True)
+    path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(_MAC)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
-    return Firefox(path, own=False)
+    return Firefox(path, driver)
 
 
 def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
@@ -57,7 +91,7 @@ def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
     try:
         listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
         revision = next(entry["revision"] for entry in listed if entry["name"] == "firefox")
-    except (OSError, ValueError, KeyError, StopIteration):
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
         return None
     given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
     if given == "0":
@@ -66,12 +100,15 @@ def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
         place = Path(given)
     elif sys.platform == "darwin":
         place = Path.home() / "Library" / "Caches" / "ms-playwright"
-    elif sys.platform == "win32":
-        place = Path.home() / "AppData" / "Local" / "ms-playwright"
     else:
         place = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
     folder = place / f"firefox-{revision}"
     return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
+
+
+def command(path: str, folder: Path) -> list[str]:
+    """The command line of a browser in this folder, driven through a port of its own choice."""
+    return [path, "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port=0"]
 
 
 def preferences(port: int) -> dict[str, Any]:
@@ -146,6 +183,8 @@ def preferences(port: int) -> dict[str, Any]:
         "layout.css.visited_links_enabled": False,
         "dom.image-lazy-loading.enabled": False,
         "image.animation_mode": "none",
+        # Else a picture is drawn from its full size or from a smaller copy, whichever has been made first.
+        "image.downscale-during-decode.enabled": False,
         "intl.accept_languages": "en-US, en",
         "intl.locale.requested": "en-US",
         "gfx.color_management.mode": 0,
@@ -155,8 +194,10 @@ def preferences(port: int) -> dict[str, Any]:
         # What a browser does besides costs time, and wants to talk to its maker.
         "accessibility.force_disabled": 1,
         "app.normandy.enabled": False,
+        "app.shield.optoutstudies.enabled": False,
         "app.update.enabled": False,
         "app.update.auto": False,
+        "browser.aboutwelcome.enabled": False,
         "browser.cache.disk.enable": False,
         "browser.cache.memory.capacity": 65536,
         "browser.cache.memory.max_entry_size": 16384,
@@ -177,12 +218,15 @@ def preferences(port: int) -> dict[str, Any]:
         "browser.sessionstore.resume_from_crash": False,
         "browser.sessionstore.interval": 3_600_000,
         "browser.shell.checkDefaultBrowser": False,
+        "browser.startup.homepage": "about:blank",
+        "browser.startup.homepage_override.mstone": "ignore",
         "browser.startup.page": 0,
         "browser.tabs.unloadOnLowMemory": False,
         "browser.translations.enable": False,
         "browser.urlbar.suggest.searches": False,
         "datareporting.healthreport.uploadEnabled": False,
         "datareporting.policy.dataSubmissionEnabled": False,
+        "datareporting.policy.dataSubmissionPolicyBypassNotification": True,
         "dom.ipc.processCount": 1,
         "dom.ipc.keepProcessesAlive.web": 1,
         "fission.autostart": False,
@@ -203,25 +247,30 @@ def preferences(port: int) -> dict[str, Any]:
         "privacy.trackingprotection.annotate_channels": False,
         "privacy.trackingprotection.pbmode.enabled": False,
         "reader.parse-on-load.enabled": False,
-        "remote.network.maxTotalDataSize": 20_000_000,  # what Playwright has kept of answers; it takes no less
+        "remote.active-protocols": 1,  # WebDriver BiDi, and nothing older
         "services.settings.server": nowhere,
         "signon.autofillForms": False,
         "signon.rememberSignons": False,
         "toolkit.cosmeticAnimations.enabled": False,
+        "toolkit.startup.max_resumed_crashes": -1,
         "toolkit.telemetry.enabled": False,
         "toolkit.telemetry.server": nowhere,
         "toolkit.telemetry.unified": False,
     }
 
 
-def environment_of(given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a browser: this process's, in English and in Greenwich, and without a display."""
+def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """A browser's environment: this process's, in English and in Greenwich, without a display, with a folder of its own
+    for temporary files."""
     kept = {
         name: value
         for name, value in given.items()
-        if not name.startswith("LC_") and not name.lower().endswith("_proxy") and not name.endswith("_API_KEY")
+        if not name.startswith(("LC_", "MOZ_"))
+        and not name.lower().endswith("_proxy")
+        and not name.endswith("_API_KEY")
     }
-    return {**kept, "LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "MOZ_HEADLESS": "1"}
+    own = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
+    return {**kept, **own, "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
 
 
 _PROC = Path("/proc/self/stat").exists()
@@ -229,7 +278,7 @@ _PROC = Path("/proc/self/stat").exists()
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of one browser: those of its process group, which Playwright makes for each."""
+    """The processes of one browser: those of its process group, which its keeper or itself leads."""
 
     group: int
 
@@ -238,20 +287,30 @@ class Processes:
         if not _PROC:
             return sum(row.kilobytes for row in _table_of_ps() if row.group == self.group) // 1024
         pages = 0
-        for pid in self._members():
+        for pid in self.members():
             try:
                 pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
             except (OSError, IndexError):  # it has just ended
                 continue
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
 
-    def _members(self) -> Iterator[int]:
-        """Asked of the kernel process by process, which is far cheaper than reading what /proc tells of all."""
-        for name in os.listdir("/proc"):  # noqa: PTH208 - Path objects would cost more than the rest
+    def members(self) -> Iterator[int]:
+        """Their numbers, where there is /proc. The kernel is asked process by process, which is far cheaper than
+        reading what /proc tells of all."""
+        for name in os.listdir("/proc") if _PROC else ():  # noqa: PTH208 - Path objects would cost more than the rest
             if name.isdecimal():
                 with suppress(ProcessLookupError, PermissionError):
                     if os.getpgid(int(name)) == self.group:
                         yield int(name)
+
+    def drawing(self) -> set[int]:
+        """The numbers of those that draw pages, where there is /proc."""
+        found = set()
+        for pid in self.members():
+            with suppress(OSError):  # it has just ended
+                if Path(f"/proc/{pid}/comm").read_text().startswith(("Web Content", "Isolated Web Co")):
+                    found.add(pid)
+        return found
 
     def kill(self) -> None:
         """End them at once."""
@@ -265,7 +324,7 @@ class Processes:
 
 
 def processes_of(mark: str) -> Processes | None:
-    """Those of the browser that was started with this word on its command line; None where it is not found."""
+    """Those of the browser that was started with this text on its command line; None where it is not found."""
     found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
     return Processes(found[0]) if found else None
 

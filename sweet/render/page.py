@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-VERSION = 1
+VERSION = 2
 """Counts up whenever the same page with the same settings comes out otherwise than before: a part of `page_key`."""
 
 Reason = Literal["empty", "too_large", "timeout", "memory", "crashed", "blocked"]
@@ -23,7 +23,8 @@ class RenderSettings:
     width: int = 1280
     """Width of the window and of every screenshot."""
     height: int = 720
-    """Height of the window. A page without a doctype that is lower gives a lower screenshot."""
+    """Height of the window. A page without a doctype that is lower gives a lower screenshot; one without any height is
+    shown as high as the window."""
     max_height: int = 10_000
     """Where a screenshot ends, however long the page is."""
     max_bytes: int = 2_000_000
@@ -50,6 +51,8 @@ class Block:
         font_size: in CSS px.
         bold: a font weight of 600 or more.
         image: an image, a picture drawn by script, or a box with a background image.
+        text_x: distance of the left edge of its own text from the page's, and `text_width` from there to the right
+            edge: how the text lies in the box. Both 0 where it has no text, or one that was typed into a field.
     """
 
     tag: str
@@ -63,6 +66,8 @@ class Block:
     font_size: float
     bold: bool
     image: bool
+    text_x: float = 0.0
+    text_width: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,11 @@ class RenderFailed(Exception):
         super().__init__(reason, detail)
         self.reason: Reason = reason
         self.detail = detail
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the page fails each time; otherwise it may come out when the machine has less to do."""
+        return self.reason in ("empty", "too_large", "blocked")
 
     def __str__(self) -> str:
         return self.detail

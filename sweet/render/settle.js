@@ -9,6 +9,8 @@
   const { stringify } = JSON;
   const RealDate = Date;
   const realTimeout = window.setTimeout.bind(window);
+  const stop = window.stop.bind(window);
+  const blur = Function.prototype.call.bind(HTMLElement.prototype.blur);
   const styleOf = window.getComputedStyle.bind(window);
   const define = (object, name, value) =>
     Object.defineProperty(object, name, { value, writable: true, configurable: true });
@@ -84,6 +86,11 @@
     Object.defineProperty(window, name, { configurable: true, value: storage });
   }
 
+  // A page stays where it is, whenever it would have got away; older Firefoxes tell nothing of it.
+  window.navigation?.addEventListener("navigate", (event) => {
+    if (!event.destination.sameDocument) event.preventDefault();
+  });
+
   const pause = (milliseconds) => new Promise((done) => realTimeout(done, milliseconds));
   const atMost = (promise, milliseconds) => Promise.race([promise, pause(milliseconds)]).catch(() => {});
 
@@ -150,6 +157,18 @@
     return text.slice(0, 4 * LIMITS.text).replace(/\s+/g, " ").trim().slice(0, LIMITS.text);
   };
 
+  const range = document.createRange();
+  const ownExtent = (element) => {
+    let [left, right] = [Infinity, -Infinity];
+    for (const node of element.childNodes) {
+      if (node.nodeType !== 3 || !node.data.trim()) continue;
+      range.selectNodeContents(node);
+      const box = range.getBoundingClientRect();
+      [left, right] = [min(left, box.left), max(right, box.right)];
+    }
+    return right > left ? [left + window.scrollX, right - left] : [0, 0];
+  };
+
   const blocks = (height) => {
     const found = [];
     const walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_ELEMENT);
@@ -174,12 +193,14 @@
         const text = DRAWN.has(name) ? "" : ownText(element, name);
         const background = paint(style.backgroundColor);
         if (text || image || background || TYPED.has(name) || name === "BUTTON") {
+          const [textX, textWidth] = text && !TYPED.has(name) ? ownExtent(element) : [0, 0];
           found.push({
             tag: element.tagName.toLowerCase().slice(0, 40), text,
             x: round(x * 100) / 100, y: round(y * 100) / 100,
             width: round(box.width * 100) / 100, height: round(box.height * 100) / 100,
             color: paint(style.color) || "#000000", background,
             font_size: round(parseFloat(style.fontSize) * 100) / 100, bold: +style.fontWeight >= 600, image,
+            text_x: round(textX * 100) / 100, text_width: round(textWidth * 100) / 100,
           });
         }
       }
@@ -195,11 +216,15 @@
     const still = new CSSStyleSheet();
     still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+    stop(); // wherever the page was going
+    // Whether a field that has the focus is shown with a ring depends on who drives the browser.
+    if (document.activeElement instanceof HTMLElement) blur(document.activeElement);
     window.scrollTo(0, 0);
     endAnimations();
     // The page's size as Firefox's own full-page screenshot has it: in quirks mode less than the window where it ends there.
-    const height = max(1, min(LIMITS.height, document.documentElement.scrollHeight));
-    return stringify({ address: location.href, height, blocks: blocks(height) });
+    // A page without any height may still show what is fixed to the window.
+    const height = min(LIMITS.height, document.documentElement.scrollHeight);
+    return stringify({ height, blocks: blocks(height || LIMITS.window) });
   };
   Object.defineProperty(window, NAME, { value: settle });
 })

@@ -1,9 +1,9 @@
 """Screenshots on disk, by what they were made from: `FOLDER/ab/abcdef….png` with `abcdef….json` beside it.
 
-The JSON file holds the size, the visible blocks and the picture's sha256, or why the page failed: a page that hung is
-not tried again. Both appear whole or not at all; the JSON file comes last, and without it there is no screenshot. What
-does not fit together, or cannot be read, counts as not there and is made again. Any number of processes may use one
-folder: whoever writes the same key writes the same.
+The JSON file holds the size, the visible blocks and the picture's sha256, or why the page failed. A failure that
+depends on how busy the machine is, as a time-out does, is not kept. Both appear whole or not at all; the JSON file
+comes last, and without it there is no screenshot. What does not fit together, or cannot be read, counts as not there
+and is made again. Any number of processes may use one folder: whoever writes the same key writes the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Record(BaseModel):
 
 
 class ScreenshotStore:
-    """The screenshots and failures of one folder, which is made when the first is put there."""
+    """The screenshots and lasting failures of one folder, which is made when the first is put there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,8 @@ class ScreenshotStore:
         try:
             record = _Record.model_validate_json(picture.with_suffix(".json").read_bytes())
             if isinstance(record.result, _Failure):
-                return RenderFailed(record.result.failed, record.result.detail)
+                failure = RenderFailed(record.result.failed, record.result.detail)
+                return failure if failure.lasting else None
             png = picture.read_bytes()
         except (OSError, ValidationError):
             return None
@@ -76,8 +77,10 @@ class ScreenshotStore:
         return shot if shot.sha256 == found.sha256 else None
 
     def put(self, key: str, result: Screenshot | RenderFailed) -> None:
-        """Keep what came of a page."""
+        """Keep what came of a page, unless it is a failure that may not come again."""
         picture = self.picture(key)
+        if isinstance(result, RenderFailed) and not result.lasting:
+            return
         picture.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(result, RenderFailed):
             record = _Record(result=_Failure(failed=result.reason, detail=result.detail))

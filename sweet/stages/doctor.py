@@ -322,7 +322,7 @@ def check_openrlhf() -> list[Check]:
 
 
 def check_firefox() -> list[Check]:
-    """Frontend tasks: Playwright, a Firefox that it can drive, and what pages load from elsewhere."""
+    """Frontend tasks: a Firefox, and what pages load from elsewhere."""
     from sweet.render.assets import ASSETS, asset_folder
     from sweet.render.firefox import find_firefox
 
@@ -332,7 +332,8 @@ def check_firefox() -> list[Check]:
     except SweetError as error:
         checks = [Check("Firefox", "missing", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")]
     else:
-        checks = [Check("Firefox", "ok", f"Playwright {_version('playwright')}, {found.path}", why)]
+        version = f" {_version('playwright')}" if found.driver == "playwright" else ""
+        checks = [Check("Firefox", "ok", f"{found}{version}", why)]
     folder, why = asset_folder(), "frontend pages that load Tailwind, as those of ColBench do"
     lacking = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
     if lacking:

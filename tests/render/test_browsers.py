@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,29 +21,37 @@ import pytest
 
 from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 from sweet.errors import UsageError
-from sweet.render.assets import ASSETS, placeholder
-from sweet.render.browsers import Pool, fitting_count, open_browsers
-from sweet.render.firefox import find_firefox, processes_of
+from sweet.render.assets import ASSETS, AssetStore, placeholder
+from sweet.render.browser import Browser
+from sweet.render.browsers import Pool, open_browsers, open_driver
+from sweet.render.firefox import Firefox, _table, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.profiles import remove_left
+from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
 
-def _why_not() -> str | None:
-    for name in ("playwright", "cryptography", "PIL"):
+def _why_not(driver: str) -> str | None:
+    """Why a system's Firefox cannot be driven in this way, where it cannot."""
+    for name in ("cryptography", "PIL"):
         try:
             __import__(name)
         except ImportError:
             return f"{name} is not installed"
     try:
-        find_firefox()
+        find_firefox({**os.environ, "PLAYWRIGHT_BROWSERS_PATH": "/nowhere", "SWEET_BROWSER_DRIVER": driver})
     except UsageError as error:
         return str(error)
     return None
 
 
-WHY_NOT = _why_not()
+WHY_NOT = _why_not("direct")
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+needs_playwright = pytest.mark.skipif(_why_not("playwright") is not None, reason=str(_why_not("playwright")))
+
+BOTH = pytest.mark.parametrize("driver", ["direct", pytest.param("playwright", marks=needs_playwright)])
 
 T = TypeVar("T")
 
@@ -72,13 +82,25 @@ setInterval(() => {
 </script></body></html>"""
 
 
+@contextmanager
+def driven(driver: str) -> Iterator[Firefox]:
+    """Whoever opens browsers in this block gets this one, the system's, driven in this way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEET_BROWSER_DRIVER", "direct")
+        patch.setenv("SWEET_FIREFOX", find_firefox().path)
+        patch.setenv("SWEET_BROWSER_DRIVER", driver)
+        yield find_firefox()
+
+
 class Shared:
     """One pool of one browser for most of the tests here, in a loop that lives as long: starting takes seconds."""
 
-    def __init__(self, assets: Path) -> None:
+    def __init__(self, assets: Path, driver: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self.driver = driver
         self.context = open_browsers(None, 1, HASTY, assets)
-        self.pool = self.run(self.context.__aenter__())
+        with driven(driver):
+            self.pool = self.run(self.context.__aenter__())
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(what)
@@ -109,23 +131,59 @@ def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def shared(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets)
+    there = Shared(assets, "direct")
     yield there
     there.close()
 
 
-def test_the_same_page_gives_the_same_bytes(shared: Shared, assets: Path) -> None:
+@pytest.fixture(scope="module")
+def by_playwright(assets: Path) -> Iterator[Shared]:
+    there = Shared(assets, "playwright")
+    yield there
+    there.close()
+
+
+@pytest.fixture(params=["shared", pytest.param("by_playwright", marks=needs_playwright)])
+def either(request: pytest.FixtureRequest) -> Shared:
+    there: Shared = request.getfixturevalue(request.param)
+    return there
+
+
+def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> None:
     async def twice(pool: Pool) -> list[Screenshot]:
         return [await pool.shoot(PAGE), await pool.shoot(PLAIN), await pool.shoot(PAGE)]
 
     async def elsewhere() -> list[Screenshot]:
-        async with open_browsers(None, 1, HASTY, assets) as pool:
-            return await twice(pool)
+        with driven(either.driver):
+            async with open_browsers(None, 1, HASTY, assets) as pool:
+                return await twice(pool)
 
-    here, there = shared.run(twice(shared.pool)), asyncio.run(elsewhere())
+    here, there = either.run(twice(either.pool)), asyncio.run(elsewhere())
     assert here == there
     assert here[0] == here[2] != here[1]
     look_at(here[0])
+
+
+@needs_playwright
+def test_both_drivers_give_the_same(shared: Shared, by_playwright: Shared) -> None:
+    low = "<body style='margin: 0; background: #ff0000'><div style='height: 40px'>low</div></body>"
+    flat = "<body style='margin: 0'><p style='position: fixed; right: 0'>of no height</p></body>"
+    tall = "<!DOCTYPE html><p style='margin-top: 1500px'>tall</p>"
+    for page in (PAGE, low, flat, tall):
+        assert shared.run(shared.pool.shoot(page)) == by_playwright.run(by_playwright.pool.shoot(page))
+
+
+def test_playwrights_own_firefox(assets: Path) -> None:
+    async def work() -> None:
+        async with open_browsers(None, 1, HASTY, assets) as pool:
+            look_at(await pool.shoot(PAGE))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SWEET_FIREFOX", raising=False)
+        patch.delenv("SWEET_BROWSER_DRIVER", raising=False)
+        if not find_firefox().own:
+            pytest.skip("Playwright's own Firefox is not installed (playwright install firefox)")
+        asyncio.run(work())
 
 
 def look_at(shot: Screenshot) -> None:
@@ -138,6 +196,9 @@ def look_at(shot: Screenshot) -> None:
     assert (blocks["img"].image, blocks["img"].width, blocks["img"].height) == (True, 300, 200)
     assert blocks["typed"].tag == "input"
     assert (blocks["slides"].x, "faded" in blocks) == (200, True)
+    assert (blocks["slides"].text_x, title.text_x) == (200, 0)
+    assert 100 < title.text_width < title.width
+    assert (blocks["typed"].text_x, blocks["typed"].text_width) == (0, 0)
     assert not {"hidden", "unseen", "clear"} & set(blocks)
     assert "Mon Jan 01 2024 12:00:01 GMT+0000 (Coordinated Universal Time)" in blocks["9"].text
     with Image.open(io.BytesIO(shot.png)) as picture:
@@ -154,21 +215,22 @@ def look_at(shot: Screenshot) -> None:
 
 
 def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
-    pool, endless = shared.pool, "<script>for (;;);</script>"
+    pool, bad_pages = shared.pool, (" \n", "x" * 3_000_000)
 
     async def work() -> None:
         first = await asyncio.gather(*[outcome(pool, PLAIN) for _ in range(3)])
         assert first[0] is first[1] is first[2]
-        bad = [await outcome(pool, page) for page in (" \n", "x" * 3_000_000, endless)]
-        assert [getattr(each, "reason", None) for each in bad] == ["empty", "too_large", "timeout"]
+        bad = [await outcome(pool, page) for page in (*bad_pages, gone)]
+        assert [getattr(each, "reason", None) for each in bad] == ["empty", "too_large", "blocked"]
         tall = await outcome(pool, costly_pages()["100,000 px"])
         assert isinstance(tall, Screenshot)
         assert (tall.width, tall.height) == (1280, HASTY.max_height)
         given = pool.given
         assert await outcome(pool, PLAIN) == first[0]
-        assert [str(await outcome(pool, endless)), await outcome(pool, tall_page)] == [str(bad[2]), tall]
+        assert [str(await outcome(pool, gone)), await outcome(pool, tall_page)] == [str(bad[2]), tall]
         assert pool.given == given
 
+    gone = annoying_pages()["to another scheme"]
     tall_page = costly_pages()["100,000 px"]
     pool.store = ScreenshotStore(tmp_path / "kept")
     try:
@@ -177,6 +239,67 @@ def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
         pool.store = None
     assert len(list((tmp_path / "kept").rglob("*.png"))) == 2
     assert len(list((tmp_path / "kept").rglob("*.json"))) == 5
+
+
+def test_a_page_that_would_go_away_stays(shared: Shared) -> None:
+    for name in ("to a blank page", "redirects", "reload loop"):
+        shot = shared.run(shared.pool.shoot(annoying_pages()[name]))
+        assert [block.text for block in shot.blocks] == ["before", "after"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
+    async def work(firefox: Firefox) -> None:
+        async with open_driver(firefox) as make:
+            browser = Browser(firefox, make, AssetStore(assets), certificate())
+            try:
+                await browser.start(HASTY)
+                shooting = asyncio.create_task(browser.shoot("<script>for (;;);</script>", "name", HASTY))
+                await asyncio.sleep(1)
+                assert browser.processes is not None
+                for pid in browser.processes.drawing():
+                    os.kill(pid, signal.SIGKILL)
+                with pytest.raises(RenderFailed) as caught:
+                    await shooting
+                assert caught.value.reason == "crashed"
+                assert not browser.living
+            finally:
+                await browser.stop()
+
+    with driven("direct") as firefox:
+        asyncio.run(work(firefox))
+
+
+def test_a_page_that_hangs_is_tried_again_another_time(
+    either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(either.pool, "settings", replace(HASTY, timeout=1.5))
+    monkeypatch.setattr(either.pool, "store", ScreenshotStore(tmp_path / "kept"))
+    failed = either.run(outcome(either.pool, "<script>for (;;);</script>"))
+    assert isinstance(failed, RenderFailed)
+    assert failed.reason == "timeout"
+    assert not list(tmp_path.rglob("*.json"))
+    monkeypatch.undo()
+    assert [block.text for block in either.run(either.pool.shoot("<p>next</p>")).blocks] == ["next"]
+
+
+def test_a_page_without_height_is_a_window_of_it(shared: Shared) -> None:
+    bare = "<body style='margin: 0; background: #ff0000'>{}</body>"
+    blank = shared.run(shared.pool.shoot(bare.format("")))
+    fixed = shared.run(shared.pool.shoot(bare.format("<p style='position: fixed; right: 0; text-align: right'>x</p>")))
+    low = shared.run(shared.pool.shoot(bare.format("<div style='height: 40px'></div>")))
+    assert [(shot.width, shot.height) for shot in (blank, fixed, low)] == [(1280, 720), (1280, 720), (1280, 40)]
+    assert [block.text for block in fixed.blocks] == ["x"]
+    assert blank.png != fixed.png
+
+
+def test_text_lies_somewhere_in_its_box(shared: Shared) -> None:
+    lines = [f"<p style='margin: 0; text-align: {side}'>word <b>and</b></p>" for side in ("left", "center", "right")]
+    shot = shared.run(shared.pool.shoot(f"<!DOCTYPE html><body style='margin: 0'>{''.join(lines)}"))
+    left, middle, right = [block for block in shot.blocks if block.tag == "p"]
+    assert (left.x, left.width, left.text_x) == (right.x, right.width, 0)
+    assert 0 < middle.text_x < right.text_x < 1280 - right.text_width
+    assert left.text_width == middle.text_width == right.text_width
 
 
 def test_a_missing_asset_names_the_command(shared: Shared, assets: Path) -> None:
@@ -200,16 +323,23 @@ def test_nothing_leaves_the_machine(shared: Shared) -> None:
     shared.run(work())
 
 
-def test_a_memory_bomb_is_ended(assets: Path) -> None:
+@needs_playwright
+def test_nothing_leaves_the_machine_by_playwright(by_playwright: Shared) -> None:
     async def work() -> None:
-        settings = RenderSettings(timeout=60.0, max_memory=1500)
-        async with open_browsers(None, 1, settings, assets) as pool:
-            failed = await outcome(pool, costly_pages()["memory bomb"])
-            assert isinstance(failed, RenderFailed)
-            assert failed.reason == "memory"
-            assert isinstance(await pool.shoot(PLAIN), Screenshot)
+        async with sink() as there:
+            await outcome(by_playwright.pool, prying_pages(there.port)["socket"])
+            assert isinstance(await by_playwright.pool.shoot(PLAIN), Screenshot)
+        assert there.arrived == []
 
-    asyncio.run(work())
+    by_playwright.run(work())
+
+
+def test_a_memory_bomb_is_ended(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared.pool, "settings", replace(HASTY, timeout=60.0, max_memory=1500))
+    failed = shared.run(outcome(shared.pool, costly_pages()["memory bomb"]))
+    assert isinstance(failed, RenderFailed)
+    assert failed.reason == "memory"
+    assert isinstance(shared.run(shared.pool.shoot(PLAIN)), Screenshot)
 
 
 CHILD = """
@@ -226,39 +356,39 @@ asyncio.run(main())
 """
 
 
+def running(folder: Path) -> list[str]:
+    """The command lines of the browsers that work in this folder."""
+    return [row.command for row in _table() if str(folder) in row.command and "keeper" not in row.command]
+
+
+@BOTH
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_stays_behind(number: signal.Signals, tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+def test_nothing_stays_behind(
+    number: signal.Signals, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driven(driver):
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     )
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
-        assert processes_of(str(tmp_path)) is not None
+        assert running(tmp_path)
         time.sleep(1)
         child.send_signal(number)
         child.wait(timeout=30)
         ends = time.monotonic() + 30
-        while (left := processes_of(str(tmp_path))) is not None and time.monotonic() < ends:
+        while (left := running(tmp_path)) and time.monotonic() < ends:
             time.sleep(0.2)
-        assert left is None
+        assert not left
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr("sweet.render.profiles.NEW", 0.0)
+        remove_left()
+        assert list(tmp_path.iterdir()) == []
     finally:
         child.kill()
         if child.stdout is not None:
             child.stdout.close()
         child.wait()
-
-
-def test_a_firefox_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SWEET_FIREFOX", str(tmp_path / "firefox"))
-    with pytest.raises(UsageError, match="no program"):
-        find_firefox()
-    monkeypatch.delenv("SWEET_FIREFOX")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
-    with pytest.raises(UsageError) as caught:
-        find_firefox()
-    assert "playwright install firefox" in str(caught.value.fix)
-    assert fitting_count() >= 1

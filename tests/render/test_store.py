@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.page import Block, Reason, RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import ScreenshotStore
 
 BLOCK = Block("h1", "Großer Titel", 0.5, 1.25, 640.0, 48.0, "#112233", "", 32.0, True, False)
@@ -29,11 +29,21 @@ def test_what_was_put_comes_back(store: ScreenshotStore) -> None:
     assert sorted(file.suffix for file in store.picture(KEY).parent.iterdir()) == [".json", ".png"]
 
 
-def test_failures_are_kept(store: ScreenshotStore) -> None:
-    store.put(KEY, RenderFailed("timeout", "The page was not done within 15 seconds."))
+def test_failures_of_the_page_are_kept(store: ScreenshotStore) -> None:
+    store.put(KEY, RenderFailed("too_large", "The page has too many bytes."))
     found = store.get(KEY)
     assert isinstance(found, RenderFailed)
-    assert (found.reason, str(found)) == ("timeout", "The page was not done within 15 seconds.")
+    assert (found.reason, str(found)) == ("too_large", "The page has too many bytes.")
+
+
+@pytest.mark.parametrize("reason", ["timeout", "memory", "crashed"])
+def test_failures_of_a_busy_machine_are_not(store: ScreenshotStore, reason: Reason) -> None:
+    store.put(KEY, RenderFailed(reason, "The page was not done within 15 seconds."))
+    assert store.get(KEY) is None
+    store.put(KEY, RenderFailed("blocked", "x"))
+    file = store.picture(KEY).with_suffix(".json")
+    file.write_text(file.read_text().replace("blocked", reason))  # as older versions kept them
+    assert store.get(KEY) is None
 
 
 @pytest.mark.parametrize("suffix", [".png", ".json"])

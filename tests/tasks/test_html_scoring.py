@@ -21,7 +21,6 @@ FAR = "<html><body style='background:#cc2222'><ul><li>Nothing</li><li>alike</li>
 
 @pytest.fixture(autouse=True)
 def _firefox() -> None:
-    pytest.importorskip("playwright", reason="Playwright is not installed")
     try:
         find_firefox()
     except UsageError as error:

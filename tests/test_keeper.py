@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.llm import keeper
+from sweet import keeper
 from tests.llm.stand_in import StandIn, gone, install
 
 

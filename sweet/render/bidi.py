@@ -1,0 +1,202 @@
+"""A system's Firefox, driven directly by its own protocol, WebDriver BiDi: a WebSocket with JSON both ways.
+
+A command goes out with a number, and the answer comes back with it; several may be on their way at once. Nothing is
+subscribed to, so Firefox tells of no requests, logs and contexts: telling of them is half of what a page costs where
+a general library drives it. The browser runs behind a keeper that ends it when this process is gone (see
+`sweet.keeper`), in a folder of its own (see `sweet.render.profiles`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import aiohttp
+
+from sweet import keeper
+from sweet.render.driver import Disconnected, DriverError
+from sweet.render.firefox import Processes, command, environment_of, preferences
+from sweet.render.profiles import Profile
+
+LONGEST_ANSWER = 2**28
+"""Bytes of an answer; the largest are screenshots."""
+
+
+CLOSING = 1.0
+"""Seconds for a browser that still lives to say good-bye."""
+
+
+class Session:
+    """One connection to a Firefox, which takes no second one. Made by `connect`; `close` must be called."""
+
+    def __init__(self, http: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._http = http
+        self._socket = socket
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def connect(cls, port: int) -> Session:
+        """Raises:
+        Disconnected: nobody listens there.
+        DriverError: no session is to be had.
+        """
+        http = aiohttp.ClientSession()
+        try:
+            closing = aiohttp.ClientWSTimeout(ws_close=CLOSING)
+            address = f"ws://127.0.0.1:{port}/session"
+            socket = await http.ws_connect(address, max_msg_size=LONGEST_ANSWER, timeout=closing)
+        except (aiohttp.ClientError, OSError) as error:
+            await http.close()
+            raise Disconnected(str(error)) from error
+        except BaseException:
+            await http.close()
+            raise
+        session = cls(http, socket)
+        try:
+            capabilities = {"acceptInsecureCerts": True, "unhandledPromptBehavior": {"default": "dismiss"}}
+            await session.do("session.new", capabilities={"alwaysMatch": capabilities})
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    @property
+    def ended(self) -> bool:
+        return self._reader.done()
+
+    async def do(self, method: str, **params: Any) -> Any:
+        """Give a command and wait for its result.
+
+        Raises:
+            Disconnected: the connection has ended, or ends before the answer.
+            DriverError: the answer is an error.
+        """
+        if self.ended:
+            raise Disconnected("Firefox has ended.")
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._socket.send_str(json.dumps({"id": number, "method": method, "params": params}))
+            return await answer
+        except (aiohttp.ClientError, OSError) as error:
+            raise Disconnected(str(error)) from error
+        finally:
+            self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """End the connection at once."""
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        await self._socket.close()
+        await self._http.close()
+
+    async def _read(self) -> None:
+        try:
+            async for message in self._socket:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    self._take(message.data)
+        finally:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(Disconnected("Firefox has ended."))
+
+    def _take(self, text: str) -> None:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # nothing that answers a command
+            said = json.loads(text)
+            answer = self._waiting.get(said["id"])
+            if answer is None or answer.done():
+                return
+            if said["type"] == "success":
+                answer.set_result(said["result"])
+            else:
+                answer.set_exception(DriverError(f"{said.get('error')}: {said.get('message')}"))
+
+
+class DirectWindow:
+    """See `sweet.render.driver.Window`."""
+
+    def __init__(self, firefox: str) -> None:
+        self._firefox = firefox
+        self._profile: Profile | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._session: Session | None = None
+        self._context = ""
+        self.processes: Processes | None = None
+
+    async def start(self, port: int, script: str, width: int, height: int) -> None:
+        self._profile = Profile(preferences(port))
+        self._session = await Session.connect(await self._port(self._profile))
+        tree = await self._do("browsingContext.getTree")
+        self._context = tree["contexts"][0]["context"]
+        viewport = {"width": width, "height": height}
+        await self._do("browsingContext.setViewport", context=self._context, viewport=viewport, devicePixelRatio=1)
+        await self._do("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
+
+    async def _port(self, profile: Profile) -> int:
+        """Start the program, and wait until it takes commands."""
+        process = self._process = _started(self._firefox, profile)
+        self.processes = Processes(process.pid)
+        while (port := profile.port()) is None:
+            if process.poll() is not None:
+                raise DriverError(f"it ends with status {process.returncode}")
+            await asyncio.sleep(0.05)
+        return port
+
+    async def _do(self, method: str, **params: Any) -> Any:
+        if self._session is None:
+            raise Disconnected("Firefox has ended.")
+        return await self._session.do(method, **params)
+
+    @property
+    def living(self) -> bool:
+        return self._session is not None and not self._session.ended
+
+    async def go(self, address: str) -> None:
+        await self._do("browsingContext.navigate", context=self._context, url=address, wait="complete")
+
+    async def evaluate(self, expression: str) -> object:
+        target = {"context": self._context}
+        said = await self._do("script.evaluate", expression=expression, target=target, awaitPromise=True)
+        return said.get("result", {}).get("value")
+
+    async def picture(self, width: int, height: int, *, document: bool) -> bytes:
+        origin = "document" if document else "viewport"
+        clip = {"type": "box", "x": 0, "y": 0, "width": width, "height": height}
+        shot = await self._do("browsingContext.captureScreenshot", context=self._context, origin=origin, clip=clip)
+        return base64.b64decode(shot["data"])
+
+    async def address(self) -> str:
+        tree = await self._do("browsingContext.getTree", root=self._context, maxDepth=0)
+        return str(tree["contexts"][0]["url"])
+
+    def said(self) -> str:
+        return "" if self._profile is None else self._profile.said()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        if self._process is not None:
+            self._process.poll()
+        if self._profile is not None:
+            await asyncio.to_thread(self._profile.remove)
+            self._profile = None
+
+
+def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
+    with profile.log.open("wb") as log:
+        return subprocess.Popen(
+            keeper.kept(command(firefox, profile.folder), 0.0),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment_of(profile.folder),
+            start_new_session=True,
+        )

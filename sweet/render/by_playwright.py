@@ -1,0 +1,130 @@
+"""A Firefox that Playwright drives: its own build, which knows no other way, or one of the system by "moz-firefox".
+
+Playwright's driver, one process for all browsers of a pool, starts each browser in a process group of its own, and ends
+them when it loses its parent: nothing stays behind, however this process ends. Profile and temporary files of a browser
+are in a folder of ours (see `sweet.render.profiles`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sweet.render.driver import START_PATIENCE, Disconnected, DriverError, MakeWindow
+from sweet.render.firefox import Firefox, Processes, environment_of, preferences, processes_of
+from sweet.render.profiles import Profile
+
+CLOSING = 5.0
+"""Seconds for Playwright to notice that a browser has been killed."""
+
+_GONE = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
+
+_KEPT = {"remote.network.maxTotalDataSize": 20_000_000}
+"""What Playwright has Firefox keep of answers, in bytes; it takes no less."""
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_playwright(firefox: Firefox) -> AsyncIterator[MakeWindow]:
+    """Playwright's driver, put away at the end of the block, after the windows have been closed."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        yield lambda: PlaywrightWindow(playwright, firefox)
+
+
+class PlaywrightWindow:
+    """See `sweet.render.driver.Window`."""
+
+    def __init__(self, playwright: Any, firefox: Firefox) -> None:
+        self._playwright = playwright
+        self._firefox = firefox
+        self._profile: Profile | None = None
+        self._context: Any = None
+        self._ended = asyncio.Event()
+        self._page: Any = None
+        self.processes: Processes | None = None
+
+    async def start(self, port: int, script: str, width: int, height: int) -> None:
+        profile = self._profile = Profile({})
+        options: dict[str, Any] = {
+            "headless": True,
+            # A terminal sends Ctrl-C to the driver too; what it means for the pages is for us to say.
+            "handle_sigint": False,
+            "env": environment_of(profile.folder),
+            "firefox_user_prefs": preferences(port) | _KEPT,
+            "timeout": START_PATIENCE * 1000,
+            "viewport": {"width": width, "height": height},
+            "ignore_https_errors": True,
+            "accept_downloads": False,
+        }
+        if not self._firefox.own:
+            options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
+        # Its own folder: one that Playwright makes stays behind where the browser or this process is killed.
+        folder = profile.folder / "profile"
+        try:
+            self._context = await _told(self._playwright.firefox.launch_persistent_context(folder, **options))
+        finally:
+            self.processes = processes_of(str(folder))
+        self._context.on("close", lambda _: self._ended.set())
+        await _told(self._context.add_init_script(script))
+        self._page = self._context.pages[0] if self._context.pages else await _told(self._context.new_page())
+
+    @property
+    def living(self) -> bool:
+        return self._page is not None and not self._ended.is_set()
+
+    async def _do(self, what: Awaitable[T]) -> T:
+        try:
+            return await _told(what)
+        except DriverError as error:
+            if self.living and not _GONE.search(str(error)):
+                raise
+            raise Disconnected(str(error)) from error
+
+    async def go(self, address: str) -> None:
+        await self._do(self._page.goto(address, wait_until="load", timeout=0))
+
+    async def evaluate(self, expression: str) -> object:
+        return await self._do(self._page.evaluate(expression))
+
+    async def picture(self, width: int, height: int, *, document: bool) -> bytes:
+        picture = self._page.screenshot(
+            full_page=document and height > self._page.viewport_size["height"],  # what the window shows is had sooner
+            clip={"x": 0, "y": 0, "width": width, "height": height},
+            animations="allow",  # they have been ended, and the caret is hidden
+            caret="initial",
+            timeout=0,
+        )
+        return bytes(await self._do(picture))
+
+    async def address(self) -> str:
+        return str(self._page.url)
+
+    def said(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        if self._context is not None:
+            closing = asyncio.ensure_future(self._context.close())
+            await asyncio.wait({closing}, timeout=CLOSING)
+            # What Playwright says of a browser that has been killed matters to nobody.
+            closing.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+            self._context = self._page = None
+        if self._profile is not None:
+            await asyncio.to_thread(self._profile.remove)
+            self._profile = None
+
+
+async def _told(what: Awaitable[T]) -> T:
+    """Wait for Playwright; its errors are ours, by their first line: the others tell what it logged."""
+    from playwright.async_api import Error
+
+    try:
+        return await what
+    except Error as error:
+        raise DriverError((str(error).splitlines() or [""])[0]) from error
