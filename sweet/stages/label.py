@@ -18,6 +18,7 @@ from pydantic import Field
 
 from sweet.errors import SweetError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.rows import Preference
@@ -31,10 +32,25 @@ _ROUNDING = 1e-9
 
 class LabelConfig(StageConfig):
     from_: str | None = None
-    """Scores to label by; the newest finished ones where not given."""
+    """Scores to label by; the newest finished ones, those of the test split only where there are no others."""
     margin: float | None = Field(default=None, ge=0, le=1)
     """Least difference of the rewards of a preference, 0 takes every lower reward; without it that of the kind of task:
     0 for code, 0.1 for pages."""
+
+
+def scores_to_learn(run: Run, named: str | None, *, needed_by: str) -> Artifact:
+    """The scores that are named, else the newest of dialogues on other tasks than the test split's: what was only
+    evaluated is not learned from unasked. Where there are no others, the newest.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if named is None:
+        for artifact in reversed(run.manifest().of_kind("scores", "done")):
+            if run.input_of(artifact, "rollouts").meta.get("split") != "test":
+                named = artifact.id
+                break
+    return run.find("scores", named, needed_by=needed_by)
 
 
 def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
@@ -46,7 +62,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     rule = task_kind(run.manifest().task).rewards
     if config.margin is not None:
         rule = replace(rule, margin=config.margin)
-    scores = run.find("scores", config.from_, needed_by="label")
+    scores = scores_to_learn(run, config.from_, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:

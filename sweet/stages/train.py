@@ -20,7 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
-from sweet.stages.label import preferences, usable_dialogues
+from sweet.stages.label import preferences, scores_to_learn, usable_dialogues
 from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
@@ -70,7 +70,8 @@ class TrainConfig(StageConfig):
     limit: int | None = Field(default=None, ge=1)
     """Train on at most this many examples, drawn by the seed."""
     from_: str | None = None
-    """The artifact to learn from; the newest finished one of the kind where not given."""
+    """The artifact to learn from; the newest finished one of the kind, scores of the test split only where there are no
+    others."""
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where to train."""
     devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
@@ -238,7 +239,7 @@ def _scores_to_learn(run: Run, named: str | None) -> Artifact:
     labelled = run.manifest().of_kind("preferences", "done")
     if named is None and labelled:
         return run.input_of(labelled[-1], "scores")
-    return run.find("scores", named, needed_by="train-critic")
+    return scores_to_learn(run, named, needed_by="train-critic")
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
@@ -267,7 +268,11 @@ def _actor(
     from sweet.stages.training import Training
 
     kind = LEARNS_FROM[config.method]
-    source = run.find(kind, config.from_, needed_by=f"train-actor --method {config.method}")
+    needed_by = f"train-actor --method {config.method}"
+    if kind == "scores":
+        source = scores_to_learn(run, config.from_, needed_by=needed_by)
+    else:
+        source = run.find(kind, config.from_, needed_by=needed_by)
     rollouts = run.input_of(source, "rollouts")
     if config.engine == "openrlhf" and config.method != "sweet":
         raise _beyond_openrlhf(config.method)
