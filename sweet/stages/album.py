@@ -1,6 +1,6 @@
 """The screenshots that a critic of pages is shown: those of the run, and what is missing there rendered again.
 
-The rollout has kept every page that the human saw, in the run's `screenshots/`, failures included. Pages of the
+The rollout has kept every page that the human saw, in the run's `screenshots/`, lasting failures included. Pages of the
 candidates of `sweet rank` are new: they are rendered when they are to be judged, all those of a batch of turns at once,
 and kept too.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,8 +107,10 @@ class RunAlbum:
             async with browsers.open_browsers(self.folder) as renderer:
 
                 async def one(page: str) -> None:
-                    with suppress(RenderFailed):  # which the store keeps
+                    try:
                         await renderer.shoot(page)
+                    except RenderFailed as error:  # the store keeps only those that come each time
+                        self._known[page_key(page, self._settings)] = str(error)
                     bar.advance()
 
                 try:

@@ -127,6 +127,9 @@ def main(folder: Path) -> None:
             loop = make_loop(tokenizer, objective, again, **more)
             loop.run(resume=True)
             _leave(folder / f"{name}-resumed", again, loop.kept())
+    # As `sweet.learn.rank` ends: threads of the exchange that outlive the program abort it now and then.
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def _leave(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:

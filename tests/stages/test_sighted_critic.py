@@ -229,8 +229,8 @@ def test_another_screenshot_is_another_score(run: Run, sighted: dict[str, str]) 
 
 
 def test_pages_that_did_not_load_are_told(run: Run, sighted: dict[str, str]) -> None:
-    shoot(run, page("task-0 0 1"), RenderFailed("timeout", "not done in time"))
-    shoot(run, page("reference task-0"), RenderFailed("memory", "too much"))
+    shoot(run, page("task-0 0 1"), RenderFailed("blocked", "it went away"))
+    shoot(run, page("reference task-0"), RenderFailed("too_large", "too much"))
     assert run_train_critic(run, config(sighted["qwen2_vl"]), Silent()).metrics["steps"] == 3
 
 

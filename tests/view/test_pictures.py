@@ -69,7 +69,7 @@ def pages(tmp_path: Path) -> Run:
     for text, result in (
         (REFERENCE, shot(BLUE, 1440)),
         (SHOWN, shot(RED)),
-        (FAILED, RenderFailed("timeout", f"it took more than 15 s {HOSTILE}")),
+        (FAILED, RenderFailed("blocked", f"it went away to {HOSTILE}")),
     ):
         store.put(page_key(text, RenderSettings()), result)
     ranked = {"trajectory_id": "t", "task_id": "task", "turn": 1, "observation": []}
@@ -138,7 +138,11 @@ def test_a_turns_screenshot_stands_beside_the_page_in_mind(pages: Run) -> None:
     plain = ESCAPES.sub("", shown)
     assert "turn 1 · 1280 × 720" in plain
     assert plain.count("the page in mind · 1280 × 1440") == 4
-    for words in ("turn 2: not rendered", "turn 3: the page did not load: it took", "turn 4: the reply holds no page"):
+    for words in (
+        "turn 2: not rendered",
+        "turn 3: the page did not load: it went away",
+        "turn 4: the reply holds no page",
+    ):
         assert words in plain
 
 
@@ -238,7 +242,7 @@ def test_the_page_embeds_small_pictures_and_allows_no_others(pages: Run, tmp_pat
     policy = next(value for _, value in reader.attributes if "default-src" in value)
     assert "img-src data:;" in policy
     assert text.count('loading="lazy"') == 2
-    for words in ("the page did not load: it took", "not rendered", "the reply holds no page"):
+    for words in ("the page did not load: it went away", "not rendered", "the reply holds no page"):
         assert words in text
     assert "<script>alert" not in text
     assert "&lt;html&gt;&lt;body&gt;shown" in text
