@@ -86,3 +86,8 @@ class Interrupted(SweetError):
 
     title = "Stopped"
     exit_code = 130
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of somebody else says; its class where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

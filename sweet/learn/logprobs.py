@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_line
 from sweet.learn.attention import Attention, planted
 from sweet.learn.head import head_of, prefix_means
 from sweet.learn.pictures import image_inputs
@@ -162,7 +162,7 @@ class Scorer:
                 if self.attention == "flex":
                     self._try_backward(tree)
         except expected as error:
-            return str(error).strip().partition("\n")[0] or type(error).__name__
+            return first_line(error)
         return None
 
     def _try_backward(self, tree: Tree) -> None:

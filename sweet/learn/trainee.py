@@ -20,8 +20,9 @@ from sweet.learn.engine import put_weights, size_of, trained_weights
 from sweet.learn.head import attach_head, headless, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTED, recompute_layers
+from sweet.library import Device, without_bars
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.pretrained import Device, load_model, outline_model, placed, stored_type
+from sweet.llm.pretrained import load_model, outline_model, placed, stored_type
 
 LoraOutput = Literal["merged", "adapter"]
 
@@ -118,25 +119,10 @@ def _laid_out(folder: Path, tokenizer: Any) -> Iterator[Path]:
     part.mkdir(parents=True)
     for name in last:
         (folder / name).unlink(missing_ok=True)
-    with _quiet():
+    # DeepSpeed prints where saving imports it.
+    with without_bars(), redirect_stdout(io.StringIO()):
         yield part
         tokenizer.save_pretrained(part)
     for path in sorted(part.iterdir(), key=lambda path: path.name in last):
         path.replace(folder / path.name)
     part.rmdir()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's own progress bars, and without what DeepSpeed prints where saving imports it."""
-    from transformers.utils import logging as library
-
-    logging: Any = library
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from sweet.library import Device
 from sweet.llm.base import Completion, Place, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
 from sweet.llm.images import ImageMessage
-from sweet.llm.pretrained import Device, load_model, load_tokenizer, model_path
+from sweet.llm.pretrained import load_model, load_tokenizer, model_path
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from sweet.errors import first_line
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed, Sampling
 from sweet.llm.decoder import Decoder
 from sweet.llm.prefixes import PrefixStore
@@ -209,7 +210,7 @@ class EmbeddedEngine:
     def _gone(self) -> EngineFailed:
         if self._death is None:
             return EngineFailed(f"The engine of {self.name} is closed.", where=self.name)
-        return EngineFailed(f"The engine of {self.name} died: {_words(self._death)}", where=self.name)
+        return EngineFailed(f"The engine of {self.name} died: {first_line(self._death)}", where=self.name)
 
     # The worker -------------------------------------------------------------------------------------------------
 
@@ -252,7 +253,7 @@ class EmbeddedEngine:
             work()
         except Exception as error:
             for request in requests:
-                failed = EngineFailed(f"The model {self.name} failed: {_words(error)}", where=self.name)
+                failed = EngineFailed(f"The model {self.name} failed: {first_line(error)}", where=self.name)
                 failed.__cause__ = error
                 _fail(request, failed)
             with self._changed:
@@ -393,7 +394,3 @@ def _resolve(request: _Request, result: object) -> None:
 def _fail(request: _Request, error: Exception) -> None:
     with suppress(InvalidStateError):
         request.future.set_exception(error)
-
-
-def _words(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,10 +1,8 @@
 """Finding and loading models and tokenizers in Hugging Face layout.
 
 A name is `micro` (the checkpoint that ships with the package), an existing directory, which may be that of a LoRA
-adapter (see `sweet.llm.adapter`), or a hub id. A hub id is looked
-up in the local cache first; the hub is asked once, with a short time-out, only for what the cache lacks, because the
-library's own retries take most of a minute to find out that there is no network. Whatever then goes wrong while
-loading is told as a UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
+adapter (see `sweet.llm.adapter`), or a hub id (see `sweet.library`). Whatever goes wrong while loading is told as a
+UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
 """
 
 from __future__ import annotations
@@ -12,21 +10,18 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_line
+from sweet.library import Device, check_hub_model, resolve_device, without_bars
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.similarity import pillow
-
-Device = Literal["auto", "cpu", "cuda"]
-
-HUB_TIMEOUT = 10.0
-"""Seconds the hub may take to say whether it knows a model."""
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -112,8 +107,7 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
 
 def outline_model(name: str, *, tokenizer: Any = None) -> Any:
     """The model without its weights: configuration and shapes. Arguments and errors as of `load_model`."""
-    adapter = find_adapter(name)
-    path = _locate(adapter.base if adapter else name)
+    path = _base_path(name)
     with _explained(name), torch.device("meta"):
         config = _config(path)
         model = _model_class(config).from_config(config)
@@ -206,14 +200,6 @@ def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
         )
 
 
-def resolve_device(device: Device) -> torch.device:
-    """The torch device meant; UsageError where it is not there."""
-    there = torch.cuda.is_available()
-    if device == "cuda" and not there:
-        raise UsageError("torch sees no CUDA device.", where="--device cuda", fix="--device cpu (or: sweet doctor)")
-    return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
-
-
 def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -236,7 +222,8 @@ def _locate(name: str) -> str:
         )
     if not _HUB_ID.fullmatch(path) or path.startswith("."):
         raise UsageError(f"There is no model directory {name}.", where=path, fix="check the path")
-    return _hub(path)
+    check_hub_model(path, partial(_unknown, path))
+    return path
 
 
 def _check_directory(name: str, path: Path) -> None:
@@ -255,28 +242,6 @@ def _check_directory(name: str, path: Path) -> None:
         ) from error
 
 
-def _hub(name: str) -> str:
-    """`name` where the cache or the hub has it."""
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    try:
-        cached = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:
-        cached = None
-    if isinstance(cached, str):
-        return name
-    if constants.HF_HUB_OFFLINE:
-        raise _unknown(name, "the hub is switched off (HF_HUB_OFFLINE)")
-    try:
-        HfApi().model_info(name, timeout=HUB_TIMEOUT)
-    except (RepositoryNotFoundError, HFValidationError):
-        raise _unknown(name, "the hub does not know it, or it is private and HF_TOKEN is not set") from None
-    except Exception as error:
-        raise _unknown(name, f"the hub cannot be reached ({_first_line(error)})") from error
-    return name
-
-
 def _unknown(name: str, why: str) -> UsageError:
     return UsageError(
         f"There is no model {name!r}: no such directory, not in the local cache, and {why}.",
@@ -288,31 +253,14 @@ def _unknown(name: str, why: str) -> UsageError:
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Without the library's progress bars; what it raises becomes a UsageError."""
-    restore = _hide_bars()
     try:
-        yield
+        with without_bars():
+            yield
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(
-            f"The model {name} cannot be loaded: {_first_line(error)}",
+            f"The model {name} cannot be loaded: {first_line(error)}",
             where=model_path(name),
             fix="name a complete causal language model in Hugging Face layout",
         ) from error
-    finally:
-        restore()
-
-
-def _hide_bars() -> Callable[[], object]:
-    from transformers.utils import logging as library
-
-    logging: Any = library
-    if not logging.is_progress_bar_enabled():
-        return lambda: None
-    logging.disable_progress_bar()
-    return lambda: logging.enable_progress_bar()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

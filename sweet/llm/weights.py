@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from sweet.library import cached_file
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import model_path
 from sweet.runs.cache import remembered_sum
@@ -44,11 +45,5 @@ def _folder(name: str) -> Path | None:
     path = Path(model_path(name)).expanduser()
     if path.is_dir():
         return path
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        config = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:
-        return None
-    return Path(config).parent if isinstance(config, str) else None
+    config = cached_file(name, "config.json")
+    return None if config is None else config.parent

@@ -16,12 +16,13 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweet.errors import SweetError, UsageError
+from sweet.library import Device
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float32]
 """One embedding, of length 1."""
 
-Device = Literal["auto", "cpu", "cuda"]
 
 CLIP = "openai/clip-vit-base-patch32"
 """The paper's: CLIP ViT-B/32."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweet.errors import UsageError
-from sweet.render.similarity import Device, Vector, read_picture, unit
+from sweet.library import Device
+from sweet.render.similarity import Vector, read_picture, unit
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,12 +58,12 @@ class EfficientNet:
     def __init__(self, device: Device = "auto") -> None:
         import torch
 
-        from sweet.render.similarity_models import torch_device
+        from sweet.library import resolve_device
 
         path = _weights()
         content = path.read_bytes()
         self.name = f"efficientnet-lite0@{hashlib.sha256(content).hexdigest()[:12]}"
-        self._device = torch_device(device)
+        self._device = resolve_device(device)
         try:
             state = torch.load(path, map_location=self._device, weights_only=True)
             self._state = {str(name): tensor.float() for name, tensor in state.items()}

@@ -12,17 +12,15 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sweet.errors import UsageError
-from sweet.render.similarity import CLIP, Device, Vector, read_picture, unit
-
-if TYPE_CHECKING:
-    import torch
+from sweet.errors import UsageError, first_line
+from sweet.library import Device, cached_file, check_hub_model, resolve_device, without_bars
+from sweet.render.similarity import CLIP, Vector, read_picture, unit
 
 _BATCH = 32
-_HUB_TIMEOUT = 10.0
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -40,7 +38,7 @@ class ImageTower:
 
     def __init__(self, model: str, device: Device = "auto") -> None:
         self.choice = model
-        self._device = torch_device(device)
+        self._device = resolve_device(device)
         self._tower, self._processor = _load(model)
         self.name = f"{_short(model)}@{_digest(self._tower, self._processor)}"
         self._tower = self._tower.to(self._device)
@@ -60,22 +58,11 @@ class ImageTower:
         return found
 
 
-def torch_device(device: Device) -> torch.device:
-    """The torch device meant; UsageError where it is not there."""
-    import torch
-
-    there = torch.cuda.is_available()
-    if device == "cuda" and not there:
-        raise UsageError("torch sees no CUDA device.", where="--device cuda", fix="--device cpu (or: sweet doctor)")
-    return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
-
-
 def is_cached(model: str) -> bool:
     """Whether a hub id can be loaded without asking the hub."""
-    from huggingface_hub import try_to_load_from_cache
 
     def there(name: str) -> bool:
-        return isinstance(try_to_load_from_cache(model, name), str)
+        return cached_file(model, name) is not None
 
     return there("config.json") and there("preprocessor_config.json") and any(map(there, _WEIGHTS))
 
@@ -143,26 +130,7 @@ def _locate(model: str) -> str:
         return str(local)
     if local.exists() or local.is_absolute() or model.startswith(".") or model.count("/") > 1:
         raise UsageError(f"There is no model directory {model}.", where="--similarity", fix="check the path")
-    return _hub(model)
-
-
-def _hub(model: str) -> str:
-    """`model` where the cache or the hub has it."""
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    try:
-        if isinstance(try_to_load_from_cache(model, "config.json"), str):
-            return model
-        if constants.HF_HUB_OFFLINE:
-            raise _unknown(model, "the hub is switched off (HF_HUB_OFFLINE)")
-        HfApi().model_info(model, timeout=_HUB_TIMEOUT)
-    except UsageError:
-        raise
-    except (RepositoryNotFoundError, HFValidationError):
-        raise _unknown(model, "the hub does not know it, or it is private and HF_TOKEN is not set") from None
-    except Exception as error:
-        raise _unknown(model, f"the hub cannot be reached ({_first_line(error)})") from error
+    check_hub_model(model, partial(_unknown, model))
     return model
 
 
@@ -181,25 +149,18 @@ def _explained(model: str) -> Iterator[None]:
     from transformers.utils import logging as library
 
     logging: Any = library
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        yield
+        with without_bars():
+            yield
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(
-            f"The model {model} cannot be loaded: {_first_line(error)}",
+            f"The model {model} cannot be loaded: {first_line(error)}",
             where="--similarity",
             fix="name a complete CLIP or SigLIP model in Hugging Face layout, with its preprocessor_config.json",
         ) from error
     finally:
         logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from sweet.errors import UsageError
+from sweet.errors import UsageError, first_line
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
 
@@ -97,7 +97,7 @@ class FigureLogs:
             except Exception as error:  # whatever the library raises
                 self.close()
                 raise UsageError(
-                    f"The log cannot be opened: {_said(error)}", where=f"--log-to {target}", fix=LOGIN[target]
+                    f"The log cannot be opened: {first_line(error)}", where=f"--log-to {target}", fix=LOGIN[target]
                 ) from error
 
     def write(self, record: Mapping[str, Any]) -> None:
@@ -119,7 +119,7 @@ class FigureLogs:
             if log is not None:
                 with contextlib.suppress(Exception):
                     log.close()
-            self._reporter.warn(f"{target} takes no more figures ({_said(error)}); the run has all of them.")
+            self._reporter.warn(f"{target} takes no more figures ({first_line(error)}); the run has all of them.")
 
     def __enter__(self) -> FigureLogs:
         return self
@@ -217,8 +217,3 @@ OPENERS: dict[LogTarget, Callable[[Naming], Log]] = {
     "wandb": _Wandb,
     "trackio": _Trackio,
 }
-
-
-def _said(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

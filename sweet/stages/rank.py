@@ -178,7 +178,8 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
     from sweet.learn.pictures import Eye
     from sweet.learn.regression import RegressionCritic
     from sweet.learn.tokens import ChatEncoder
-    from sweet.llm.pretrained import load_model, load_tokenizer, resolve_device
+    from sweet.library import resolve_device
+    from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.album import RunAlbum, page_encoder, shows_pages
     from sweet.stages.training import GPU_TOKENS, context_of
 

@@ -8,8 +8,8 @@ from sweet.errors import UsageError
 from sweet.learn.lora import LoraSettings, check_peft
 from sweet.learn.ranks import Layout, check_deepspeed, check_hostfile
 from sweet.learn.trainee import Start
+from sweet.library import resolve_device
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import resolve_device
 from sweet.stages.train import TrainConfig
 
 ZERO = 3

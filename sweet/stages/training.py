@@ -25,7 +25,8 @@ from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.pretrained import load_tokenizer, resolve_device
+from sweet.library import resolve_device
+from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run

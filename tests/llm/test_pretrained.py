@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer, resolve_device
+from sweet.library import resolve_device
+from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
