@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError, UsageError
+from sweet.files import write_whole
 from sweet.learn.figures import Record
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
 from sweet.learn.loop import Loop
@@ -108,10 +109,7 @@ def _leave(folder: Path, error: Exception) -> None:
         told = {"what": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
     known = isinstance(error, SweetError | torch.OutOfMemoryError)
     about = {"usage": isinstance(error, UsageError), "known": known, "time": time.time()}
-    path = error_path(folder, os.environ.get("RANK", "0"))
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(told | about), encoding="utf-8")
-    part.replace(path)
+    write_whole(error_path(folder, os.environ.get("RANK", "0")), json.dumps(told | about).encode())
 
 
 def watch(pulse: Path) -> None:

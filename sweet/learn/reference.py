@@ -27,12 +27,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sweet.files import UNFINISHED, write_whole
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.shares import own_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.llm.weights import weights_digest
-from sweet.runs.cache import cache_folder, prune, write_whole
+from sweet.runs.cache import cache_folder, prune
 
 FORMAT = 1
 """Raised when what is computed, or how it is written, changes."""
@@ -41,7 +42,7 @@ MOST_BYTES = 256 << 20
 PORTION = 256
 """Forwards of a rank after which what was found is written."""
 
-_NAME = re.compile(r"[0-9a-f]{64}\.safetensors|.*\.new")
+_NAME = re.compile(rf"[0-9a-f]{{64}}\.safetensors|.*{re.escape(UNFINISHED)}")
 
 
 class ReferenceCache:

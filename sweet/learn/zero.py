@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.files import write_whole
 from sweet.learn.engine import BETAS, trained_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
@@ -197,9 +198,7 @@ class ZeroEngine:
         torch.distributed.barrier()
         if self.rank == 0:
             settled = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
-            part = path.with_name(path.name + ".part")
-            part.write_text(json.dumps(settled), encoding="utf-8")
-            part.replace(path)
+            write_whole(path, json.dumps(settled).encode())
             for folder in path.parent.glob("step-*"):
                 if folder.name != tag:
                     shutil.rmtree(folder)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sweet.files import write_whole
 from sweet.render.similarity import Similarity, Vector
-from sweet.render.store import write_whole
 
 _MOST_IN_MEMORY = 1024
 _ROUNDING = 1e-3
@@ -78,5 +78,4 @@ class Embeddings:
         path = self._file(key)
         if path is None:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, vector.astype("<f4").tobytes())

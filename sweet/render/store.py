@@ -8,13 +8,12 @@ and is made again. Any number of processes may use one folder: whoever writes th
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sweet.files import write_whole
 from sweet.render.page import Block, Reason, RenderFailed, Screenshot
 
 SCREENSHOTS = "screenshots"
@@ -81,7 +80,6 @@ class ScreenshotStore:
         picture = self.picture(key)
         if isinstance(result, RenderFailed) and not result.lasting:
             return
-        picture.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(result, RenderFailed):
             record = _Record(result=_Failure(failed=result.reason, detail=result.detail))
         else:
@@ -90,13 +88,3 @@ class ScreenshotStore:
                 result=_Shot(sha256=result.sha256, width=result.width, height=result.height, blocks=result.blocks)
             )
         write_whole(picture.with_suffix(".json"), record.model_dump_json().encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

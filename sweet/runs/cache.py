@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from sweet.files import write_whole
 from sweet.runs.content import measure
 
 _SETTLED = 2.0
@@ -30,23 +30,6 @@ def cache_folder(what: str) -> Path:
         return Path(given).expanduser() / what
     general = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / what
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that other processes see whole or not at all; the folder is made.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def prune(folder: Path, most_bytes: int, ours: Callable[[Path], bool]) -> None:

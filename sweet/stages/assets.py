@@ -20,9 +20,9 @@ from pathlib import Path
 from pydantic import Field
 
 from sweet.errors import ServerError, SweetError
+from sweet.files import replacing
 from sweet.render.assets import ASSETS, Asset, asset_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.stages.files import replacing
 
 NETWORKS = ("https://cdn.jsdelivr.net/npm", "https://unpkg.com")
 """Both serve a file of a package at ADDRESS/PACKAGE@VERSION/MEMBER."""

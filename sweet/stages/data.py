@@ -16,11 +16,11 @@ from typing import Any
 from pydantic_core import to_json
 
 from sweet.errors import UsageError
+from sweet.files import replacing
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.stages.files import replacing
 from sweet.stages.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.registry import task_kind

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet.errors import InputError, SweetError
+from sweet.files import replacing
 from sweet.folders import data_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.stages.files import replacing
 from sweet.stages.hub import reaching_hub
 from sweet.stages.published import read_trajectories
 from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file

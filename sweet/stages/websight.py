@@ -24,10 +24,10 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.files import replacing
 from sweet.folders import data_folder
 from sweet.runs.jsonl import JsonlWriter, encode, plain, scan_jsonl
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.stages.files import replacing
 from sweet.stages.page_rows import COLUMNS, Row, open_rows
 from sweet.tasks.datasets import websight_file
 from sweet.tasks.html.page import extract_page

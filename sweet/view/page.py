@@ -16,7 +16,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from sweet.stages.files import replacing
+from sweet.files import replacing
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import pieces
 from sweet.view.figures import POLICY, Figures

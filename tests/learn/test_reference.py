@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.files import write_whole
 from sweet.learn import reference
 from sweet.learn.data import Objective
 from sweet.learn.engine import TorchEngine
@@ -25,7 +26,7 @@ from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model
 from sweet.llm.weights import weights_digest
-from sweet.runs.cache import prune, remembered_sum, write_whole
+from sweet.runs.cache import prune, remembered_sum
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from sweet.runs.cache import write_whole
+from sweet.files import write_whole
 from sweet.sandbox import guest
 from sweet.sandbox.program import Limits, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
