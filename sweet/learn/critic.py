@@ -11,10 +11,11 @@ without c; where the sampler told none, the base model's without c.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
@@ -199,20 +200,29 @@ class AdvantageCritic:
         return [row.shifted(-self.reader.encoder.header, -1) for row in rows] if self.recipe == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
-        rows = [row for sequences in dialogues for row in sequences]
-        found = iter(zip(rows, span_logprobs(scorer, rows, self.budget), strict=True))
-        means: list[dict[int, float]] = []
-        for sequences in dialogues:
-            means.append({})
-            for row, (sums, counts) in itertools.islice(found, len(sequences)):
-                means[-1] |= zip((span.turn for span in row.spans), (sums / counts).tolist(), strict=True)
-        return means
+        rows = [row for its in dialogues for row in its]
+        scored = span_logprobs(scorer, rows, self.budget)
+        return by_turn(dialogues, [sums / counts for sums, counts in scored])
 
     def _means(self, scorer: Scorer, groups: Sequence[Sequence[TokenSequence]]) -> list[list[float]]:
         unique = [list(dict.fromkeys(group)) for group in groups]
         found = group_logprobs(scorer, unique, self.budget)
         known = [dict(zip(group, means, strict=True)) for group, means in zip(unique, found, strict=True)]
         return [[of[row] for row in group] for group, of in zip(groups, known, strict=True)]
+
+
+def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tensor]) -> list[dict[int, float]]:
+    """What is known of each span, by dialogue and turn.
+
+    Args:
+        dialogues: the sequences of each dialogue.
+        values: [spans] for each sequence, dialogue by dialogue.
+    """
+    following = iter(values)
+    return [
+        {span.turn: value for row in rows for span, value in zip(row.spans, next(following).tolist(), strict=True)}
+        for rows in dialogues
+    ]
 
 
 def check_same_vocabulary(critic: Any, reference: Any, critic_name: str, reference_name: str) -> None:

@@ -14,7 +14,7 @@ positions do not count along the path.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -314,18 +314,36 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-@torch.inference_mode()
 def span_logprobs(
     scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET
 ) -> list[tuple[Tensor, Tensor]]:
     """Sums and counts of the spans of each sequence, on the CPU, without gradients, in the order of `sequences`."""
-    results: list[tuple[Tensor, Tensor]] = [(torch.empty(0), torch.empty(0))] * len(sequences)
-    for batch in scorer.packs([[sequence] for sequence in sequences], budget):
-        scores = scorer([sequences[i] for i in batch])
-        sizes = [len(sequences[i].spans) for i in batch]
-        parts = zip(batch, torch.split(scores.sums.cpu(), sizes), torch.split(scores.counts.cpu(), sizes), strict=True)
-        for index, sums, counts in parts:
-            results[index] = (sums.clone(), counts.clone())
+    counts = (torch.tensor([span.stop - span.start for span in sequence.spans]) for sequence in sequences)
+    return list(zip(_by_sequence(scorer, sequences, budget, lambda scores: scores.sums), counts, strict=True))
+
+
+def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[Tensor]:
+    """What the regression head says at the end of each span of each sequence, on the CPU, without gradients."""
+
+    def values(scores: SpanScores) -> Tensor:
+        if scores.values is None:
+            raise ValueError("a model without a regression head")
+        return scores.values
+
+    return _by_sequence(scorer, sequences, budget, values)
+
+
+@torch.inference_mode()
+def _by_sequence(
+    scorer: Scorer, sequences: Sequence[TokenSequence], budget: int, read: Callable[[SpanScores], Tensor]
+) -> list[Tensor]:
+    """What `read` takes of the scores [spans, …], sequence by sequence, computed in packs."""
+    results = [torch.empty(0)] * len(sequences)
+    for pack in scorer.packs([[sequence] for sequence in sequences], budget):
+        scores = scorer([sequences[i] for i in pack])
+        sizes = [len(sequences[i].spans) for i in pack]
+        for index, part in zip(pack, torch.split(read(scores).cpu(), sizes), strict=True):
+            results[index] = part.clone()
     return results
 
 

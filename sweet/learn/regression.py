@@ -8,15 +8,14 @@ is measured against the same mean.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sweet.learn.critic import Reader, TurnReplies, Verdict
-from sweet.learn.logprobs import TOKEN_BUDGET, Scorer
+from sweet.learn.critic import Reader, TurnReplies, Verdict, by_turn
+from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_values
 from sweet.learn.objectives import Target, dialogue_scores
 from sweet.learn.tokens import ChatEncoder, TokenSequence
 from sweet.tasks.base import Recipe
@@ -71,14 +70,7 @@ class RegressionCritic:
         """
         self.reader.expect(dialogues)
         encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
-        rows = [row for sequences in encoded for row in sequences]
-        found = iter(zip(rows, self._values(rows), strict=True))
-        told: list[dict[int, float]] = []
-        for sequences in encoded:
-            told.append({})
-            for row, values in itertools.islice(found, len(sequences)):
-                told[-1] |= zip((span.turn for span in row.spans), values.tolist(), strict=True)
-        return told
+        return by_turn(encoded, self._values([row for rows in encoded for row in rows]))
 
     def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """As the training compares dialogues (`sweet.learn.objectives.dialogue_scores`)."""
@@ -92,17 +84,3 @@ class RegressionCritic:
 
     def _values(self, sequences: Sequence[TokenSequence]) -> list[Tensor]:
         return span_values(self.scorer, sequences, self.budget)
-
-
-@torch.inference_mode()
-def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[Tensor]:
-    """The head's scores at the spans of each sequence, on the CPU, without gradients, in the order of `sequences`."""
-    results = [torch.empty(0)] * len(sequences)
-    for batch in scorer.packs([[sequence] for sequence in sequences], budget):
-        values = scorer([sequences[i] for i in batch]).values
-        if values is None:
-            raise ValueError("a model without a regression head")
-        parts = torch.split(values.cpu(), [len(sequences[i].spans) for i in batch])
-        for index, part in zip(batch, parts, strict=True):
-            results[index] = part.clone()
-    return results

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.learn import attention
 from sweet.learn.head import FILE, attach_head, head_of, headless, load_head, prefix_means
-from sweet.learn.logprobs import Scorer
-from sweet.learn.regression import span_values
+from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import save_model
 from tests.learn.builders import build_model

@@ -12,10 +12,10 @@ from sweet.learn.critic import TurnReplies
 from sweet.learn.data import Example, Objective, losses
 from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
-from sweet.learn.logprobs import Scorer
+from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.objectives import Target
-from sweet.learn.regression import RegressionCritic, span_values
+from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.tasks.base import Message
 from tests.learn.builders import SYSTEM, TEMPLATES, build_model, build_tokenizer, build_trajectory

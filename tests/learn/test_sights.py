@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sweet.errors import SweetError, UsageError
 from sweet.learn.critic import TurnReplies
 from sweet.learn.head import attach_head
-from sweet.learn.logprobs import Scorer, packs
+from sweet.learn.logprobs import Scorer, packs, span_values
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.pictures import Eye
-from sweet.learn.regression import RegressionCritic, span_values
+from sweet.learn.regression import RegressionCritic
 from sweet.learn.sights import FAILED, NO_PAGE, SightedEncoder
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
 from sweet.llm.pretrained import load_config, load_model, load_tokenizer, sees_pictures
