@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Literal
 
+from sweet.library import Device
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import Local
 
@@ -22,7 +22,7 @@ async def open_client(
     concurrency: int = 128,
     role: Role = "agent",
     patience: float = 20.0,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: Device = "auto",
     local: Local | None = None,
 ) -> AsyncIterator[ChatClient]:
     """A client for `model`, closed at the end.

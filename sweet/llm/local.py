@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import ServerError, SweetError, UsageError
+from sweet.library import Device
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.machine import Build, Gpu, build_of, visible_gpus
@@ -79,7 +80,7 @@ class Local:
     """
 
     engine: EngineChoice = "auto"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     options: Sequence[str] = ()
     logs: str = "vllm-"
     start_up: float = START_UP

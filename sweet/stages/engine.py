@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
+from sweet.library import Device
 from sweet.llm.local import EngineChoice, Local
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter
@@ -16,7 +17,7 @@ class EngineConfig(Protocol):
     @property
     def engine(self) -> EngineChoice: ...
     @property
-    def device(self) -> Literal["auto", "cpu", "cuda"]: ...
+    def device(self) -> Device: ...
     @property
     def start_up(self) -> float: ...
     @property

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
+from sweet.library import Device
 from sweet.llm.local import START_UP, EngineChoice
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
@@ -95,7 +96,7 @@ class RankConfig(StageConfig):
     """Seconds for which an unreachable server is tried again."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Failed turns that are still no error: a share below 1, or a count."""
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the critic and the embedded engine run."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine

@@ -21,6 +21,7 @@ from pydantic import Field
 from sweet.errors import UsageError
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_human
+from sweet.library import Device
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
@@ -83,7 +84,7 @@ class RolloutConfig(StageConfig):
     """Failed dialogues that are still no error: a share below 1, or a count."""
     new: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     """Begin new rollouts, though unfinished ones with other settings are there."""
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs a model without an address: vllm, started and ended here, where it is installed and fits the machine

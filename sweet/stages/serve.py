@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
+from sweet.library import Device
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
 from sweet.tasks.registry import task_kind
 
@@ -45,7 +46,7 @@ class ServeConfig(StageConfig):
     """Port to listen on; 0 takes a free one."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
     """GPUs that vllm shares one model over (its tensor parallel size)."""
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """File that vllm's output goes to; without it a new one in the folder for temporary files."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
+from sweet.library import Device
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -72,7 +73,7 @@ class TrainConfig(StageConfig):
     from_: str | None = None
     """The artifact to learn from; the newest finished one of the kind, scores of the test split only where there are no
     others."""
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where to train."""
     devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """With deepspeed: GPUs to train on (of each host), or processes on a CPU; every GPU where not given."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sweet.library import Device
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.tasks.trajectory import Trajectory
@@ -108,7 +109,7 @@ class ScoringRequest:
     similarity: str | None = None
     sandbox: TierChoice = "auto"
     workers: int | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
 
 
 class TrajectoryScorer(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sweet.tasks.base import Task
@@ -56,8 +57,10 @@ CORPUS = [
 SYSTEM = "You help a person."
 
 
-def build_tokenizer(template: str | None, *, plain_regex: bool = False) -> Any:
-    """A byte-level BPE of a few hundred tokens, with `template` as its chat template.
+def build_tokenizer(
+    template: str | None, *, plain_regex: bool = False, special: Sequence[str] = SPECIAL, size: int = 480
+) -> Any:
+    """A byte-level BPE of `size` tokens, with `template` as its chat template.
 
     `plain_regex` splits as GPT-2 does: a run of line ends is cut differently before a word than at the end of a text.
     """
@@ -72,7 +75,7 @@ def build_tokenizer(template: str | None, *, plain_regex: bool = False) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=480, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(CORPUS * 4, trainer)
     make: Any = PreTrainedTokenizerFast

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from sweet.learn.trainee import save_model
-from tests.learn.builders import CORPUS
+from tests.learn import builders
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
@@ -36,23 +36,7 @@ TEMPLATE = (
 
 def build_tokenizer(template: str = TEMPLATE) -> Any:
     """A byte-level BPE with the placeholders of pictures among its special tokens."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    words = Regex(r"\s*[\r\n]+|\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+")
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(words, behavior="isolated"), byte_level])
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=420, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS * 4, trainer)
-    make: Any = PreTrainedTokenizerFast
-    fast = make(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<|im_end|>")
-    fast.chat_template = template
-    return fast
+    return builders.build_tokenizer(template, special=SPECIAL, size=420)
 
 
 def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: int = 32) -> Any:
