@@ -158,8 +158,8 @@ def _state(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
         text = f"Dialogues that ended by a fault and count as unsolved: {_sides(*faults)}."
         yield Caveat("faults", text, *faults)
     for key, words, who in (
-        ("sweet_rollout", "sweet that played", lambda side: side.played_by),
-        ("sweet_eval", "sweet that scored", lambda side: side.scored_by),
+        ("sweet_rollout", "version of sweet that played", lambda side: side.played_by),
+        ("sweet_eval", "version of sweet that scored", lambda side: side.scored_by),
     ):
         yield from _differs(key, words, *(_version(side, who) for side in (a, b)))
 

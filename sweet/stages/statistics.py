@@ -82,6 +82,7 @@ def clustered_mean(
     """The mean of `values`, its interval by bootstrap over clusters.
 
     Where all values are equal a bootstrap knows no spread; the Wilson interval for as many clusters then stands in.
+    The order of the values is of no account.
 
     Args:
         values: [n], one a dialogue.
@@ -95,7 +96,7 @@ def clustered_mean(
         return Interval(math.nan, math.nan, math.nan)
     sums: dict[str, float] = {}
     sizes: dict[str, int] = {}
-    for value, cluster in zip(values, clusters, strict=True):
+    for value, cluster in sorted(zip(values, clusters, strict=True), key=lambda row: row[1]):
         sums[cluster] = sums.get(cluster, 0.0) + value
         sizes[cluster] = sizes.get(cluster, 0) + 1
     mean = fmean(values)

@@ -22,6 +22,7 @@ Metrics = Mapping[str, Any]
 TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
 _NAME_WIDTH = 14
+_UNBOUNDED = 100_000
 
 
 class Foreign(str):
@@ -48,8 +49,8 @@ class Section:
         yield Text(self.title, "bold")
         if self.rows:
             table = self._table()
-            fits = Measurement.get(console, options, table).maximum <= options.max_width
-            yield table if fits else self._list()
+            wide = Measurement.get(console, options.update(max_width=_UNBOUNDED), table).maximum
+            yield table if wide <= options.max_width else self._list()
         for remark in self.remarks:
             yield Text(printable_line(remark), "yellow" if not self.header else "")
 
