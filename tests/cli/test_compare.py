@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ GOOD, BAD = "def f(x): return x", "def f(x): return 0"
 def imported(sweet: Program, name: str, *answers: tuple[str, str]) -> None:
     """A run of two dialogues a task with these answers."""
     task = {"problem_description": "f", "ground_truth": GOOD, "test_cases": {"1": "f(1)", "2": "f(2)"}}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": f"t{number}-{sample}",
             "task": {**task, "id": f"t{number}"},
