@@ -195,6 +195,13 @@ def test_a_repeat_that_lacks_many_tasks_is_left_out(tmp_path: Path) -> None:
     assert (found["repeats"], found["left_out"], found["tasks"]) == (2, 1, 20)
 
 
+def test_dialogues_named_elsewhere_count_in_their_order(tmp_path: Path) -> None:
+    found = evaluate(tmp_path / "run", {"t1": [1.0, 0.0], "t2": [1.0, 1.0]})
+    file = found.run.file(found.scores)
+    file.write_text(file.read_text().replace("t1-s0-r0", "x").replace("t1-s1-r0", "y"))
+    assert [(rate["sample"], rate["rate"]) for rate in repeats(found)["rates"]] == [(0, 1.0), (1, 0.5)]
+
+
 def test_degrees_have_no_binomial_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plug_in(monkeypatch)
     found = repeats(evaluate(tmp_path / "run", {"t1": [0.5, 0.7], "t2": [0.9, 0.8]}, kind="painted"))
@@ -229,7 +236,7 @@ def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) 
     for a, b in ((run, run), (f"{run}:scores-3", f"{link}:rollouts-3")):
         with pytest.raises(UsageError, match="Both sides are scores-3") as caught:
             run_compare(a, b, CompareConfig())
-        assert "scores-1 (of rollouts-1), scores-2 (of rollouts-2), scores-3 (of rollouts-3)" in caught.value.what
+        assert "scores-1 (of rollouts-1: micro, micro, test), scores-2 (of rollouts-2: micro" in caught.value.what
         assert caught.value.fix == f"sweet compare {run}:scores-1 {run}:scores-3"
     with pytest.raises(UsageError) as caught:
         run_compare(f"{run}:scores-1", f"{run}:scores-1", CompareConfig())
@@ -237,14 +244,18 @@ def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) 
     alone = evaluate(tmp_path / "alone", one_each("1")).run.path
     with pytest.raises(UsageError) as caught:
         run_compare(alone, alone, CompareConfig())
-    assert "sweet rollout" in str(caught.value.fix)
+    assert "name another run" in str(caught.value.fix)
 
 
 def test_no_shared_task_is_refused(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", {"t1": [1.0], "t2": [None]})
     b = evaluate(tmp_path / "b", {"t2": [1.0], "t3": [1.0]})
-    with pytest.raises(UsageError, match="share no valid task"):
+    with pytest.raises(UsageError, match="share no valid task") as caught:
         measure_comparison(a, b)
+    assert caught.value.fix == (
+        f"{a.run.path} has scores-1 (of rollouts-1: micro, micro, test); "
+        f"{b.run.path} has scores-1 (of rollouts-1: micro, micro, test)"
+    )
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:
