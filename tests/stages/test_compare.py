@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.compare import CompareConfig, measure_comparison, run_compare
+from sweet.stages.dialogue import Assignment, sample_of
 from sweet.stages.evaluation import Evaluation, Values
 from sweet.stages.repeats import measure_repeats
 from sweet.stages.samples import compare_samples, measure_samples
 from sweet.tasks.scores import RewardRule, Score
-from tests.stages.evaluations import Rewards, evaluate
+from tests.stages.evaluations import Rewards, evaluate, make_task
 from tests.stages.painted import plug_in
 
 CODE, PAGES = RewardRule(solved=1.0), RewardRule(solved=None)
@@ -150,6 +151,12 @@ def test_both_sides_at_k_over_the_tasks_that_have_as_many() -> None:
     assert two["difference_ci_low"] <= two["difference"] <= two["difference_ci_high"]
     assert found["best_of_k"]["2"]["a"] == pytest.approx((0.5 + 0.5) / 2)
     assert compare_samples(a, values_of({"t1": [1.0]}), CODE, ["t1"]) == {}
+
+
+@given(st.text(min_size=1, max_size=6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_dialogues_name_tells_its_sample(task: str, sample: int, seed: int) -> None:
+    assert sample_of(Assignment(make_task(task), sample, seed).id, task) == sample
+    assert sample_of(task, task) is None
 
 
 def repeats(evaluation: Evaluation, *runs: Run) -> dict[str, Any]:
