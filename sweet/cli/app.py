@@ -23,6 +23,7 @@ MODULES = (
     "serve_sim",
     "rollout",
     "eval",
+    "compare",
     "label",
     "train_critic",
     "rank",
