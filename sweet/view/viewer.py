@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -183,7 +182,7 @@ class Viewer:
         return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
 
     def _summary_json(self, summary: Summary) -> dict[str, Any]:
-        row = asdict(summary)
+        row = summary._asdict()
         del row["offset"], row["length"]
         return row | {"bookmark": self.bookmarks.notes.get(summary.id)}
 
