@@ -29,6 +29,7 @@ MODULES = (
     "pair",
     "train_actor",
     "view",
+    "report",
     "status",
     "data",
     "doctor",
