@@ -43,7 +43,10 @@ def trajectory(
     body = [f'<p class="task">task {line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
         body.append(_turn(record, index, turn, scale, figures))
-    body.append(_section("answer", "answer", _prose(record.trajectory.answer, whole=True)))
+    answer = _prose(record.trajectory.answer, whole=True)
+    if figures is not None:
+        answer = f"<details><summary>the page's HTML</summary>{answer}</details>"
+    body.append(_section("answer", "answer", answer))
     body.append(_tests(record))
     if why := why_not(record):
         body.append(_section("why", "why", f"<pre>{text(why)}</pre>"))
@@ -73,8 +76,11 @@ def _turn(record: Record, index: int, turn: Turn, scale: float, figures: Figures
     if turn.role == "user":
         return _section("human", "human", f"<pre>{text(turn.content)}</pre>")
     advantage = record.advantage(index)
-    content = ("" if figures is None else figures.turn(turn)) + _prose(turn.content, whole=False)
-    if turn.said != turn.content:
+    if figures is None:
+        content = _prose(turn.content, whole=False)
+    else:
+        content = figures.turn(turn) + f"<pre>{text(figures.album.in_short(turn.content))}</pre>"
+    if figures is not None or turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{text(turn.said)}</pre></details>"
     content += _candidates(record, index, scale) + _pairs(record, index)
     return _section("agent", "agent", content, "" if advantage is None else " " + _bar(advantage, scale))

@@ -103,7 +103,8 @@ def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
     except (InputError, OSError) as error:
         problems.append(f"{error} What stands before it counts here.")
     if strange:
-        problems.append(f"{strange:,} rows of {path.name} are not what they should be and count nowhere.")
+        rows = "1 row" if strange == 1 else f"{strange:,} rows"
+        problems.append(f"{path.name}: {rows} not as expected, and left out.")
 
 
 def _dialogue(row: dict[str, Any]) -> Dialogue:

@@ -118,7 +118,10 @@ def span(one: Bin) -> str:
     """`3` · `12–17` · `0.58–0.62`."""
     if one.low == one.high:
         return short(one.low)
-    low, high = (short(value) if value == int(value) else f"{value:.2g}" for value in (one.low, one.high))
+    for digits in (2, 3, 4):
+        low, high = (short(value) if value == int(value) else f"{value:.{digits}g}" for value in (one.low, one.high))
+        if low != high:
+            break
     return f"{low}–{high}"
 
 

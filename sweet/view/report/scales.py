@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 STEPS = (1.0, 2.0, 5.0, 10.0)
+NEAR = 1e-9
+"""Values that differ by so small a share are drawn as one."""
+NOTHING = 1e-12
+"""What is smaller is drawn as nothing."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,10 @@ class Scale:
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
     """Round numbers (1, 2 or 5 times a power of ten apart) from the last one at or below `low` to the first one at or
     above `high`: the ends of a chart's axis, and what is written along it. At least two."""
-    if not high > low:
-        reach = abs(low) * 0.1 or 0.5
-        low, high = low - reach, low + reach
+    largest = max(abs(low), abs(high))
+    if high - low <= max(NEAR * largest, NOTHING):
+        reach = largest * 0.1 if largest > NOTHING else 0.5
+        low, high = low - reach, high + reach
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in STEPS if factor * power >= rough * 0.999)
