@@ -122,6 +122,10 @@ class ScoresFact(_Fact):
     faults: int | None
     invalid_tasks: int | None
     curves: list[CurveFact]
+    against: str
+    """The run that it was compared with; empty where it was not."""
+    win_rate: Rate | None
+    """Share of the tasks on which this run's reward is higher than that one's."""
 
 
 class Measure(_Fact):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from statistics import fmean
 
 from pydantic import JsonValue
@@ -26,6 +27,7 @@ from sweet.stages.report.rows import Scored
 from sweet.stages.statistics import compare
 from sweet.tasks.scores import RewardRule
 
+WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
 CURVES = ("pass_at_k", "best_of")
 """Metrics of an evaluation that are figures by a number."""
@@ -59,14 +61,20 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
         curves=[curve for name in CURVES if (curve := _curve(name, metrics.get(name))) is not None],
+        against=_against(metrics.get("compare")),
+        win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
     )
 
 
 def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
     """Every metric with an interval. The win rate is against another run, and no rate of this one."""
     for name, value in metrics.items():
-        if name + LOW in metrics and name != "win_rate" and (rate := _rate(name, value, metrics)) is not None:
+        if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
             yield rate
+
+
+def _against(compared: JsonValue) -> str:
+    return PurePath(words(compared.get("run"))).name if isinstance(compared, dict) else ""
 
 
 def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | None:

@@ -81,6 +81,9 @@ def _headline(report: Report) -> str:
             f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
             f"{line(measure.name)} against before training, p = {measure.p_value:.2g}</p>\n"
         )
+    result = report.result(headline.scores)
+    if result is not None and result.stale:
+        change += f'<p class="state">{line(result.id)} is stale: {line(result.stale)}</p>\n'
     return (
         f'<p class="headline"><span>{line(rate_name(rate.name))}</span> {rate_cell(rate)} {charts.interval(rate)}</p>\n'
         f"{change}"
