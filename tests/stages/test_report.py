@@ -274,6 +274,12 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
     assert status(run).unknown == []
 
 
+def test_what_is_beyond_a_dozen_is_told_together() -> None:
+    found = dialogues._counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
+    assert len(found) == 13
+    assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
+
+
 @given(st.one_of(st.none(), st.booleans(), st.text(), st.integers(), st.floats()))
 def test_numbers_of_a_manifest(value: Any) -> None:
     found = number(value)

@@ -18,6 +18,7 @@ WHOLE = 12
 """Up to so many different values each is a bin of its own."""
 RESAMPLES = 500
 """Of the interval of a bin, of which there are many."""
+DOZEN = 12
 MANY = 300
 """Tasks of a bin above which its interval is approximated."""
 UNITS = {"critic": "nats a token", "regression": "score"}
@@ -113,7 +114,10 @@ def outcomes(scores: Mapping[str, Scored]) -> dict[str, int]:
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+    """The most frequent first; what is beyond the first dozen together."""
+    falling = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(number for _, number in falling[DOZEN:])
+    return dict(falling[:DOZEN]) | ({"others": rest} if rest else {})
 
 
 def unit(ranked: Ranked) -> str:

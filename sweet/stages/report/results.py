@@ -113,8 +113,8 @@ def _figures(name: str, figures: Mapping[str, JsonValue]) -> Iterator[Rate]:
         if rate is None:
             continue
         if key in BARE:
-            low, high = (number(figures.get(bound.lstrip("_"))) for bound in (LOW, HIGH))
-            rate = Rate(name=name, mean=rate.mean, low=rate.low if low is None else low, high=rate.high or high)
+            bounds = {"low": figures.get("ci_low", rate.low), "high": figures.get("ci_high", rate.high)}
+            rate = Rate(name=name, mean=rate.mean, **{key: number(bound) for key, bound in bounds.items()})
         yield rate
 
 

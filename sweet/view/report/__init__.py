@@ -26,12 +26,12 @@ PICTURES = 12 * 2**20
 """Characters of all pictures in a report."""
 
 
-def write_report(path: Path, run: Run, report: Report, *, samples: bool = True) -> None:
+def write_report(path: Path, run: Run, report: Report, *, dialogues: bool = True) -> None:
     """Write the page to `path`, which is replaced only once all of it is written."""
-    write(path, page(run, report, samples=samples))
+    write(path, page(run, report, dialogues=dialogues))
 
 
-def page(run: Run, report: Report, *, samples: bool = True) -> Iterator[str]:
+def page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator[str]:
     """The page in parts."""
     title = f"{report.run} · report"
     yield head(title, resource("transcript.css", "report/report.css"), pictures=True)
@@ -39,7 +39,7 @@ def page(run: Run, report: Report, *, samples: bool = True) -> Iterator[str]:
     yield _problems(report.problems)
     for part in (results, training, success, advantages):
         yield part(report)
-    if samples:
+    if dialogues:
         yield section("dialogues", "Some dialogues", "".join(_samples(run, report)))
     for part in (lineage, settings, environment, again, quote):
         yield part(report)

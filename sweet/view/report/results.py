@@ -106,8 +106,8 @@ def _curves(report: Report) -> Iterator[str]:
         for curve in result.curves:
             title, name = CURVES.get(curve.name, (rate_name(curve.name), ""))
             named = [Series(name=rate_name(one.name), points=one.points) for one in curve.series]
-            drawn = [one for one in named if one.points][: charts.COLOURS]
-            if drawn:
+            for start in range(0, len(named), charts.COLOURS):
+                drawn = named[start : start + charts.COLOURS]
                 yield charts.lines(f"{title}, {result.id}", name, drawn, share=True, doubling=True)
 
 
