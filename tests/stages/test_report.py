@@ -17,7 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.report import dialogues
 from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import LARGEST, Rate, Report, number
-from sweet.stages.report.results import _curve
+from sweet.stages.report.results import curve_fact
 from sweet.stages.statistics import clustered_mean
 from sweet.stages.status import report as status
 from sweet.tasks.scores import RewardRule
@@ -144,7 +144,7 @@ def test_best_of_and_pass_at_k_are_curves(report: Report) -> None:
     ],
 )
 def test_forms_of_pass_at_k(value: Any) -> None:
-    curve = _curve("pass_at_k", value)
+    curve = curve_fact("pass_at_k", value)
     assert curve is not None
     (series,) = curve.series
     assert series.name == "pass_at_k"
@@ -153,7 +153,7 @@ def test_forms_of_pass_at_k(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}])
 def test_what_is_no_curve_is_none(value: Any) -> None:
-    assert _curve("pass_at_k", value) is None
+    assert curve_fact("pass_at_k", value) is None
 
 
 def test_a_comparison_with_another_run_is_told(run: Run) -> None:
@@ -275,7 +275,7 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
 
 
 def test_what_is_beyond_a_dozen_is_told_together() -> None:
-    found = dialogues._counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
+    found = dialogues.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
     assert len(found) == 13
     assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
 
@@ -303,6 +303,6 @@ def test_an_interval_over_many_tasks_is_that_of_the_bootstrap() -> None:
     rng = random.Random(0)
     rows = [(float(rng.random() < chance), str(task)) for task in range(400) for chance in [rng.random()] * 3]
     values, tasks = [value for value, _ in rows], [task for _, task in rows]
-    quick, slow = dialogues._mean(values, tasks), clustered_mean(values, tasks)
+    quick, slow = dialogues.mean_over_tasks(values, tasks), clustered_mean(values, tasks)
     assert quick.mean == slow.mean
     assert [quick.low, quick.high] == pytest.approx([slow.low, slow.high], abs=0.006)

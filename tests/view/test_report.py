@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from sweet.runs.run import Run
 from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
+from sweet.tasks.trajectory import dump
 from sweet.view.report import charts, page, write_report
 from sweet.view.report.graph import drawing, essential, lay_out
 from sweet.view.report.markdown import code, markdown
 from sweet.view.report.scales import Scale, labels, short, ticks
 from sweet.view.text import printable_line
 from tests.report_run import ADVANTAGES, LOSSES, report_run, rewrite, step
-from tests.view.conftest import HOSTILE, AnyConfig
+from tests.view.conftest import HOSTILE, AnyConfig, trajectory
 from tests.view.test_page import Reader, read
 
 
@@ -275,7 +276,7 @@ def test_a_stale_artifact_is_marked() -> None:
     facts = [
         ArtifactFact(
             id=f"rollouts-{number}", kind="rollouts", path="x", rows=3, bytes=5, sha256=None, status="done",
-            stale=stale, made_by="rollout-1", inputs=[],
+            stale=stale, attempt="rollout-1", inputs=[],
         )
         for number, stale in ((1, None), (2, HOSTILE))
     ]  # fmt: skip
@@ -334,7 +335,11 @@ def test_a_code_span_holds_everything(text: str) -> None:
 
 
 def test_markdown_of_nothing(tmp_path: Path) -> None:
-    assert markdown(collect(Run.create(tmp_path / "run", task="code"))) == "### sweet run `run`\n"
+    run = Run.create(tmp_path / "run", task="code")
+    nothing = "### sweet run `run`\n\nNothing in this run has been scored yet.\n"
+    assert markdown(collect(run)) == nothing
+    step(run, "rollout", "rollouts", [dump(trajectory(0))], meta={"agent": "a"})
+    assert markdown(collect(run)) == nothing + "\n- `rollouts-1`: 1 dialogue of `a`\n"
 
 
 def test_advantages_stand_in_the_page(run: Run) -> None:

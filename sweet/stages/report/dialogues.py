@@ -80,12 +80,12 @@ def binned(name: str, values: Iterable[tuple[float, float, str]]) -> Iterator[Bi
             end += 1
         inside, start = rising[start:end], max(start, end)
         if inside:
-            mean = _mean([success for _, success, _ in inside], [task for _, _, task in inside])
+            mean = mean_over_tasks([success for _, success, _ in inside], [task for _, _, task in inside])
             rate = Rate(name=name, mean=mean.mean, low=mean.low, high=mean.high)
             yield Bin(low=inside[0][0], high=inside[-1][0], n=len(inside), rate=rate)
 
 
-def _mean(values: Sequence[float], tasks: Sequence[str]) -> Interval:
+def mean_over_tasks(values: Sequence[float], tasks: Sequence[str]) -> Interval:
     """The mean with its interval over tasks: by bootstrap, and where there are so many tasks that a report would take
     long, by the normal approximation to it (the linearised variance of a ratio of sums over clusters)."""
     clusters = Counter(tasks)
@@ -102,18 +102,18 @@ def _mean(values: Sequence[float], tasks: Sequence[str]) -> Interval:
 
 def ends(dialogues: Iterable[Dialogue]) -> dict[str, int]:
     """How many ended how, the most frequent first."""
-    return _counted(dialogue.ended for dialogue in dialogues)
+    return counted(dialogue.ended for dialogue in dialogues)
 
 
 def human_faults(dialogues: Iterable[Dialogue]) -> dict[str, int]:
-    return _counted(dialogue.human_fault for dialogue in dialogues if dialogue.human_fault)
+    return counted(dialogue.human_fault for dialogue in dialogues if dialogue.human_fault)
 
 
 def outcomes(scores: Mapping[str, Scored]) -> dict[str, int]:
-    return _counted(scored.outcome for scored in scores.values())
+    return counted(scored.outcome for scored in scores.values())
 
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
+def counted(names: Iterable[str]) -> dict[str, int]:
     """The most frequent first; what is beyond the first dozen together."""
     falling = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
     rest = sum(number for _, number in falling[DOZEN:])

@@ -60,7 +60,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
         outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
-        curves=[curve for name in CURVES if (curve := _curve(name, metrics.get(name))) is not None],
+        curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
         against=_against(metrics.get("compare")),
         win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
     )
@@ -84,7 +84,7 @@ def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | N
     return Rate(name=name, mean=mean, low=number(beside.get(name + LOW)), high=number(beside.get(name + HIGH)))
 
 
-def _curve(name: str, value: JsonValue) -> CurveFact | None:
+def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
     """`{"1": 0.3, "2": {"rate": 0.4, "ci_low": …}, …}`, in which a figure may have a name of its own, or such a mapping
     under a key of another."""
     if not isinstance(value, dict):

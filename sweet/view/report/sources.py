@@ -32,14 +32,14 @@ def _artifact(artifact: ArtifactFact) -> list[str]:
         "–" if artifact.rows is None else f"{artifact.rows:,}",
         size(artifact.bytes),
         f'<code class="sum">{line((artifact.sha256 or "–")[:SHORT])}</code>',
-        line(artifact.made_by),
+        line(artifact.attempt),
         line(", ".join(artifact.inputs)) or "–",
     ]
 
 
 def settings(report: Report) -> str:
     """Every attempt that an artifact came from, all folded; those that came to nothing apart."""
-    made = {artifact.made_by for artifact in report.artifacts}
+    made = {artifact.attempt for artifact in report.artifacts}
     told = [one for one in report.attempts if one.outputs or one.id in made]
     lost = [one for one in report.attempts if one.status in ("failed", "interrupted")]
     content = "".join(folded(_title(one), _settings(one)) for one in told)
