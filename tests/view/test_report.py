@@ -201,6 +201,7 @@ def test_bins_lie_where_their_rates_are() -> None:
     assert [_height(float(y)) for y in re.findall(r'cy="([^"]*)"', text)] == pytest.approx([0.25, 0.75], abs=0.01)
     whiskers = re.findall(r'<line class="whisker s0"[^>]* y1="([^"]*)" y2="([^"]*)"', text)
     assert [_height(float(y)) for y in whiskers[0]] == pytest.approx([0.15, 0.35], abs=0.01)
+    assert re.findall(r'<text class="n"[^>]*>([^<]*)<', text) == ["7", "7"]
     for word in ("1–2", "0.250", "[0.150, 0.350]", "n = 7"):
         assert word in text
 
@@ -229,7 +230,8 @@ def _height(y: float) -> float:
 def _vertical(text: str) -> tuple[float, float]:
     """The values at both ends of the axis, as they are written."""
     shown = re.findall(r'<text class="y" x="[^"]*" y="([^"]*)">([^<]*)</text>', text)
-    values = [float(value.replace("−", "-").replace(",", "")) for _, value in shown[:-1]]
+    written = [value.replace("−", "-").replace(",", "") for _, value in shown]
+    values = [float(value) for value in written if value.strip("-.").replace(".", "").isdigit()]
     return min(values), max(values)
 
 

@@ -97,7 +97,7 @@ def mean_over_tasks(values: Sequence[float], tasks: Sequence[str]) -> Interval:
         off[task] += value - mean
     error = math.sqrt(sum(part * part for part in off.values()) * len(off) / (len(off) - 1)) / len(values)
     reach = NormalDist().inv_cdf(0.975) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return Interval(mean, max(mean - reach, min(values)), min(mean + reach, max(values)))
 
 
 def ends(dialogues: Iterable[Dialogue]) -> dict[str, int]:

@@ -16,8 +16,8 @@ from sweet.stages.report.facts import Bin, Point, Rate, Series, TurnAdvantage
 from sweet.view.html import line
 from sweet.view.report.scales import Scale, labels, short, ticks
 
-WIDTH, HEIGHT = 360, 210
-LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 32
+WIDTH, HEIGHT = 360, 220
+LEFT, RIGHT, TOP, BOTTOM = 50, 10, 20, 32
 SMALL_WIDTH, SMALL_HEIGHT = 150, 16
 COLOURS = 4
 """Series are told apart by so many classes: s0, s1, …"""
@@ -114,8 +114,15 @@ def bins(title: str, name: str, found: Sequence[Bin]) -> str:
     for x, one in zip(places, found, strict=True):
         told = f"{span(one)} {name}: {_bounds(one.rate)}, n = {one.n:,}"
         parts.append(f"<g><title>{line(told)}</title>{_whisker(x, one.rate, up.scale)}</g>")
+    parts.append(_counts([(x, one.n) for x, one in zip(places, found, strict=True)]))
     rows = [[span(one), f"{one.n:,}", *_cells(one.rate)] for one in found]
     return _figure(title, "".join(parts), numbers([name, "n", found[0].rate.name, "95% interval"], rows))
+
+
+def _counts(found: Sequence[tuple[float, int]]) -> str:
+    """How many each mark stands for, above it."""
+    name = f'<text class="y" x="{LEFT - 6}" y="{TOP - 9}">n</text>'
+    return name + "".join(f'<text class="n" x="{x:.1f}" y="{TOP - 9}">{count}</text>' for x, count in found)
 
 
 def span(one: Bin) -> str:
@@ -168,6 +175,7 @@ def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> str:
             y = up.scale(one.taken)
             parts.append(f'<path class="mark s1" d="M{x:.1f} {y - 5:.1f} l4 5 -4 5 -4 -5z"/>')
         parts.append("</g>")
+    parts.append(_counts([(x, one.candidates) for x, one in zip(places, turns, strict=True)]))
     key = (
         '<p class="legend"><span class="key s0">candidates: quartiles, median, mean</span> '
         '<span class="key given s1">the reply that was given</span></p>'

@@ -162,8 +162,7 @@ def success(report: Report) -> str:
     content = ""
     for found, drawn in sorted(shown, key=lambda one: one[0].scores != about):
         if drawn:
-            first = not content
-            content += f"<h3>{line(_whose(found))}</h3>\n{drawn}" if first else folded(_whose(found), drawn)
+            content += folded(_whose(found), drawn) if content else f"<h3>{line(_whose(found))}</h3>\n{drawn}"
     return section("success", "Success against turns, tokens and seconds", content)
 
 
