@@ -9,8 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from sweet.errors import UsageError
+
 UNFINISHED = ".new"
 """What the name of a file ends in that `write_whole` was stopped at."""
+
+
+def check_target(path: Path) -> None:
+    """UsageError where somebody named a file that cannot be written, before any work is done for it."""
+    if path.is_dir():
+        raise UsageError("This is a folder, not a file.", where=path, fix="name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")
 
 
 @contextmanager

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from sweet.device import Device
 from sweet.errors import UsageError, first_line
 
 if TYPE_CHECKING:
     import torch
-
-Device = Literal["auto", "cpu", "cuda"]
 
 HUB_TIMEOUT = 10.0
 """Seconds the hub may take to say whether it knows a model."""

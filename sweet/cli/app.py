@@ -30,6 +30,7 @@ MODULES = (
     "pair",
     "train_actor",
     "view",
+    "report",
     "status",
     "data",
     "doctor",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from sweet.library import Device
+from sweet.device import Device
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import Local
 

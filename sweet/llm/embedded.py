@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sweet.library import Device
+from sweet.device import Device
 from sweet.llm.base import Completion, Place, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
 from sweet.llm.images import ImageMessage

@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
-from sweet.library import Device
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
 from sweet.llm.machine import Build, Gpu, build_of, visible_gpus

@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
+from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.library import Device, check_hub_model, resolve_device, without_bars
+from sweet.library import check_hub_model, resolve_device, without_bars
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.similarity import pillow
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sweet.device import Device
 from sweet.errors import SweetError, UsageError
-from sweet.library import Device
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweet.device import Device
 from sweet.errors import UsageError
-from sweet.library import Device
 from sweet.render.similarity import Vector, read_picture, unit
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from sweet.errors import UsageError
-from sweet.files import replacing
+from sweet.files import check_target, replacing
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -159,7 +159,7 @@ def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> S
     if config.out is None:
         raise UsageError("An export needs a file to write.", fix="--out FILE")
     out = config.out
-    check_out(out)
+    check_target(out)
     rows = 0
     with replacing(out) as file, reporter.progress("exporting", None) as bar:
         for line in export_lines(run, config):
@@ -167,11 +167,3 @@ def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> S
             rows += 1
             bar.advance()
     return StageResult("data export", run.path, {"trajectories": rows, "out": str(out)})
-
-
-def check_out(path: Path) -> None:
-    """UsageError where no export can be written to."""
-    if path.is_dir():
-        raise UsageError("This is a folder, not a file.", where=path, fix="name a file in it")
-    if not path.parent.is_dir():
-        raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sweet.library import Device
+from sweet.device import Device
 from sweet.llm.local import EngineChoice, Local
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter

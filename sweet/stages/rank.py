@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from sweet.device import Device
 from sweet.errors import SweetError, UsageError
-from sweet.library import Device
 from sweet.llm.local import START_UP, EngineChoice
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact

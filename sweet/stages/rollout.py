@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_human
-from sweet.library import Device
 from sweet.llm.base import ChatClient
 from sweet.llm.local import START_UP, EngineChoice, Local
 from sweet.llm.scripted import SCRIPTED, ScriptedClient

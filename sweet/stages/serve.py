@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from sweet.device import Device
 from sweet.errors import SweetError, UsageError
-from sweet.library import Device
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig
 from sweet.tasks.registry import task_kind
 

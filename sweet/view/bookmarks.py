@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from sweet.errors import InputError, SweetError, UsageError
-from sweet.files import replacing, write_whole
+from sweet.files import check_target, replacing, write_whole
 from sweet.runs.run import Run
 from sweet.runs.store import Store
-from sweet.stages.data import check_out, published_line, published_row
+from sweet.stages.data import published_line, published_row
 from sweet.view.records import Records, Summary
 
 NAME = "bookmarks.json"
@@ -106,7 +106,7 @@ def export(records: Records, summaries: Iterable[Summary], path: Path) -> int:
     Raises:
         UsageError: the file cannot be there.
     """
-    check_out(path)
+    check_target(path)
     written = 0
     with replacing(path) as file:
         for summary in summaries:

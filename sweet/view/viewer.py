@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from rich.console import RenderableType
 
 from sweet.errors import UsageError
+from sweet.files import check_target
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
-from sweet.stages.data import check_out
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
@@ -196,7 +196,7 @@ class Viewer:
         from sweet.view.figures import Figures
         from sweet.view.page import write_page
 
-        check_out(path)
+        check_target(path)
         shown = self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
         figures = None if self.album is None else Figures(self.album)

@@ -22,7 +22,7 @@ class View(Command[ViewConfig]):
         printed = config.print_ or config.id is not None or call.common.json
         written = config.html is not None or config.export is not None
         if not printed and not written and sys.stdin.isatty() and sys.stdout.isatty():
-            from sweet.view.app import browse  # type: ignore[import-not-found, unused-ignore]
+            from sweet.view.app import browse
 
             browse(run, config)
             return
