@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from sweet.tasks.scores import JudgedTest
 from sweet.view.records import Record
 
 PASSED = "passed"
-"""What a score's detail tells of a test that passed; of another it tells what was wrong."""
+"""What an older score's detail tells of a test that passed; of another it tells in words what was wrong."""
 
 
 @dataclass(frozen=True)
 class UnitTest:
-    """One test; `passed` is None where the score does not tell (it was not run, or was scored elsewhere)."""
+    """One test.
+
+    Attributes:
+        passed: None where the score does not tell (it was not run, or was scored elsewhere).
+        told: what was wrong, in one line; empty where nothing was.
+        expected, got: what the reference and the answer gave; empty where the score tells neither.
+    """
 
     name: str
     call: str
     passed: bool | None
     told: str = ""
+    expected: str = ""
+    got: str = ""
 
 
 def unit_tests(record: Record) -> list[UnitTest]:
@@ -27,15 +38,20 @@ def unit_tests(record: Record) -> list[UnitTest]:
     told = record.score.detail.get("tests")
     verdicts = told if isinstance(told, dict) else {}
     every = {0: False, record.score.total: True}.get(record.score.passed) if record.score.total else None
-    tests = []
-    for name, call in record.trajectory.task.test_cases.items():
-        verdict = verdicts.get(name)
-        if verdict is None:
-            tests.append(UnitTest(name, call, every))
-        else:
-            passed = verdict == PASSED
-            tests.append(UnitTest(name, call, passed, "" if passed else str(verdict)))
-    return tests
+    return [
+        _judged(name, call, verdicts[name]) if name in verdicts else UnitTest(name, call, every)
+        for name, call in record.trajectory.task.test_cases.items()
+    ]
+
+
+def _judged(name: str, call: str, verdict: object) -> UnitTest:
+    try:
+        test = JudgedTest.model_validate(verdict)
+    except ValidationError:
+        passed = verdict == PASSED
+        return UnitTest(name, call, passed, "" if passed else str(verdict))
+    told = "" if test.passed else f"got {test.got}, expected {test.expected}"
+    return UnitTest(name, call, test.passed, told, test.expected, test.got)
 
 
 def why_not(record: Record) -> str:
