@@ -18,9 +18,10 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.tasks.trajectory import dump
+from sweet.view.dialogue import Manner, dialogue
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
-from sweet.view.terminal import TrajectoryTable, dialogue
+from sweet.view.terminal import TrajectoryTable
 
 Ending = Literal[
     "passed",
@@ -112,7 +113,8 @@ class Viewer:
         return self._dialogue(self.records.find(name))
 
     def _dialogue(self, summary: Summary) -> RenderableType:
-        return dialogue(self.records.record(summary), hidden=self.config.hidden, album=self.album)
+        manner = Manner.of(self.records, hidden=self.config.hidden, album=self.album)
+        return dialogue(self.records.record(summary), manner)
 
     def as_json(self) -> dict[str, Any]:
         """One object: with `id` the whole record of it, else the summaries."""
