@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from sweet.errors import Interrupted, SweetError, UsageError
 from sweet.runs.content import current_sum, make_durable, measure
 from sweet.runs.environment import environment, recordable
+from sweet.runs.index import leave_index
 from sweet.runs.manifest import Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.store import Store, sync_folder
@@ -166,6 +167,7 @@ class ActiveAttempt:
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
             self._record(manifest)
         self._drafts.pop(draft.id).lock.release()
+        leave_index(draft.path, draft.kind)
         return artifact.model_copy(deep=True)
 
     def end(self, error: BaseException | None) -> None:

@@ -35,18 +35,27 @@ def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
         InputError: the file is not there, or a line is broken or not a row of this model; names the line.
     """
     for number, line in _lines(path):
-        if not line.strip() or (not line.endswith(b"\n") and not _is_object(line)):
+        if not line.strip() or (not line.endswith(b"\n") and not is_object(line)):
             continue
-        try:
-            yield model.model_validate_json(line)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            if first["type"] == "json_invalid":
-                what = f"The line is not JSON: {first.get('ctx', {}).get('error', first['msg'])}."
-            else:
-                key = ".".join(str(part) for part in first["loc"]) or "row"
-                what = f"{key}: {first['msg']}."
-            raise InputError(what, path=path, line=number, fix=_FROM_A_COPY) from error
+        yield parse_row(line, model, path, number)
+
+
+def parse_row(line: bytes, model: type[T], path: Path, number: int | None = None) -> T:
+    """The row of a line that a stage wrote.
+
+    Raises:
+        InputError: it is broken or not a row of this model; names the line by its `number`.
+    """
+    try:
+        return model.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            what = f"The line is not JSON: {first.get('ctx', {}).get('error', first['msg'])}."
+        else:
+            key = ".".join(str(part) for part in first["loc"]) or "row"
+            what = f"{key}: {first['msg']}."
+        raise InputError(what, path=path, line=number, fix=_FROM_A_COPY) from error
 
 
 def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
@@ -120,7 +129,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError("The file cannot be read.", path=path, fix="give yourself the right to read it") from error
 
 
-def _is_object(line: bytes) -> bool:
+def is_object(line: bytes) -> bool:
+    """Whether a line without a line feed is whole."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -202,7 +212,7 @@ class JsonlWriter:
                 if line.endswith(b"\n"):
                     end = size
                     rows += bool(line.strip())
-                elif _is_object(line):
+                elif is_object(line):
                     os.write(self._file, b"\n")
                     return rows + 1, size + 1
         if end != size:

@@ -186,13 +186,14 @@ class Run:
 
     def unknown_files(self, manifest: Manifest) -> list[str]:
         """Entries of the artifacts' folders that the manifest does not know: put there by hand, or left when a
-        manifest was replaced by an older copy. They are never written over."""
+        manifest was replaced by an older copy. They are never written over. Hidden files are ours."""
         known = {artifact.path for artifact in manifest.artifacts}
         found = [
             entry.relative_to(self._root).as_posix()
             for kind in KIND_MAKER
             if (self._root / kind).is_dir()
             for entry in (self._root / kind).iterdir()
+            if not entry.name.startswith(".")
         ]
         return sorted(path for path in found if path not in known)
 

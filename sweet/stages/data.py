@@ -118,19 +118,25 @@ def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
 
 
 def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
-    """The rows of the published layout, in the order of the rollouts, with the newest scores' rewards.
-
-    What is at its default is left out, except the published fields.
-    """
+    """The rows of the published layout, in the order of the rollouts, with the newest scores' rewards."""
     rollouts = run.find("rollouts", config.from_, needed_by="data export")
     rewards = _rewards(run, rollouts)
     for trajectory in read_jsonl(run.file(rollouts), Trajectory):
-        row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
-        reward = rewards.get(trajectory.id, trajectory.reward)
-        row = published | {"answer": trajectory.answer} | row
-        row.pop("reward", None)
-        yield row if reward is None else row | {"reward": reward}
+        yield published_row(trajectory, rewards.get(trajectory.id, trajectory.reward))
+
+
+def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any]:
+    """A row of the published layout. What is at its default is left out, except the published fields."""
+    row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
+    row = published | {"answer": trajectory.answer} | row
+    row.pop("reward", None)
+    return row if reward is None else row | {"reward": reward}
+
+
+def published_line(row: dict[str, Any]) -> bytes:
+    """The row as a line of JSON with its newline."""
+    return to_json(row, inf_nan_mode="constants") + b"\n"
 
 
 def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
@@ -145,7 +151,7 @@ def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
 def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
     """The same as lines of JSON, each with its newline."""
     for row in export_rows(run, config):
-        yield to_json(row, inf_nan_mode="constants") + b"\n"
+        yield published_line(row)
 
 
 def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult:
@@ -153,10 +159,7 @@ def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> S
     if config.out is None:
         raise UsageError("An export needs a file to write.", fix="--out FILE")
     out = config.out
-    if out.is_dir():
-        raise UsageError("This is a folder, not a file.", where=out, fix="--out FILE")
-    if not out.parent.is_dir():
-        raise UsageError("The folder of the file is not there.", where=out.parent, fix=f"mkdir -p {out.parent}")
+    check_out(out)
     rows = 0
     with replacing(out) as file, reporter.progress("exporting", None) as bar:
         for line in export_lines(run, config):
@@ -164,3 +167,11 @@ def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> S
             rows += 1
             bar.advance()
     return StageResult("data export", run.path, {"trajectories": rows, "out": str(out)})
+
+
+def check_out(path: Path) -> None:
+    """UsageError where no export can be written to."""
+    if path.is_dir():
+        raise UsageError("This is a folder, not a file.", where=path, fix="name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")

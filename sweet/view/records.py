@@ -1,25 +1,27 @@
 """What a run holds about its trajectories, joined: dialogue, score, ranked candidates, pairs.
 
-A large run does not fit in memory as objects, and a table needs a few figures of each row only. So one pass over a
-file keeps a `Summary` (or just an id) with the byte offset of its line, and a whole row is read again when it is asked
-for. Which files belong together is told by the manifest: scores, candidates and pairs that descend from the rollouts
-that are viewed, the newest of each.
+A large run does not fit in memory as objects, and a table needs a few figures of each row only. So a `Summary` is made
+of what the artifacts' indexes keep (sweet.runs.index), and a whole row is read when it is asked for; the indexes of
+candidates and pairs are not even opened before. Which files belong together is told by the manifest: scores, candidates
+and pairs that descend from the rollouts that are viewed, the newest of each.
+
+Rollouts that are being written are viewed as they are, and `refresh` looks again.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
-from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form, RolloutEntry, ScoreEntry
+from sweet.runs.index import Index
+from sweet.runs.jsonl import parse_row
+from sweet.runs.lineage import input_of
+from sweet.runs.manifest import Artifact, Kind, Manifest
 from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.scores import Score
@@ -28,7 +30,7 @@ from sweet.tasks.trajectory import FAULTS, Trajectory
 R = TypeVar("R", bound=BaseModel)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What a table shows of one trajectory.
 
@@ -36,7 +38,10 @@ class Summary:
         ended: how the dialogue ended (answered, out_of_turns, …).
         outcome: how its answer scored (passed, failed, …); None where it was not scored.
         tokens: sampled by the agent; None where nobody counted.
-        offset: of its line in the rollouts' file, in bytes.
+        fault: what the simulated human did wrong (refusal, …), else the dialogue's fault (deadline, …); empty where
+            there was none.
+        sample, seed: with the task they name the dialogue; seed is None where it was not played here.
+        offset, length: of its line in the rollouts' file, in bytes.
     """
 
     id: str
@@ -49,11 +54,11 @@ class Summary:
     turns: int
     tokens: int | None
     seconds: float | None
+    fault: str
+    sample: int
+    seed: int | None
     offset: int
-
-    @property
-    def fault(self) -> str:
-        return self.ended if self.ended in FAULTS else ""
+    length: int
 
 
 @dataclass(frozen=True)
@@ -87,80 +92,100 @@ class Record:
 
 
 class Records:
-    """The trajectories of one rollouts artifact, and what was made from them."""
+    """The trajectories of one rollouts artifact, and what was made from them.
+
+    Attributes:
+        rollouts: those that were named, else those that are being written, else the newest finished ones, else the
+            newest unfinished ones.
+        running: they are being written now.
+    """
 
     def __init__(self, run: Run, from_: str | None = None) -> None:
         self.run = run
-        self.rollouts = run.find("rollouts", from_, needed_by="view")
+        manifest = run.manifest()
+        self.rollouts = _chosen(run, manifest, from_)
         self.path = run.file(self.rollouts)
-        self.scores = self._descendant("scores")
-        self.candidates = self._descendant("candidates")
-        self.pairs = self._descendant("pairs")
+        self.running = False
+        self._played = _Rows(run, ROLLOUTS)
+        self._scores = _Rows(run, SCORES)
+        self._candidates = _Rows(run, CANDIDATES)
+        self._pairs = _Rows(run, PAIRS)
+        self._summaries: list[Summary] | None = None
+        self._look(manifest)
 
-    def _descendant(self, kind: Kind) -> Artifact | None:
+    def refresh(self) -> bool:
+        """Look at the disk again; whether summaries or records are others now.
+
+        Raises:
+            InputError: a line is damaged, or a file is gone.
+        """
+        before = (self.rollouts, self.running)
+        changed = self._look(self.run.manifest()) or before != (self.rollouts, self.running)
+        if changed:
+            self._summaries = None
+        return changed
+
+    def _look(self, manifest: Manifest) -> bool:
+        """Take from the manifest what belongs to the rollouts; whether any rows are others now."""
+        self.rollouts = manifest.artifact(self.rollouts.id) or self.rollouts
+        self.running = _is_running(manifest, self.rollouts)
+        changed = self._played.turn_to(self.rollouts, written=self.running)
+        for rows in (self._scores, self._candidates, self._pairs):
+            changed |= rows.turn_to(self._descendant(manifest, rows.form.kind))
+        return changed
+
+    def _descendant(self, manifest: Manifest, kind: Kind) -> Artifact | None:
         """The newest finished artifact of a kind that was made from these rollouts."""
-        made = self.run.manifest().of_kind(kind, "done")
-        return next((artifact for artifact in reversed(made) if self._came_from_here(artifact)), None)
+        for artifact in reversed(manifest.of_kind(kind, "done")):
+            source = input_of(manifest, artifact, "rollouts")
+            if source is not None and source.id == self.rollouts.id:
+                return artifact
+        return None
 
-    def _came_from_here(self, artifact: Artifact) -> bool:
-        try:
-            return self.run.input_of(artifact, "rollouts").id == self.rollouts.id
-        except UsageError:
-            return False
+    @property
+    def partial(self) -> bool:
+        """Whether the rollouts are unfinished: written now, or left so."""
+        return self.rollouts.status == "partial"
 
-    def summaries(self) -> Iterator[Summary]:
-        """One pass over the file, in its order."""
-        for offset, row in rows_with_offsets(self.path):
-            try:
-                yield self._summary(offset, row)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"The row at byte {offset} is no trajectory: {error!r}.", path=self.path) from error
+    @property
+    def scores(self) -> Artifact | None:
+        return self._scores.artifact
 
-    def _summary(self, offset: int, row: dict[str, Any]) -> Summary:
-        usage = row.get("usage") or {}
-        score = self._scores.get(row["id"])
-        return Summary(
-            id=row["id"],
-            task_id=row["task"]["id"],
-            ended=row.get("outcome", "answered"),
-            outcome=score.outcome if score else None,
-            reward=score.reward if score else row.get("reward"),
-            passed=score.passed if score else None,
-            total=score.total if score else None,
-            turns=sum(turn["role"] == "assistant" for turn in row["dialogue_history"]),
-            tokens=usage.get("completion_tokens") or None,
-            seconds=usage.get("seconds") or None,
-            offset=offset,
-        )
+    @property
+    def candidates(self) -> Artifact | None:
+        return self._candidates.artifact
 
-    @cached_property
-    def _scores(self) -> dict[str, Score]:
-        """The scores without their details, which are read again for the one that is shown."""
-        if self.scores is None:
-            return {}
-        return {
-            row["id"]: Score.model_validate({**row, "detail": {}})
-            for _, row in rows_with_offsets(self.run.file(self.scores))
-        }
+    @property
+    def pairs(self) -> Artifact | None:
+        return self._pairs.artifact
 
-    @cached_property
-    def _score_offsets(self) -> dict[str, list[int]]:
-        return self._offsets(self.scores, "id")
+    def summaries(self) -> list[Summary]:
+        """In the file's order.
 
-    @cached_property
-    def _candidate_offsets(self) -> dict[str, list[int]]:
-        return self._offsets(self.candidates, "trajectory_id")
+        Raises:
+            InputError: a line is damaged, or a file is gone.
+        """
+        if self._summaries is None:
+            scores = {entry.id: entry for entry in self._scores.entries()}
+            self._summaries = [_summary(entry, scores.get(entry.id)) for entry in self._played.entries()]
+        return self._summaries
 
-    @cached_property
-    def _pair_offsets(self) -> dict[str, list[int]]:
-        return self._offsets(self.pairs, "trajectory_id")
+    def record(self, summary: Summary) -> Record:
+        """Everything about one trajectory.
 
-    def _offsets(self, artifact: Artifact | None, key: str) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        if artifact is not None:
-            for offset, row in rows_with_offsets(self.run.file(artifact)):
-                found.setdefault(str(row.get(key)), []).append(offset)
-        return found
+        Raises:
+            InputError: a row is damaged, or not where it was.
+        """
+        name = summary.id
+        played = self._played.of(name, Trajectory)
+        if not played:
+            raise InputError(f"The trajectory {name!r} is not there any more.", path=self.path)
+        score = next(iter(self._scores.of(name, Score)), None)
+        ranked = {row.turn: row for row in self._candidates.of(name, CandidateRow)}
+        pairs: dict[int, list[Pair]] = {}
+        for pair in self._pairs.of(name, Pair):
+            pairs.setdefault(pair.turn, []).append(pair)
+        return Record(played[0], score, ranked, pairs)
 
     def find(self, name: str) -> Summary:
         """The trajectory of this id, or whose id alone begins so.
@@ -168,14 +193,11 @@ class Records:
         Raises:
             UsageError: none, or several; names the nearest.
         """
-        beginning: list[Summary] = []
-        ids: list[str] = []
-        for summary in self.summaries():
+        summaries = self.summaries()
+        for summary in summaries:
             if summary.id == name:
                 return summary
-            if summary.id.startswith(name):
-                beginning.append(summary)
-            ids.append(summary.id)
+        beginning = [summary for summary in summaries if summary.id.startswith(name)]
         if len(beginning) == 1:
             return beginning[0]
         elsewhere = None if beginning else self._elsewhere(name)
@@ -185,6 +207,7 @@ class Records:
                 where=self.path,
                 fix=f"--from {elsewhere} --id {name}",
             )
+        ids = [summary.id for summary in summaries]
         near = [s.id for s in beginning[:3]] or difflib.get_close_matches(name, ids, n=3, cutoff=0.4) or ids[:1]
         what = "Several trajectories begin with" if beginning else "There is no trajectory"
         raise UsageError(
@@ -196,65 +219,108 @@ class Records:
         for other in reversed(self.run.manifest().of_kind("rollouts", "done")):
             path = self.run.file(other)
             known = other.id != self.rollouts.id and path.exists()
-            if known and any(row.get("id") == name for _, row in rows_with_offsets(path)):
+            if known and any(entry.id == name for entry in Index(path, ROLLOUTS).entries):
                 return other.id
         return None
 
-    def record(self, summary: Summary) -> Record:
-        """Everything about one trajectory."""
-        trajectory = _validated(Trajectory, row_at(self.path, summary.offset), self.path)
-        score = next(iter(self._rows(Score, self.scores, self._score_offsets, trajectory.id)), None)
-        ranked = self._rows(CandidateRow, self.candidates, self._candidate_offsets, trajectory.id)
-        pairs: dict[int, list[Pair]] = {}
-        for pair in self._rows(Pair, self.pairs, self._pair_offsets, trajectory.id):
-            pairs.setdefault(pair.turn, []).append(pair)
-        return Record(trajectory, score, {turn.turn: turn for turn in ranked}, pairs)
 
-    def _rows(self, model: type[R], artifact: Artifact | None, offsets: dict[str, list[int]], name: str) -> list[R]:
-        if artifact is None:
+class _Rows(Generic[E]):
+    """The rows of one artifact of a kind, by the trajectory that they are about; none where there is no artifact."""
+
+    def __init__(self, run: Run, form: Form[E]) -> None:
+        self.run = run
+        self.form = form
+        self.artifact: Artifact | None = None
+        self._written = False
+        self._index: Index[E] | None = None
+        self._by_id: dict[str, list[E]] | None = None
+
+    def turn_to(self, artifact: Artifact | None, *, written: bool = False) -> bool:
+        """Look at this artifact from now on, and again where it is the one that was looked at; whether the rows are
+        others now.
+
+        Args:
+            written: a stage is appending to it.
+        """
+        same = artifact is not None and self.artifact is not None and artifact.id == self.artifact.id
+        changed = artifact != self.artifact
+        self.artifact, self._written = artifact, written
+        if not same:
+            self._index = None
+        elif self._index is not None:
+            changed |= self._index.update(appended=written)
+        else:
+            changed |= written
+        if changed:
+            self._by_id = None
+        return changed
+
+    def entries(self) -> list[E]:
+        index = self._opened()
+        return [] if index is None else index.entries
+
+    def of(self, name: str, model: type[R]) -> list[R]:
+        """The rows about one trajectory, in the file's order."""
+        index = self._opened()
+        if index is None:
             return []
-        path = self.run.file(artifact)
-        return [_validated(model, row_at(path, offset), path) for offset in offsets.get(name, ())]
+        if self._by_id is None:
+            self._by_id = {}
+            for entry in index.entries:
+                self._by_id.setdefault(entry.id, []).append(entry)
+        return [parse_row(index.line(entry), model, index.path) for entry in self._by_id.get(name, ())]
+
+    def _opened(self) -> Index[E] | None:
+        if self._index is None and self.artifact is not None:
+            path = self.run.file(self.artifact)
+            if not self._written or path.exists():  # a rollout's first dialogue may not have ended
+                self._index = Index(path, self.form)
+        return self._index
 
 
-def _validated(model: type[R], row: dict[str, Any], path: Path) -> R:
-    try:
-        return model.model_validate(row)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise InputError(f"The row {row.get('id')!r} is damaged: {key}: {first['msg']}.", path=path) from error
-
-
-def rows_with_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a JSONL file of a run, each with the byte offset of its line. A torn last line is left out.
+def _chosen(run: Run, manifest: Manifest, from_: str | None) -> Artifact:
+    """The rollouts to view.
 
     Raises:
-        InputError: a line is broken.
+        UsageError: there are none, or their file is gone.
     """
-    with path.open("rb") as file:
-        offset = 0
-        for number, line in enumerate(file, 1):
-            try:
-                if not line.isspace():
-                    yield offset, _parsed(line, path, number)
-            except InputError:
-                if line.endswith(b"\n"):
-                    raise
-            offset += len(line)
+    named = None if from_ is None else manifest.artifact(from_)
+    if named is not None and named.kind == "rollouts" and named.status == "partial":
+        unfinished = [named]
+    elif from_ is not None:
+        unfinished = []
+    else:
+        partial = manifest.of_kind("rollouts", "partial")
+        running = [artifact for artifact in partial if _is_running(manifest, artifact)]
+        unfinished = running or ([] if manifest.of_kind("rollouts", "done") else partial)
+    for artifact in reversed(unfinished):
+        if _is_running(manifest, artifact) or run.file(artifact).exists():
+            return artifact
+    return run.find("rollouts", from_, needed_by="view")
 
 
-def row_at(path: Path, offset: int) -> dict[str, Any]:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return _parsed(file.readline(), path, None)
+def _is_running(manifest: Manifest, artifact: Artifact) -> bool:
+    """Whether it is being written now."""
+    maker = manifest.attempt(artifact.attempt)
+    return artifact.status == "partial" and maker is not None and maker.status == "running"
 
 
-def _parsed(line: bytes, path: Path, number: int | None) -> dict[str, Any]:
-    try:
-        row = from_json(line)
-    except ValueError as error:
-        raise InputError(f"The JSON is broken: {error}.", path=path, line=number) from error
-    if not isinstance(row, dict):
-        raise InputError("The row is not a JSON object.", path=path, line=number)
-    return row
+def _summary(entry: RolloutEntry, score: ScoreEntry | None) -> Summary:
+    fault = entry.fault or (entry.ended if entry.ended in FAULTS else "")
+    return Summary(
+        id=entry.id,
+        task_id=entry.task_id,
+        ended=entry.ended,
+        outcome=score.outcome if score else None,
+        reward=score.reward if score else entry.reward,
+        passed=score.passed if score else None,
+        total=score.total if score else None,
+        turns=entry.turns,
+        tokens=entry.tokens,
+        seconds=entry.seconds,
+        fault=fault,
+        sample=entry.sample,
+        seed=entry.seed,
+        offset=entry.offset,
+        length=entry.length,
+    )

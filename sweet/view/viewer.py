@@ -1,13 +1,9 @@
-"""`sweet view`: chooses trajectories of a run and gives them as Rich renderables, as JSON or as a page.
-
-The command shows what it is given. The browser at the end of the file asks for a key, a line at a time, through the
-functions that the command hands it.
-"""
+"""What `sweet view` shows without its application: trajectories of a run as Rich renderables, as JSON or as a page."""
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +13,14 @@ from rich.console import RenderableType
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
+from sweet.stages.data import check_out
 from sweet.tasks.trajectory import dump
+from sweet.view.bookmarks import Bookmarks
 from sweet.view.dialogue import Manner, dialogue
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
+from sweet.view.search import Search
+from sweet.view.selection import Filter, SortKey, in_order, passes
 from sweet.view.terminal import TrajectoryTable
 
 Ending = Literal[
@@ -54,7 +54,15 @@ class ViewConfig(StageConfig):
     """Only those with a lower reward."""
     reward_above: float | None = None
     """Only those with a higher reward."""
-    sort: Literal["order", "reward", "turns", "tokens", "seconds", "outcome", "task"] = "order"
+    faults: bool = False
+    """Only those with a fault, of the dialogue or of the simulated human."""
+    bookmarked: bool = False
+    """Only those with a bookmark."""
+    search: str | None = None
+    """Only those in whose request, turns or answer this text stands, in any case; with --hidden in c too."""
+    regex: bool = False
+    """The text is a regular expression; (?i) in front of it for any case."""
+    sort: SortKey = "order"
     """What comes first; order is that of the file."""
     reverse: bool = False
     """The other way round."""
@@ -64,10 +72,23 @@ class ViewConfig(StageConfig):
     """Show the hidden information too."""
     pictures: bool = True
     """Show screenshots, that of the page in mind too, in the page and on terminals with colours; else name files."""
+    print_: bool = False
+    """Print the table and end, on a terminal too."""
     html: Path | None = None
     """Write one self-contained page to this file."""
     from_: str | None = None
     """Rollouts to view; without it the newest."""
+
+    def filter(self, ids: frozenset[str] | None = None) -> Filter:
+        """What the options leave, but for search and bookmarks, whose `ids` are found elsewhere."""
+        return Filter(
+            outcomes=frozenset(self.outcome),
+            task=self.task,
+            reward_below=self.reward_below,
+            reward_above=self.reward_above,
+            faults=self.faults,
+            ids=ids,
+        )
 
 
 class Viewer:
@@ -77,44 +98,64 @@ class Viewer:
         self.run = run
         self.config = config
         self.records = Records(run, config.from_)
+        self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
-        self._total = 0
-        self._chosen: list[Summary] | None = None
 
-    @property
+    @cached_property
     def chosen(self) -> list[Summary]:
-        """All that pass the filters, sorted; `limit` is not applied yet."""
-        if self._chosen is None:
-            self._chosen = []
-            for summary in self.records.summaries():
-                self._total += 1
-                if passes(summary, self.config):
-                    self._chosen.append(summary)
-            self._chosen = in_order(self._chosen, self.config)
-        return self._chosen
+        """All that pass the filters, sorted; `limit` is not applied yet.
+
+        Raises:
+            UsageError: the regular expression cannot be read.
+        """
+        filter = self.config.filter(self._ids())
+        passing = (summary for summary in self.records.summaries() if passes(summary, filter))
+        return in_order(passing, self.config.sort, self.config.reverse)
+
+    def _ids(self) -> frozenset[str] | None:
+        """What the search found and the bookmarks name, where they are asked for."""
+        marked = frozenset(self.bookmarks.notes) if self.config.bookmarked else None
+        found = None if self.config.search is None else self._found(self.config.search)
+        return marked & found if marked is not None and found is not None else marked if found is None else found
+
+    def _found(self, pattern: str) -> frozenset[str]:
+        if not self.records.summaries():
+            return frozenset()
+        with Search(self.records.path, pattern, regex=self.config.regex, hidden=self.config.hidden) as search:
+            found = frozenset(search.wait())
+            if search.error is not None:
+                raise UsageError(search.error, where=f"--search {pattern}")
+        return found
 
     @property
     def shown(self) -> list[Summary]:
         return self.chosen[: self.config.limit]
 
+    @property
+    def state(self) -> str:
+        """What there is to say of rollouts that are not finished."""
+        return "being written" if self.records.running else "unfinished" if self.records.partial else ""
+
     def table(self) -> RenderableType:
         """The table of summaries."""
-        rows = self.chosen[: self.config.limit or TABLE_ROWS]
+        rows, total = self.chosen[: self.config.limit or TABLE_ROWS], len(self.records.summaries())
         caption = ""
         if len(rows) < len(self.chosen):
             caption = f"{len(rows)} of {len(self.chosen)} shown, --limit N for more"
-        elif len(self.chosen) < self._total:
-            caption = f"{len(self.chosen)} of {self._total} pass the filters"
+        elif len(self.chosen) < total:
+            caption = f"{len(self.chosen)} of {total} pass the filters"
+        return TrajectoryTable(rows, self.title(), caption)
+
+    def title(self) -> str:
+        """The run, the rollouts and their scores in a line."""
+        rollouts = self.records.rollouts.id + (f", {self.state}" if self.state else "")
         scores = self.records.scores.id if self.records.scores else "not scored: sweet eval"
-        return TrajectoryTable(rows, f"{self.run.path.name} · {self.records.rollouts.id} · {scores}", caption)
+        return f"{self.run.path.name} · {rollouts} · {scores}"
 
     def dialogue(self, name: str) -> RenderableType:
         """One trajectory, by its id or the beginning of it."""
-        return self._dialogue(self.records.find(name))
-
-    def _dialogue(self, summary: Summary) -> RenderableType:
-        manner = Manner.of(self.records, hidden=self.config.hidden, album=self.album)
-        return dialogue(self.records.record(summary), manner)
+        record = self.records.record(self.records.find(name))
+        return dialogue(record, Manner.of(self.records, hidden=self.config.hidden, album=self.album))
 
     def as_json(self) -> dict[str, Any]:
         """One object: with `id` the whole record of it, else the summaries."""
@@ -126,12 +167,18 @@ class Viewer:
             "artifacts": [{"id": rollouts.id, "kind": rollouts.kind, "path": rollouts.path, "rows": rollouts.rows}],
         }
         if self.config.id is not None:
-            return result | {"trajectory": self._record_json(self.records.record(self.records.find(self.config.id)))}
-        shown = self.shown
-        result["metrics"] = {"trajectories": self._total, "chosen": len(self.chosen), "shown": len(shown)}
-        return result | {"trajectories": [_summary_json(summary) for summary in shown]}
+            summary = self.records.find(self.config.id)
+            return result | {"trajectory": self._record_json(self.records.record(summary), summary.id)}
+        shown, total = self.shown, len(self.records.summaries())
+        result["metrics"] = {"trajectories": total, "chosen": len(self.chosen), "shown": len(shown)}
+        return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
 
-    def _record_json(self, record: Record) -> dict[str, Any]:
+    def _summary_json(self, summary: Summary) -> dict[str, Any]:
+        row = asdict(summary)
+        del row["offset"], row["length"]
+        return row | {"bookmark": self.bookmarks.notes.get(summary.id)}
+
+    def _record_json(self, record: Record, name: str) -> dict[str, Any]:
         row = dump(record.trajectory)
         if not self.config.hidden:
             row["task"] = {key: row["task"][key] for key in ("id", "problem_description")}
@@ -140,6 +187,7 @@ class Viewer:
             "score": record.score.model_dump(mode="json") if record.score else None,
             "ranked": [turn.model_dump(mode="json") for _, turn in sorted(record.ranked.items())],
             "pairs": [pair.model_dump(mode="json") for _, pairs in sorted(record.pairs.items()) for pair in pairs],
+            "bookmark": self.bookmarks.notes.get(name),
         }
 
     def write_html(self, path: Path) -> tuple[int, int]:
@@ -147,107 +195,10 @@ class Viewer:
         from sweet.view.figures import Figures
         from sweet.view.page import write_page
 
-        if not path.parent.is_dir():
-            raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")
-        if path.is_dir():
-            raise UsageError("This is a folder, not a file.", where=path, fix="--html FILE")
+        check_out(path)
         shown = [self.records.find(self.config.id)] if self.config.id else self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
         title = f"{self.run.path.name} · {self.records.rollouts.id}"
         figures = None if self.album is None else Figures(self.album)
         write_page(path, title, records, hidden=self.config.hidden, figures=figures)
         return len(shown), 0 if figures is None else figures.left_out
-
-    def browse(self, show: Callable[[RenderableType], None], ask: Callable[[str], str]) -> None:
-        """The table, then dialogues by key: a line read by `ask` (which raises EOFError at the end of input)."""
-        show(self.table())
-        shown = self.shown
-        position = -1
-        while shown:
-            try:
-                key = ask(f"number 1-{len(shown)}, n next, p previous, f next failure, t table, h hidden, q quit: ")
-            except EOFError:
-                return
-            key = key.strip()
-            if key in ("q", "quit"):
-                return
-            if key == "t":
-                show(self.table())
-                continue
-            if key == "h":
-                self.config = self.config.model_copy(update={"hidden": not self.config.hidden})
-                position = max(position, 0)
-            else:
-                there = _next_position(key, position, shown)
-                if there is None:
-                    show("There is none." if key else "n, p, f, t, h, q or a number.")
-                    continue
-                position = there
-            show(self._dialogue(shown[position]))
-
-
-def _next_position(key: str, position: int, shown: list[Summary]) -> int | None:
-    """Where a key leads; None where there is nothing."""
-    if key in ("n", ""):
-        there: int | None = position + 1
-    elif key == "p":
-        there = position - 1
-    elif key == "f":
-        there = next((i for i in range(position + 1, len(shown)) if shown[i].outcome not in ("passed", None)), None)
-    else:
-        there = int(key) - 1 if key.isascii() and key.isdigit() else None
-    return there if there is not None and 0 <= there < len(shown) else None
-
-
-def passes(summary: Summary, config: ViewConfig) -> bool:
-    """Whether a trajectory passes the filters. One without a reward passes no filter on rewards."""
-    if config.outcome and not {summary.outcome, summary.ended} & set(config.outcome):
-        return False
-    if config.task is not None and not fnmatch.fnmatchcase(summary.task_id, config.task):
-        return False
-    if config.reward_below is None and config.reward_above is None:
-        return True
-    reward = summary.reward
-    if reward is None:
-        return False
-    below = config.reward_below is None or reward < config.reward_below
-    return below and (config.reward_above is None or reward > config.reward_above)
-
-
-def in_order(summaries: list[Summary], config: ViewConfig) -> list[Summary]:
-    """Sorted as asked; what is not known comes last either way."""
-    if config.sort == "order":
-        return summaries[::-1] if config.reverse else summaries
-    keyed = [(_sort_value(summary, config.sort), summary) for summary in summaries]
-    known = sorted(
-        ((value, summary) for value, summary in keyed if value is not None),
-        key=lambda item: item[0],
-        reverse=config.reverse,
-    )
-    return [summary for _, summary in known] + [summary for value, summary in keyed if value is None]
-
-
-def _sort_value(summary: Summary, key: str) -> Any:
-    return {
-        "reward": summary.reward,
-        "turns": summary.turns,
-        "tokens": summary.tokens,
-        "seconds": summary.seconds,
-        "outcome": summary.outcome or summary.ended,
-        "task": summary.task_id,
-    }[key]
-
-
-def _summary_json(summary: Summary) -> dict[str, Any]:
-    return {
-        "id": summary.id,
-        "task_id": summary.task_id,
-        "outcome": summary.outcome,
-        "ended": summary.ended,
-        "reward": summary.reward,
-        "passed": summary.passed,
-        "total": summary.total,
-        "turns": summary.turns,
-        "tokens": summary.tokens,
-        "seconds": summary.seconds,
-    }

@@ -82,6 +82,17 @@ def made(run: Run, stage: str, kind: Kind, rows: Iterable[Any], inputs: list[Art
 
 
 TRAJECTORIES = 6
+PAIR = {
+    "id": "t001-1-0",
+    "task_id": "task-0",
+    "trajectory_id": "t001",
+    "turn": 1,
+    "observation": [],
+    "chosen": "Which number?",
+    "rejected": HOSTILE,
+    "chosen_advantage": 0.25,
+    "rejected_advantage": -0.5,
+}
 
 
 @pytest.fixture
@@ -103,16 +114,5 @@ def run(tmp_path: Path) -> Run:
         "taken": {"text": texts[0], "advantage": 0.25, "logprob": -1.0, "reference": -1.25, "tokens": 3},
     }
     candidates = made(run, "rank", "candidates", [ranked], [rollouts])
-    pair = {
-        "id": "t001-1-0",
-        "task_id": "task-0",
-        "trajectory_id": "t001",
-        "turn": 1,
-        "observation": [],
-        "chosen": texts[0],
-        "rejected": texts[1],
-        "chosen_advantage": 0.25,
-        "rejected_advantage": -0.5,
-    }
-    made(run, "pair", "pairs", [pair], [candidates])
+    made(run, "pair", "pairs", [PAIR], [candidates])
     return run

@@ -109,7 +109,7 @@ def test_no_text_of_a_model_becomes_markup(text: str) -> None:
 
 
 def summary(text: str) -> Summary:
-    return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, 0)
+    return Summary(text, text, "deadline", text, 0.5, 1, 2, 1, 3, 0.5, text, 0, None, 0, 0)
 
 
 FILTERS = """

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from sweet.errors import InputError, UsageError
+from sweet.runs.content import Content
+from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
-from sweet.view.records import Records, rows_with_offsets
-from tests.view.conftest import TRAJECTORIES, made, score, trajectory
+from sweet.view.records import Records
+from tests.view.conftest import PAIR, TRAJECTORIES, AnyConfig, made, score, trajectory
 
 
 def test_summaries_join_the_scores(run: Run) -> None:
@@ -91,10 +92,127 @@ def test_a_damaged_line_is_told_and_a_torn_one_left_out(tmp_path: Path, run: Run
         Records(run)
 
 
-def test_offsets_lead_to_the_lines(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    rows = [{"text": "ü" * n} for n in range(20)]
-    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    data = path.read_bytes()
-    for (offset, row), expected in zip(rows_with_offsets(path), rows, strict=True):
-        assert row == expected == json.loads(data[offset:].split(b"\n", 1)[0])
+def test_faults_samples_and_seeds(run: Run) -> None:
+    rows = [
+        trajectory(0, outcome="human_error", fault="refusal", sample=2, seed=7),
+        trajectory(1, outcome="deadline"),
+        trajectory(2, outcome="out_of_turns"),
+    ]
+    made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
+    found = Records(run).summaries()
+    assert [(s.fault, s.sample, s.seed) for s in found] == [("refusal", 2, 7), ("deadline", 0, None), ("", 0, None)]
+
+
+class Rollout:
+    """A stage that is under way."""
+
+    def __init__(self, run: Run, number: int = 9) -> None:
+        self.context = run.attempt("rollout", AnyConfig(number=number))
+        self.attempt = self.context.__enter__()
+        self.draft = self.attempt.start_artifact("rollouts")
+
+    def write(self, *numbers: int) -> None:
+        with JsonlWriter(self.draft.path) as writer:
+            for number in numbers:
+                writer.write(dump(trajectory(number)))
+
+    def finish(self) -> None:
+        self.attempt.finish_artifact(self.draft, rows=1)
+        self.stop()
+
+    def stop(self) -> None:
+        self.context.__exit__(None, None, None)
+
+
+def ids(records: Records) -> list[str]:
+    return [summary.id for summary in records.summaries()]
+
+
+def test_a_rollout_is_viewed_while_it_runs(run: Run) -> None:
+    rollout = Rollout(run)
+    records = Records(run)
+    assert (records.rollouts.id, records.running, records.partial) == ("rollouts-2", True, True)
+    assert ids(records) == [], "no dialogue has ended"
+    rollout.write(0)
+    assert records.refresh()
+    assert ids(records) == ["t000"]
+    assert not records.refresh()
+    rollout.write(1, 2)
+    with rollout.draft.path.open("ab") as file:
+        file.write(b'{"id": "to')
+    assert records.refresh()
+    assert ids(records) == ["t000", "t001", "t002"]
+    assert records.record(records.find("t002")).trajectory == trajectory(2)
+    rollout.finish()
+    assert records.refresh()
+    assert (records.running, records.partial) == (False, False)
+    assert not records.refresh()
+    assert Records(run, "rollouts-1").rollouts.id == "rollouts-1"
+
+
+def test_scores_candidates_and_pairs_are_taken_up_as_they_come(run: Run) -> None:
+    rollouts = made(run, "rollout", "rollouts", [dump(trajectory(1))], [], number=1)
+    records = Records(run)
+    (summary,) = records.summaries()
+    assert (summary.reward, records.record(summary).pairs) == (None, {})
+    made(run, "eval", "scores", [score(1, 1.0)], [rollouts], number=1)
+    assert records.refresh()
+    assert [s.reward for s in records.summaries()] == [1.0]
+    made(run, "eval", "scores", [score(1, 0.5)], [rollouts], number=2)
+    assert records.refresh()
+    assert [s.reward for s in records.summaries()] == [0.5]
+    made(run, "pair", "pairs", [{**PAIR, "trajectory_id": "t001"}], [rollouts], number=1)
+    assert records.refresh()
+    assert list(records.record(summary).pairs) == [1]
+    assert not records.refresh()
+
+
+def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path, run: Run) -> None:
+    rollout = Rollout(run)
+    rollout.write(3)
+    rollout.stop()
+    assert Records(run).rollouts.id == "rollouts-1", "nobody goes on with the newer ones"
+    named = Records(run, "rollouts-2")
+    assert (ids(named), named.running, named.partial) == (["t003"], False, True)
+    alone = Run.create(tmp_path / "alone", task="code")
+    rollout = Rollout(alone)
+    rollout.write(4)
+    rollout.stop()
+    assert ids(Records(alone)) == ["t004"]
+    nothing = Run.create(tmp_path / "nothing", task="code")
+    Rollout(nothing).stop()
+    with pytest.raises(UsageError, match="not finished"):
+        Records(nothing)
+
+
+def test_a_finished_artifact_that_is_gone_on_with_is_not_summed_each_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run.attempt("rollout", AnyConfig()) as attempt:
+        draft = attempt.start_artifact("rollouts", resume=True)
+        assert draft.id == "rollouts-1"
+        with JsonlWriter(draft.path) as writer:
+            writer.write(dump(trajectory(7)))
+        records = Records(run)
+        assert (records.running, len(ids(records))) == (True, TRAJECTORIES + 1)
+
+        def never(path: Path) -> Content:
+            raise AssertionError("it was read")
+
+        monkeypatch.setattr("sweet.runs.content.measure", never)
+        assert not records.refresh()
+
+
+def test_a_row_that_moved_is_told(run: Run) -> None:
+    records = Records(run)
+    summary = records.find("t002")
+    path = run.file(records.rollouts)
+    path.write_bytes(path.read_bytes().replace(b"t000", b"t0000"))
+    with pytest.raises(InputError, match="not where it was"):
+        records.record(summary)
+    assert records.refresh()
+    assert records.record(summary).trajectory.id == "t002"
+    path.write_bytes(b"")
+    assert records.refresh()
+    with pytest.raises(InputError, match="not there any more"):
+        records.record(summary)

@@ -1,23 +1,25 @@
-"""Filters, order, JSON, and the browser driven by keys, on a real terminal too."""
+"""Filters, order, search, bookmarks, JSON, and what of it the program shows on a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
 import pty
-import select
 import sys
-import time
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import RenderableType
 
+from sweet.cli.app import run as program
 from sweet.errors import UsageError
+from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
+from sweet.tasks.trajectory import dump
+from sweet.view.bookmarks import Bookmarks
 from sweet.view.viewer import ViewConfig, Viewer
-from tests.view.conftest import TRAJECTORIES, made, trajectory
+from tests.view.conftest import TRAJECTORIES, AnyConfig, made, trajectory
 from tests.view.test_terminal import drawn
 
 
@@ -76,67 +78,108 @@ def test_a_run_without_rollouts_says_what_makes_them(tmp_path: Path) -> None:
         Viewer(Run.create(tmp_path / "empty", task="code"), ViewConfig())
 
 
-class Keys:
-    """Somebody who types, and what they see after each key."""
-
-    def __init__(self, keys: list[str]) -> None:
-        self.keys = keys
-        self.seen: list[str] = []
-
-    def show(self, renderable: RenderableType) -> None:
-        self.seen.append(drawn(renderable, 100))
-
-    def ask(self, prompt: str) -> str:
-        if not self.keys:
-            raise EOFError
-        return self.keys.pop(0)
-
-
-def test_browsing(run: Run) -> None:
-    keys = Keys(["n", "n", "p", "p", "5", "f", "f", "99", "h", "t", "?", "²", "q", "n"])
-    Viewer(run, ViewConfig()).browse(keys.show, keys.ask)
-    heads = [text.splitlines()[0] for text in keys.seen]
-    assert [head.split()[0] for head in heads[1:7]] == ["t000", "t001", "t000", "There", "t004", "There"]
-    assert "hidden from the agent" in next(text for text in keys.seen[7:] if text.startswith("t004"))
-    assert heads[-1].startswith("There")
-    assert keys.keys == ["n"], "q ends it"
+@pytest.mark.parametrize(
+    ("fields", "numbers"),
+    [
+        ({"search": "return a + 3"}, [3]),
+        ({"search": "RETURN A + 3"}, [3]),
+        ({"search": r"return a \+ [35]\n", "regex": True, "sort": "reward", "reverse": True}, [5, 3]),
+        ({"search": "test1"}, []),
+        ({"search": "return a + 1", "hidden": True}, [1, 2, 3]),
+        ({"bookmarked": True}, [1, 3]),
+        ({"bookmarked": True, "search": "return a + 3"}, [3]),
+        ({"faults": True}, []),
+    ],
+)
+def test_search_bookmarks_and_faults(run: Run, fields: dict[str, Any], numbers: list[int]) -> None:
+    bookmarks = Bookmarks(run, "rollouts-1")
+    bookmarks.set("t001", "odd")
+    bookmarks.set("t003")
+    assert ids(run, **fields) == [f"t{number:03d}" for number in numbers]
 
 
-def test_browsing_ends_with_the_input(run: Run) -> None:
-    keys = Keys([])
-    Viewer(run, ViewConfig()).browse(keys.show, keys.ask)
-    assert len(keys.seen) == 1
+def test_only_faults(run: Run) -> None:
+    rows = [trajectory(0), trajectory(1, outcome="deadline"), trajectory(2, outcome="human_error", fault="echo")]
+    made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
+    assert ids(run, faults=True) == ["t001", "t002"]
+    assert ids(run, sort="fault") == ["t001", "t002", "t000"]
+    listed = Viewer(run, ViewConfig()).as_json()["trajectories"]
+    assert [row["fault"] for row in listed] == ["", "deadline", "echo"]
 
 
-def test_browsing_a_real_terminal(run: Run) -> None:
-    """The program itself on a pty of 40 columns: table, first dialogue, quit."""
+def test_a_wrong_expression_is_an_error_of_usage(run: Run) -> None:
+    with pytest.raises(UsageError, match="cannot be read: missing \\)") as caught:
+        ids(run, search="(", regex=True)
+    assert caught.value.where == "--search ("
+
+
+def test_json_tells_bookmarks(run: Run) -> None:
+    Bookmarks(run, "rollouts-1").set("t001", "odd")
+    listed = json.loads(json.dumps(Viewer(run, ViewConfig(limit=2)).as_json()))["trajectories"]
+    assert [row["bookmark"] for row in listed] == [None, "odd"]
+    assert listed[1] == {
+        "id": "t001",
+        "task_id": "task-0",
+        "ended": "answered",
+        "outcome": "failed",
+        "reward": 0.5,
+        "passed": 1,
+        "total": 2,
+        "turns": 2,
+        "tokens": 101,
+        "seconds": 1.5,
+        "fault": "",
+        "sample": 0,
+        "seed": None,
+        "bookmark": "odd",
+    }
+    assert Viewer(run, ViewConfig(id="t001")).as_json()["trajectory"]["bookmark"] == "odd"
+
+
+def test_unfinished_rollouts_are_called_so(run: Run) -> None:
+    with run.attempt("rollout", AnyConfig(number=7)) as attempt:
+        draft = attempt.start_artifact("rollouts")
+        assert "rollouts-2, being written" in drawn(Viewer(run, ViewConfig(search="x")).table())
+        with JsonlWriter(draft.path) as writer:
+            writer.write(dump(trajectory(3)))
+        assert ids(run) == ["t003"]
+        assert ids(run, search="return a + 3") == ["t003"]
+    assert "rollouts-2, unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
+
+
+def on_a_terminal(*words: str) -> tuple[int, str]:
+    """The program on a pty of 40 columns: its exit code and what it wrote."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm", COLUMNS="40", LINES="24", NO_COLOR="1")
-        os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
-    shown = ""
-
-    def wait_for(word: str) -> None:
-        nonlocal shown
-        deadline = time.monotonic() + 60
-        while word not in shown and time.monotonic() < deadline:
-            if select.select([terminal], [], [], 1)[0]:
-                try:
-                    shown += os.read(terminal, 65536).decode(errors="replace")
-                except OSError:
-                    break
-        assert word in shown, shown
-
+        os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", *words])
+    shown = b""
     try:
-        wait_for("quit")
-        assert "t005" in shown
-        shown = ""
-        os.write(terminal, b"2\n")
-        wait_for("quit")
-        assert "candidates" in shown
-        assert "\x1b[31m" not in shown, "neither colours nor a model's escapes"
-        os.write(terminal, b"q\n")
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+    except OSError:  # it has ended
+        pass
     finally:
         os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode(errors="replace")
+
+
+def test_on_a_terminal_what_is_to_be_printed_is_printed(run: Run) -> None:
+    code, shown = on_a_terminal(str(run.path), "--print")
+    assert code == 0
+    assert "t005" in shown
+    code, shown = on_a_terminal(str(run.path), "--id", "t001")
+    assert code == 0
+    assert "3 candidates" in shown
+    assert "\x1b[31m" not in shown, "neither colours nor a model's escapes"
+
+
+def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[Path, ViewConfig]] = []
+    app = types.ModuleType("sweet.view.app")
+    app.browse = lambda run, config: called.append((run.path, config))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sweet.view.app", app)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert program(["view", str(run.path), "--faults", "--sort", "reward"]) == 0
+    assert called == [(run.path, ViewConfig(faults=True, sort="reward"))]

@@ -18,6 +18,12 @@ class View(Command[ViewConfig]):
     def work(self, call: Call[ViewConfig]) -> None:
         config = call.config
         run = newest_run(call.arguments["run"], call.reporter)
+        told = config.print_ or config.id is not None or config.html is not None or call.common.json
+        if not told and sys.stdin.isatty() and sys.stdout.isatty():
+            from sweet.view.app import browse  # type: ignore[import-not-found, unused-ignore]
+
+            browse(run, config)
+            return
         viewer = Viewer(run, config)
         if config.html is not None:
             written, left_out = viewer.write_html(config.html)
@@ -31,8 +37,6 @@ class View(Command[ViewConfig]):
             console.print_json(viewer.as_json())
         elif config.id is not None:
             console.show_page(viewer.dialogue(config.id))
-        elif sys.stdin.isatty() and sys.stdout.isatty():
-            viewer.browse(console.show_page, input)
         else:
             console.show_page(viewer.table())
 
@@ -42,9 +46,12 @@ COMMANDS = (
         name="view",
         config=ViewConfig,
         summary="Look at dialogues in the terminal, or write them as one page.",
+        text="On a terminal this is an application, and ? lists its keys. Elsewhere, and with --print, --id or --json, "
+        "the same is printed.",
         examples=(
             ("sweet view", "browse the newest run"),
             ("sweet view RUN --outcome failed --sort turns", "only some, in another order"),
+            ("sweet view RUN --print --search 'rounded down'", "a table of those in which these words stand"),
             ("sweet view RUN --html dialogues.html", "one self-contained page"),
         ),
     ),

@@ -1,0 +1,149 @@
+"""What an index keeps of each row (sweet.runs.index): where its line lies, and the few fields by which it is listed.
+
+A line is checked as a whole for being JSON, and for these fields alone: a page of a viewer wants fifteen of them and
+not the tokens beside. An entry is a flat tuple, so that fifteen thousand of them are read in a moment.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from sweet.runs.manifest import Kind
+
+
+class Entry(Protocol):
+    """One row: its line's place in bytes (the line feed is not counted), and the trajectory that it is about."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+
+
+E = TypeVar("E", bound=Entry)
+E_co = TypeVar("E_co", bound=Entry, covariant=True)
+
+
+class RolloutEntry(NamedTuple):
+    """A trajectory. `tokens` were sampled by the agent, None where nobody counted; `fault` is the human's."""
+
+    offset: int
+    length: int
+    id: str
+    task_id: str
+    ended: str
+    fault: str | None
+    sample: int
+    seed: int | None
+    reward: float | None
+    turns: int
+    tokens: int | None
+    seconds: float | None
+
+
+class ScoreEntry(NamedTuple):
+    """A score."""
+
+    offset: int
+    length: int
+    id: str
+    outcome: str
+    reward: float | None
+    passed: int
+    total: int
+
+
+class RowEntry(NamedTuple):
+    """The candidates of a turn, or a pair."""
+
+    offset: int
+    length: int
+    id: str
+
+
+class _Row(BaseModel, Generic[E_co]):
+    """The fields of a line that its entry needs."""
+
+    @abstractmethod
+    def entry(self, offset: int, length: int) -> E_co: ...
+
+
+class _Task(BaseModel):
+    id: str
+
+
+class _Turn(BaseModel):
+    role: str
+
+
+class _Usage(BaseModel):
+    completion_tokens: int | None = None
+    seconds: float | None = None
+
+
+class _Trajectory(_Row[RolloutEntry]):
+    id: str
+    task: _Task
+    dialogue_history: list[_Turn]
+    outcome: str = "answered"
+    fault: str | None = None
+    sample: int = 0
+    seed: int | None = None
+    reward: float | None = None
+    usage: _Usage | None = None
+
+    def entry(self, offset: int, length: int) -> RolloutEntry:
+        usage = self.usage or _Usage()
+        return RolloutEntry(
+            offset,
+            length,
+            self.id,
+            self.task.id,
+            self.outcome,
+            self.fault,
+            self.sample,
+            self.seed,
+            self.reward,
+            sum(turn.role == "assistant" for turn in self.dialogue_history),
+            usage.completion_tokens or None,
+            usage.seconds or None,
+        )
+
+
+class _Score(_Row[ScoreEntry]):
+    id: str
+    outcome: str
+    reward: float | None
+    passed: int
+    total: int
+
+    def entry(self, offset: int, length: int) -> ScoreEntry:
+        return ScoreEntry(offset, length, self.id, self.outcome, self.reward, self.passed, self.total)
+
+
+class _OfTrajectory(_Row[RowEntry]):
+    trajectory_id: str
+
+    def entry(self, offset: int, length: int) -> RowEntry:
+        return RowEntry(offset, length, self.trajectory_id)
+
+
+@dataclass(frozen=True)
+class Form(Generic[E]):
+    """How the rows of one kind of artifact are indexed."""
+
+    kind: Kind
+    row: type[_Row[E]]
+    entry: type[E]
+
+
+ROLLOUTS = Form("rollouts", _Trajectory, RolloutEntry)
+SCORES = Form("scores", _Score, ScoreEntry)
+CANDIDATES = Form("candidates", _OfTrajectory, RowEntry)
+PAIRS = Form("pairs", _OfTrajectory, RowEntry)
