@@ -162,7 +162,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
             [
                 Text(printable_line(records.run.path.name), "bold"),
                 records.rollouts.id,
-                records.scores.id if records.scores else "not scored: sweet eval",
+                records.scores.id if records.scores else "" if records.running else "not scored: sweet eval",
                 numbers if shown == every else f"{shown:,} of {numbers}",
                 f"{len(self.marked):,} marked" if self.marked else "",
                 Text("live", "green") if records.running else "unfinished" if records.partial else "",
