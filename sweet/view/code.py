@@ -1,22 +1,43 @@
-"""Which parts of a text are code."""
+"""Which parts of a text are code, and code with colours."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-HIGHLIGHTED = 50_000
-"""Characters up to which code is highlighted: the highlighter is slow on what nobody reads."""
+from rich.text import Text
 
-LANGUAGES = {"": None, "py": "python", "python": "python", "python3": "python", "html": "html", "css": "css"}
-"""Words behind a fence, and the highlighter for them; None is the one of the task."""
+from sweet.view.text import printable
+
+HIGHLIGHTED = 50_000
+"""Characters up to which a text is searched for code, and highlighted: the highlighter is slow on what nobody reads."""
+
+_NAMES = {
+    "python": ("py", "python", "python3", "py3", "pycon"),
+    "html": ("html", "htm", "xml", "svg"),
+    "css": ("css",),
+    "javascript": ("javascript", "js", "typescript", "ts", "jsx"),
+    "json": ("json",),
+    "sql": ("sql", "sqlite", "postgresql", "mysql"),
+    "bash": ("bash", "sh", "shell", "console"),
+    "yaml": ("yaml", "yml"),
+    "toml": ("toml",),
+    "c": ("c", "h"),
+    "cpp": ("cpp", "c++"),
+    "java": ("java",),
+    "go": ("go",),
+    "rust": ("rust", "rs"),
+}
+"""Highlighters, and the words behind a fence that ask for them. A model may ask for no other."""
+
+LANGUAGES = {word: language for language, words in _NAMES.items() for word in words}
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*(?P<word>[\w+-]*)[ \t]*\n(?P<code>.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.M | re.S)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text; `language` is empty for prose."""
+    """A part of a text; `language` is empty for prose, and `text` for code that no highlighter knows."""
 
     text: str
     language: str = ""
@@ -35,9 +56,21 @@ def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
         start, end = match.span("code")
         found.append(Piece(text[position:start].removesuffix("\n")))
         word = match["word"].lower()
-        found.append(Piece(text[start:end].removesuffix("\n"), LANGUAGES.get(word, "text") or language))
+        spoken = LANGUAGES.get(word, "text") if word else language or "text"
+        found.append(Piece(text[start:end].removesuffix("\n"), spoken))
         position = end
     if not found:
         return [Piece(text, language if whole else "")]
     rest = text[position:].removesuffix("\n")
     return [piece for piece in [*found, Piece(rest)] if piece.text]
+
+
+def highlighted(code: str, language: str) -> Text:
+    """Code with colours, and nothing else of it changed; plain where the language is not known."""
+    from rich.syntax import Syntax
+
+    text = Syntax("", language, theme="ansi_dark", background_color="default").highlight(printable(code))
+    text.no_wrap = False  # a long line must not be cut
+    text.overflow = "fold"
+    text.rstrip()
+    return text
