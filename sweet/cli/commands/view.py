@@ -20,7 +20,7 @@ class View(Command[ViewConfig]):
         run = newest_run(call.arguments["run"], call.reporter)
         told = config.print_ or config.id is not None or config.html is not None or call.common.json
         if not told and sys.stdin.isatty() and sys.stdout.isatty():
-            from sweet.view.app import browse  # type: ignore[import-not-found, unused-ignore]
+            from sweet.view.app import browse
 
             browse(run, config)
             return

@@ -201,7 +201,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._sort_by(event.column.sort, event.column.sort == key and not reverse)
 
     def on_rows_opened(self) -> None:
-        from sweet.view.app.dialogue import DialogueScreen  # type: ignore[import-not-found, unused-ignore]
+        from sweet.view.app.dialogue import DialogueScreen
 
         rows = self.rows
 
@@ -217,7 +217,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         if pair is None:
             tell(self.app, "mark one trajectory, or two, of this task to see two side by side")
             return
-        from sweet.view.app.side_by_side import SideBySide  # type: ignore[import-not-found, unused-ignore]
+        from sweet.view.app.side_by_side import SideBySide
 
         attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair)))
 
