@@ -20,7 +20,7 @@ from sweet.tasks.trajectory import Turn
 from sweet.view.credit import bar
 from sweet.view.dialogue import Manner, head, headline, reply
 from sweet.view.diff import DiffLine, diff, in_context
-from sweet.view.parts import BLOCK, Block, Part, one
+from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, one
 from sweet.view.records import Record
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
@@ -35,39 +35,42 @@ LINES = 100
 
 @dataclass(frozen=True)
 class Both:
-    """Two things beside each other, or one below the other, each behind its letter."""
+    """Two things beside each other, or one below the other, behind their letters; `lettered` wherever they stand."""
 
     left: RenderableType | None
     right: RenderableType | None
-    named: bool = True
+    lettered: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sides = {"A": self.left, "B": self.right}
         if options.max_width < BESIDE:
-            for name, side in (("A", self.left), ("B", self.right)):
-                if side is not None:
-                    table = Table.grid(padding=(0, 1, 0, 0))
-                    table.add_column(width=1)
-                    table.add_column(overflow="fold")
-                    table.add_row(Text(name if self.named else "", "bold"), side)
-                    yield table
+            yield from (_lettered(name, side) for name, side in sides.items() if side is not None)
             return
         width = (options.max_width - len(BETWEEN)) // 2
-        sides = [console.render_lines(side or "", options.update_width(width)) for side in (self.left, self.right)]
+        lines = [
+            console.render_lines(_lettered(name, side) if self.lettered else side, options.update_width(width))
+            for name, side in ((name, side or "") for name, side in sides.items())
+        ]
         blank = [Segment(" " * width)]
-        for left, right in zip_longest(*sides):
+        for left, right in zip_longest(*lines):
             yield from left or blank
             yield Segment(BETWEEN, Style(dim=True))
             yield from right or blank
             yield Segment.line()
 
 
+def _lettered(name: str, side: RenderableType) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    table.add_row(Text(name, "bold"), side)
+    return table
+
+
 def side_by_side_parts(left: Record, right: Record, manner: Manner) -> list[Part]:
     """Two trajectories of a task in parts; what a part says is made when it is drawn."""
-    heads = [
-        Group(Text("  ").join([Text(name, "bold"), *headline(record)]), head(record))
-        for name, record in (("A", left), ("B", right))
-    ]
-    parts = [Part("head", Text(), one(lambda: Both(heads[0], heads[1], named=False), 5))]
+    heads = [Group(Text("  ").join(headline(record)), head(record)) for record in (left, right)]
+    parts = [Part("head", Text(), one(lambda: Indented(Both(heads[0], heads[1], lettered=True), INDENT), 5))]
     number = 0
     a, b = left.trajectory.dialogue_history, right.trajectory.dialogue_history
     for index, (mine, theirs) in enumerate(zip_longest(a, b)):

@@ -91,10 +91,8 @@ class UnitTestTable:
         table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for test in self.tests:
             body = Text(printable_line(test.call))
-            if test.told:
-                body.append(f"\n{printable_line(test.told)}", style="dim")
-            elif test.got:
-                body.append(f"\n{printable_line(test.got)}", style="dim")
+            if told := test.told or (f"got {test.got}" if test.got else ""):
+                body.append(f"\n{printable_line(told)}", style="dim")
             table.add_row(_verdict(test), body)
         return table
 

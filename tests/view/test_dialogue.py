@@ -186,7 +186,7 @@ def pair() -> tuple[Record, Record]:
 def test_two_trajectories_beside_each_other() -> None:
     left, right = pair()
     shown = drawn(Group(*side_by_side_parts(left, right, CODE)), 100)
-    assert re.search(r"^A  t001 .*│ B  t002", shown)
+    assert re.search(r"^  A t001 .*│ B t002", shown)
     assert re.search(r"agent 1 ─+ the same\n +To what\?\s*\n", shown)
     assert re.search(r"human ─+\n +│ To one\.", shown)
     assert re.search(r"- +return x *\n +\+ +return x \+ 1", shown)
@@ -197,5 +197,5 @@ def test_with_few_columns_one_below_the_other() -> None:
     left, right = pair()
     shown = drawn(Group(*side_by_side_parts(left, right, CODE)), 40)
     assert "│" not in shown
-    assert shown.index("A  t001") < shown.index("B  t002")
+    assert shown.index("A t001") < shown.index("B t002")
     assert re.search(r"human ─+\n +B To one\.", shown)

@@ -25,7 +25,7 @@ class PartsScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_square_bracket", "jump(1)", "turn", key_display="]", tooltip="next turn"),
         Binding("left_square_bracket", "jump(-1)", "turn", key_display="[", tooltip="previous turn", show=False),
-        Binding("r", "raw", "raw", tooltip="texts as they are, without Markdown and colours"),
+        Binding("r", "raw", "raw", tooltip="texts as they are, without Markdown and colours", show=False),
         Binding("j", "line(1)", "down", show=False),
         Binding("k", "line(-1)", "up", show=False),
         Binding("space", "page(1)", "a screen down", show=False),

@@ -163,6 +163,12 @@ class PartsView(ScrollView, can_focus=True):
         key = self._row_at(here).key
         return key, here - next(start for row, start in zip(self._rows, self._starts, strict=False) if row.key == key)
 
+    def action_scroll_home(self) -> None:
+        """To the first line: what is drawn above others on the way must not keep them in their place."""
+        self._go(0)
+        while self.scroll_y > 0:
+            self._go(0)
+
     def action_scroll_end(self) -> None:
         """To the last line: where that is, is known once it is drawn."""
         height = -1

@@ -58,7 +58,10 @@ class Others(ModalScreen[Summary | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave")]
     DEFAULT_CSS = """
     Others { align: center middle; }
-    Others OptionList { width: 60; max-width: 100%; height: auto; max-height: 80%; }
+    Others OptionList, Others OptionList:focus {
+        width: 60; max-width: 100%; height: auto; max-height: 80%;
+        border: round ansi_bright_black; background: ansi_default;
+    }
     """
 
     def __init__(self, others: Sequence[Summary]) -> None:
@@ -66,13 +69,15 @@ class Others(ModalScreen[Summary | None]):
         self._others = list(others)
 
     def compose(self) -> ComposeResult:
-        options = [Option(_line(summary)) for summary in self._others]
-        yield OptionList(*options, markup=False)
+        longest = max(len(printable_line(summary.id)) for summary in self._others)
+        chosen = OptionList(*(Option(_line(summary, longest)) for summary in self._others), markup=False)
+        chosen.border_title = "beside which?"
+        yield chosen
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._others[event.option_index])
 
 
-def _line(summary: Summary) -> Text:
-    line = Text(printable_line(summary.id), no_wrap=True, overflow="ellipsis")
-    return line.append("  ").append_text(outcome_text(summary)).append(f"  {figure(summary.reward)}")
+def _line(summary: Summary, longest: int) -> Text:
+    line = Text(printable_line(summary.id).ljust(longest), no_wrap=True, overflow="ellipsis")
+    return line.append(f"  {figure(summary.reward)}  ").append_text(outcome_text(summary))
