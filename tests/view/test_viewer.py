@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run as program
-from sweet.errors import UsageError
+from sweet.errors import InputError, UsageError
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
@@ -145,6 +145,26 @@ def test_unfinished_rollouts_are_called_so(run: Run) -> None:
         assert ids(run) == ["t003"]
         assert ids(run, search="return a + 3") == ["t003"]
     assert "rollouts-2, unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
+
+
+def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    out, page = tmp_path / "failed.jsonl", tmp_path / "failed.html"
+    words = ["view", str(run.path), "--outcome", "failed", "--limit", "2", "--export", str(out), "--html", str(page)]
+    assert program([*words, "--json"]) == 0
+    metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page), "export": str(out)}
+    assert json.loads(capsys.readouterr().out)["metrics"] == metrics
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t000", "t001"]
+    assert page.read_text().count("<details class") == 2
+    assert program(["view", str(run.path), "--id", "t003", "--export", str(out)]) == 0
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t003"]
+    assert program(["view", str(run.path), "--export", str(tmp_path / "no" / "out.jsonl")]) == 2
+
+
+def test_damaged_bookmarks_hold_up_only_who_asks_for_them(run: Run) -> None:
+    Bookmarks(run, "rollouts-1").path.write_text("{")
+    assert len(ids(run)) == TRAJECTORIES
+    with pytest.raises(InputError, match="bookmarks"):
+        ids(run, bookmarked=True)
 
 
 def on_a_terminal(*words: str) -> tuple[int, str]:
