@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 
+from rich.cells import chop_cells
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from sweet.view.text import printable
@@ -70,7 +73,20 @@ def highlighted(code: str, language: str) -> Text:
     from rich.syntax import Syntax
 
     text = Syntax("", language, theme="ansi_dark", background_color="default").highlight(printable(code))
-    text.no_wrap = False  # a long line must not be cut
-    text.overflow = "fold"
     text.rstrip()
     return text
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code as it stands: a line that does not fit is parted where the room ends, not where a word does."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.text.split("\n", allow_blank=True):
+            line.expand_tabs(4)
+            ends = list(accumulate(map(len, chop_cells(line.plain, options.max_width))))
+            for part in line.divide(ends[:-1]):
+                part.no_wrap = True
+                yield part

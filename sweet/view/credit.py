@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -68,7 +68,7 @@ def _candidates(record: Record, index: int, short: Short) -> Iterator[Block]:
         mark = taken is not None and candidate.text == taken.text
         text = short(candidate.text)
         row = CandidateLine(candidate, text, times[candidate.text], scale, taken=mark, repeated=max(times.values()) > 1)
-        yield Block(lambda row=row: row, text.count("\n") + 1, len(text))  # type: ignore[misc]
+        yield Block(partial(Group, row), text.count("\n") + 1, len(text))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from sweet.view.code import Code
 from sweet.view.text import printable
 
 CONTEXT = 3
@@ -37,14 +38,14 @@ class DiffLine:
     changed: tuple[tuple[int, int], ...] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        text = Text(printable(self.text), _STYLES[self.sign], overflow="fold")
+        text = Text(printable(self.text), _STYLES[self.sign])
         if text.plain == self.text:  # else a mark has moved the places
             for start, end in self.changed:
                 text.stylize("bold underline", start, end)
         table = Table.grid()
         table.add_column(width=2, no_wrap=True)
         table.add_column(overflow="fold")
-        table.add_row(Text("⋯" if self.sign == "@" else self.sign, _STYLES[self.sign]), text)
+        table.add_row(Text("⋯" if self.sign == "@" else self.sign, _STYLES[self.sign]), Code(text))
         yield table
 
 

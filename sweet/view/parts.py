@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from sweet.view.code import highlighted, pieces
+from sweet.view.code import Code, highlighted, pieces
 from sweet.view.markdown import markdown
 from sweet.view.text import printable, printable_line
 
@@ -137,23 +138,20 @@ def prose(text: str, language: str, *, whole: bool = False) -> Iterator[Block]:
     """Markdown with code in it. `whole`: text without a fence is code of that language."""
     for piece in pieces(text, language, whole=whole):
         if piece.language:
-            yield from cut(highlighted(piece.text, piece.language))
+            yield from cut(highlighted(piece.text, piece.language), Code)
         else:
             for start, end in _cuts(piece.text):
-                yield _block(piece.text[start:end], markdown)
+                text = piece.text[start:end]
+                yield Block(partial(markdown, text), text.count("\n") + 1, len(text))
 
 
-def cut(text: Text) -> Iterator[Block]:
+def cut(text: Text, draw: Callable[[Text], RenderableType] = Text.copy) -> Iterator[Block]:
     """A text in blocks."""
     places = _cuts(text.plain)
     for (start, end), part in zip(places, text.divide([start for start, _ in places[1:]]), strict=True):
         if more := len(part) - (end - start):
             part.right_crop(more)
-        yield Block(lambda part=part: part, part.plain.count("\n") + 1, len(part))  # type: ignore[misc]
-
-
-def _block(text: str, make: Callable[[str], RenderableType]) -> Block:
-    return Block(lambda: make(text), text.count("\n") + 1, len(text))
+        yield Block(partial(draw, part), part.plain.count("\n") + 1, len(part))
 
 
 def _cuts(text: str) -> Sequence[tuple[int, int]]:

@@ -20,7 +20,9 @@ from sweet.tasks.trajectory import Turn
 from sweet.view.credit import bar
 from sweet.view.dialogue import Manner, head, headline, reply
 from sweet.view.diff import DiffLine, diff, in_context
+from sweet.view.half_blocks import Beside
 from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, one
+from sweet.view.pictures import Album
 from sweet.view.records import Record
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
@@ -87,6 +89,9 @@ def side_by_side_parts(left: Record, right: Record, manner: Manner) -> list[Part
     note = "the same" if answers[0] == answers[1] else "- A, + B"
     body = partial(_diff, *answers, whole=manner.raw)
     parts.append(Part("answer", Text("answers", "bold magenta"), body, note=note, characters=sum(map(len, answers))))
+    if manner.album is not None:
+        shots = one(partial(_screenshots, left, right, manner.album), 20)
+        parts.append(Part("screenshots", Text("screenshots", "bold magenta"), shots))
     if unit_tests(left) and unit_tests(right):
         parts.append(Part("tests", Text("unit tests", "bold magenta"), one(lambda: _tests(left, right), 10)))
     return parts
@@ -146,6 +151,12 @@ def _diff(left: str, right: str, *, whole: bool) -> Iterator[Block]:
     for start in range(0, len(shown), LINES):
         some = shown[start : start + LINES]
         yield Block(partial(_group, some), len(some), sum(len(line.text) for line in some))
+
+
+def _screenshots(left: Record, right: Record, album: Album) -> Beside:
+    """The last pages, and the one in mind."""
+    pictures = [(name, album.of_page(record.trajectory.answer)) for name, record in (("A", left), ("B", right))]
+    return Beside([*pictures, ("the page in mind", album.of_page(left.trajectory.task.ground_truth))], album.draw)
 
 
 def _group(lines: list[DiffLine]) -> Group:

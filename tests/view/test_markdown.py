@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from sweet.view.code import highlighted, pieces
+from sweet.view.code import Code, highlighted, pieces
 from sweet.view.markdown import markdown
 from sweet.view.parts import prose
 from sweet.view.text import printable
@@ -82,6 +82,11 @@ def test_what_is_styled() -> None:
 def test_a_list_goes_on_below_its_own_beginning() -> None:
     shown = drawn(markdown("- one two three\n12. four five six"), 12).splitlines()
     assert [line.rstrip() for line in shown] == ["- one two", "  three", "12. four", "    five six"]
+
+
+def test_a_line_of_code_is_parted_where_the_room_ends() -> None:
+    shown = drawn(Code(highlighted("x = one_long_name + 世界世界\n\ty", "python")), 11).splitlines()
+    assert [line.rstrip() for line in shown] == ["x = one_lon", "g_name + 世", "界世界", "    y"]
 
 
 def test_a_fence_may_name_a_language_that_is_known_and_no_other() -> None:

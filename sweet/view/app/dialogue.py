@@ -126,4 +126,5 @@ class DialogueScreen(PartsScreen):
 
     def _beside(self, other: Summary | None) -> None:
         if other is not None:
-            attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, self.current, other)))
+            pair, album = (self.current, other), self.manner.album
+            attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=album)))

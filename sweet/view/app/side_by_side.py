@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.dialogue import Manner
 from sweet.view.parts import Part
+from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.terminal import figure, outcome_text
@@ -22,10 +23,14 @@ from sweet.view.text import printable_line
 
 
 class SideBySide(PartsScreen):
-    """Two trajectories of a task, A and B, and what tells their answers apart."""
+    """Two trajectories of a task, A and B, and what tells their answers apart.
 
-    def __init__(self, records: Records, left: Summary, right: Summary) -> None:
-        super().__init__(records, Manner.of(records))
+    Args:
+        album: where the dialogues are about pages: their screenshots.
+    """
+
+    def __init__(self, records: Records, left: Summary, right: Summary, *, album: Album | None = None) -> None:
+        super().__init__(records, Manner.of(records, album=album))
         self.left, self.right = left, right
         self.both = records.record(left), records.record(right)
 

@@ -219,7 +219,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
             return
         from sweet.view.app.side_by_side import SideBySide
 
-        attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair)))
+        attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=self.album)))
 
     def _pair(self) -> tuple[Summary, Summary] | None:
         """The two that are marked, or the marked one and the current; of one task."""

@@ -66,7 +66,7 @@ class FakeDialogue(Screen[None]):
 
 
 class FakeSides(FakeDialogue):
-    def __init__(self, records: Records, left: Summary, right: Summary) -> None:
+    def __init__(self, records: Records, left: Summary, right: Summary, *, album: object = None) -> None:
         super().__init__(records, [left, right], 0)
 
 
