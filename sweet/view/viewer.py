@@ -6,14 +6,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from rich.console import RenderableType
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.stages.data import check_out
-from sweet.tasks.trajectory import dump
+from sweet.tasks.scores import ScoreOutcome
+from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.dialogue import Manner, dialogue
 from sweet.view.pictures import Album
@@ -22,21 +23,7 @@ from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, in_order, passes
 from sweet.view.terminal import TrajectoryTable
 
-Ending = Literal[
-    "passed",
-    "failed",
-    "error",
-    "timeout",
-    "crash",
-    "no_answer",
-    "invalid",
-    "answered",
-    "out_of_turns",
-    "context_overflow",
-    "agent_error",
-    "human_error",
-    "deadline",
-]
+Ending = Literal[ScoreOutcome, Outcome]
 
 TABLE_ROWS = 50
 """Rows of the table where no limit is given."""
@@ -78,7 +65,13 @@ class ViewConfig(StageConfig):
     export: Path | None = None
     """Write those that are shown to this file, as data export does: JSON lines in the published layout."""
     from_: str | None = None
-    """Rollouts to view; without it the newest."""
+    """Rollouts to view; without it those that are being written, else the newest."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> ViewConfig:
+        if self.regex and self.search is None:
+            raise ValueError("--regex says how --search TEXT is meant, which is not given")
+        return self
 
     def filter(self, ids: frozenset[str] | None = None) -> Filter:
         """What the options leave, but for search and bookmarks, whose `ids` are found elsewhere."""

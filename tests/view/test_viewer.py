@@ -113,6 +113,17 @@ def test_a_wrong_expression_is_an_error_of_usage(run: Run) -> None:
     assert caught.value.where == "--search ("
 
 
+def test_regex_alone_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program(["view", str(run.path), "--regex"]) == 2
+    assert "--search TEXT" in capsys.readouterr().err
+
+
+def test_every_ending_can_be_asked_for(run: Run) -> None:
+    rows = [trajectory(0), trajectory(1, outcome="token_limit")]
+    made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
+    assert ids(run, outcome=["token_limit"]) == ["t001"]
+
+
 def test_json_tells_bookmarks(run: Run) -> None:
     Bookmarks(run, "rollouts-1").set("t001", "odd")
     listed = json.loads(json.dumps(Viewer(run, ViewConfig(limit=2)).as_json()))["trajectories"]
