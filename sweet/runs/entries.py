@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -147,3 +147,5 @@ ROLLOUTS = Form("rollouts", _Trajectory, RolloutEntry)
 SCORES = Form("scores", _Score, ScoreEntry)
 CANDIDATES = Form("candidates", _OfTrajectory, RowEntry)
 PAIRS = Form("pairs", _OfTrajectory, RowEntry)
+
+FORMS: dict[Kind, Form[Any]] = {form.kind: form for form in (ROLLOUTS, SCORES, CANDIDATES, PAIRS)}

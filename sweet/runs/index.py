@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError
 from sweet.files import UNFINISHED, write_whole
 from sweet.runs.content import CLOCK_SLACK
-from sweet.runs.entries import CANDIDATES, PAIRS, ROLLOUTS, SCORES, E, Form
+from sweet.runs.entries import FORMS, E, Form
 from sweet.runs.jsonl import is_object, parse_row
 from sweet.runs.manifest import Kind
 
@@ -43,8 +43,6 @@ ABANDONED = 60.0
 CHUNK = 1 << 20
 
 Kept = TypeVar("Kept")
-
-FORMS: dict[Kind, Form[Any]] = {form.kind: form for form in (ROLLOUTS, SCORES, CANDIDATES, PAIRS)}
 
 
 def index_path(artifact: Path) -> Path:
@@ -81,8 +79,8 @@ class _Kept(BaseModel, Generic[Kept]):
     version: int
     kind: str
     stamp: Stamp | None
-    covered: int
-    lines: int
+    covered: int = Field(ge=0)
+    lines: int = Field(ge=0)
     sum: str
     entries: list[Kept]
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from rich.console import RenderableType
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.stages.data import check_out
-from sweet.tasks.trajectory import dump
-from sweet.view.bookmarks import Bookmarks
+from sweet.tasks.scores import ScoreOutcome
+from sweet.tasks.trajectory import Outcome, dump
+from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.dialogue import Manner, dialogue
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
@@ -23,21 +23,7 @@ from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, in_order, passes
 from sweet.view.terminal import TrajectoryTable
 
-Ending = Literal[
-    "passed",
-    "failed",
-    "error",
-    "timeout",
-    "crash",
-    "no_answer",
-    "invalid",
-    "answered",
-    "out_of_turns",
-    "context_overflow",
-    "agent_error",
-    "human_error",
-    "deadline",
-]
+Ending = Literal[ScoreOutcome, Outcome]
 
 TABLE_ROWS = 50
 """Rows of the table where no limit is given."""
@@ -67,7 +53,7 @@ class ViewConfig(StageConfig):
     reverse: bool = False
     """The other way round."""
     limit: int | None = Field(default=None, ge=1)
-    """Show at most so many; without it 50 in the table and all in --json and --html."""
+    """Show at most so many; without it 50 in the table and all elsewhere."""
     hidden: bool = False
     """Show the hidden information too."""
     pictures: bool = True
@@ -76,8 +62,16 @@ class ViewConfig(StageConfig):
     """Print the table and end, on a terminal too."""
     html: Path | None = None
     """Write one self-contained page to this file."""
+    export: Path | None = None
+    """Write those that are shown to this file, as data export does: JSON lines in the published layout."""
     from_: str | None = None
-    """Rollouts to view; without it the newest."""
+    """Rollouts to view; without it those that are being written, else the newest."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> ViewConfig:
+        if self.regex and self.search is None:
+            raise ValueError("--regex says how --search TEXT is meant, which is not given")
+        return self
 
     def filter(self, ids: frozenset[str] | None = None) -> Filter:
         """What the options leave, but for search and bookmarks, whose `ids` are found elsewhere."""
@@ -98,8 +92,11 @@ class Viewer:
         self.run = run
         self.config = config
         self.records = Records(run, config.from_)
-        self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
+
+    @cached_property
+    def bookmarks(self) -> Bookmarks:
+        return Bookmarks(self.run, self.records.rollouts.id)
 
     @cached_property
     def chosen(self) -> list[Summary]:
@@ -114,9 +111,12 @@ class Viewer:
 
     def _ids(self) -> frozenset[str] | None:
         """What the search found and the bookmarks name, where they are asked for."""
-        marked = frozenset(self.bookmarks.notes) if self.config.bookmarked else None
-        found = None if self.config.search is None else self._found(self.config.search)
-        return marked & found if marked is not None and found is not None else marked if found is None else found
+        sets = []
+        if self.config.bookmarked:
+            sets.append(frozenset(self.bookmarks.notes))
+        if self.config.search is not None:
+            sets.append(self._found(self.config.search))
+        return frozenset.intersection(*sets) if sets else None
 
     def _found(self, pattern: str) -> frozenset[str]:
         if not self.records.summaries():
@@ -124,12 +124,14 @@ class Viewer:
         with Search(self.records.path, pattern, regex=self.config.regex, hidden=self.config.hidden) as search:
             found = frozenset(search.wait())
             if search.error is not None:
-                raise UsageError(search.error, where=f"--search {pattern}")
+                fix = "without --regex the text is sought as it stands" if self.config.regex else None
+                raise UsageError(search.error, where=f"--search {pattern}", fix=fix)
         return found
 
     @property
     def shown(self) -> list[Summary]:
-        return self.chosen[: self.config.limit]
+        """Those of `chosen` that the limit leaves; the one that `id` names."""
+        return [self.records.find(self.config.id)] if self.config.id else self.chosen[: self.config.limit]
 
     @property
     def state(self) -> str:
@@ -167,14 +169,14 @@ class Viewer:
             "artifacts": [{"id": rollouts.id, "kind": rollouts.kind, "path": rollouts.path, "rows": rollouts.rows}],
         }
         if self.config.id is not None:
-            summary = self.records.find(self.config.id)
+            (summary,) = self.shown
             return result | {"trajectory": self._record_json(self.records.record(summary), summary.id)}
         shown, total = self.shown, len(self.records.summaries())
         result["metrics"] = {"trajectories": total, "chosen": len(self.chosen), "shown": len(shown)}
         return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
 
     def _summary_json(self, summary: Summary) -> dict[str, Any]:
-        row = asdict(summary)
+        row = summary._asdict()
         del row["offset"], row["length"]
         return row | {"bookmark": self.bookmarks.notes.get(summary.id)}
 
@@ -196,9 +198,12 @@ class Viewer:
         from sweet.view.page import write_page
 
         check_out(path)
-        shown = [self.records.find(self.config.id)] if self.config.id else self.shown
+        shown = self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
-        title = f"{self.run.path.name} · {self.records.rollouts.id}"
         figures = None if self.album is None else Figures(self.album)
-        write_page(path, title, records, hidden=self.config.hidden, figures=figures)
+        write_page(path, self.title(), records, hidden=self.config.hidden, figures=figures)
         return len(shown), 0 if figures is None else figures.left_out
+
+    def write_export(self, path: Path) -> int:
+        """Write the trajectories as JSON lines; returns how many."""
+        return export(self.records, self.shown, path)

@@ -213,9 +213,10 @@ def test_many_viewers_at_once(tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from sweet.runs import index
+        from sweet.runs.entries import ROLLOUTS
         index.WORTH_KEEPING = 1
         for _ in range(20):
-            entries = index.Index(Path(sys.argv[1]), index.ROLLOUTS).entries
+            entries = index.Index(Path(sys.argv[1]), ROLLOUTS).entries
             assert [e.id for e in entries] == [f"n{n}" for n in range(len(entries))]
         """
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run as program
-from sweet.errors import UsageError
+from sweet.errors import InputError, UsageError
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
@@ -113,6 +113,17 @@ def test_a_wrong_expression_is_an_error_of_usage(run: Run) -> None:
     assert caught.value.where == "--search ("
 
 
+def test_regex_alone_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program(["view", str(run.path), "--regex"]) == 2
+    assert "--search TEXT" in capsys.readouterr().err
+
+
+def test_every_ending_can_be_asked_for(run: Run) -> None:
+    rows = [trajectory(0), trajectory(1, outcome="token_limit")]
+    made(run, "rollout", "rollouts", map(dump, rows), [], number=1)
+    assert ids(run, outcome=["token_limit"]) == ["t001"]
+
+
 def test_json_tells_bookmarks(run: Run) -> None:
     Bookmarks(run, "rollouts-1").set("t001", "odd")
     listed = json.loads(json.dumps(Viewer(run, ViewConfig(limit=2)).as_json()))["trajectories"]
@@ -145,6 +156,26 @@ def test_unfinished_rollouts_are_called_so(run: Run) -> None:
         assert ids(run) == ["t003"]
         assert ids(run, search="return a + 3") == ["t003"]
     assert "rollouts-2, unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
+
+
+def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    out, page = tmp_path / "failed.jsonl", tmp_path / "failed.html"
+    words = ["view", str(run.path), "--outcome", "failed", "--limit", "2", "--export", str(out), "--html", str(page)]
+    assert program([*words, "--json"]) == 0
+    metrics = {"trajectories": 2, "pictures_left_out": 0, "html": str(page), "export": str(out)}
+    assert json.loads(capsys.readouterr().out)["metrics"] == metrics
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t000", "t001"]
+    assert page.read_text().count("<details class") == 2
+    assert program(["view", str(run.path), "--id", "t003", "--export", str(out)]) == 0
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["t003"]
+    assert program(["view", str(run.path), "--export", str(tmp_path / "no" / "out.jsonl")]) == 2
+
+
+def test_damaged_bookmarks_hold_up_only_who_asks_for_them(run: Run) -> None:
+    Bookmarks(run, "rollouts-1").path.write_text("{")
+    assert len(ids(run)) == TRAJECTORIES
+    with pytest.raises(InputError, match="bookmarks"):
+        ids(run, bookmarked=True)
 
 
 def on_a_terminal(*words: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
@@ -18,27 +19,39 @@ class View(Command[ViewConfig]):
     def work(self, call: Call[ViewConfig]) -> None:
         config = call.config
         run = newest_run(call.arguments["run"], call.reporter)
-        told = config.print_ or config.id is not None or config.html is not None or call.common.json
-        if not told and sys.stdin.isatty() and sys.stdout.isatty():
-            from sweet.view.app import browse  # type: ignore[import-not-found, unused-ignore]
+        printed = config.print_ or config.id is not None or call.common.json
+        written = config.html is not None or config.export is not None
+        if not printed and not written and sys.stdin.isatty() and sys.stdout.isatty():
+            from sweet.view.app import browse
 
             browse(run, config)
             return
         viewer = Viewer(run, config)
-        if config.html is not None:
-            written, left_out = viewer.write_html(config.html)
-            call.reporter.say(f"{written} dialogues written to {config.html}.")
-            if left_out:
-                call.reporter.warn(f"{left_out} pictures did not fit; --id and --limit choose fewer dialogues.")
-            if call.common.json:
-                metrics = {"trajectories": written, "pictures_left_out": left_out, "html": str(config.html)}
-                console.print_json({"stage": "view", "run": str(run.path), "metrics": metrics, "artifacts": []})
+        if written:
+            _write(viewer, call)
         elif call.common.json:
             console.print_json(viewer.as_json())
         elif config.id is not None:
             console.show_page(viewer.dialogue(config.id))
         else:
             console.show_page(viewer.table())
+
+
+def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
+    """The files that were asked for; `--json` tells of them."""
+    metrics: dict[str, Any] = {}
+    if (page := call.config.html) is not None:
+        written, left_out = viewer.write_html(page)
+        call.reporter.say(f"{written} dialogues written to {page}.")
+        if left_out:
+            call.reporter.warn(f"{left_out} pictures did not fit; --id and --limit choose fewer dialogues.")
+        metrics |= {"trajectories": written, "pictures_left_out": left_out, "html": str(page)}
+    if (rows := call.config.export) is not None:
+        written = viewer.write_export(rows)
+        call.reporter.say(f"{written} trajectories written to {rows}.")
+        metrics |= {"trajectories": written, "export": str(rows)}
+    if call.common.json:
+        console.print_json({"stage": "view", "run": str(viewer.run.path), "metrics": metrics, "artifacts": []})
 
 
 COMMANDS = (
@@ -52,6 +65,7 @@ COMMANDS = (
             ("sweet view", "browse the newest run"),
             ("sweet view RUN --outcome failed --sort turns", "only some, in another order"),
             ("sweet view RUN --print --search 'rounded down'", "a table of those in which these words stand"),
+            ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
             ("sweet view RUN --html dialogues.html", "one self-contained page"),
         ),
     ),

@@ -54,7 +54,7 @@ class ViewerApp(App[None]):
         Binding("e", "export", "export", tooltip="export what is marked, else what is shown", show=False),
         Binding("ctrl+z", "suspend_process", "to the shell, fg comes back", show=False),
         Binding("question_mark", "help", "keys", key_display="?", tooltip="this list"),
-        Binding("q,escape", "leave", "back"),
+        Binding("q,escape", "leave", "back", tooltip="back to the table"),
         Binding("ctrl+c", "quit", "quit", show=False, priority=True),
     ]
 

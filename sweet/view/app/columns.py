@@ -1,7 +1,7 @@
 """The columns of the table: what each shows, how wide it is, and which of them fit.
 
 A column in which no row has anything to say is left out. The trajectory's id takes what the others leave; where that is
-too little the columns that matter least go first. An id that is cut loses its middle: ids of a run begin alike.
+too little the columns that matter least go first. An id that is cut keeps most of its end: ids of a run begin alike.
 """
 
 from __future__ import annotations
@@ -159,11 +159,11 @@ class Layout:
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """A text in exactly so many cells: filled with blanks, or with an ellipsis in place of its middle."""
+    """A text in exactly so many cells: filled with blanks, or with an ellipsis nearer to its beginning."""
     length = cell_len(text)
     if length <= width:
         return " " * (width - length) + text if right else text + " " * (width - length)
-    behind = (width - 1) // 2
+    behind = (width - 1) * 2 // 3
     ending = text[len(text) - behind :]
     while cell_len(ending) > behind:
         ending = ending[1:]

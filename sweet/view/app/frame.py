@@ -115,4 +115,5 @@ class Keys(Widget):
 
 
 def _leaving(active: ActiveBinding) -> int:
-    return ("question_mark", "q").index(active.binding.key) + 1 if active.binding.key in ("question_mark", "q") else 0
+    """Help and the way out come last."""
+    return {"help": 1, "leave": 2, "app.leave": 2}.get(active.binding.action, 0)

@@ -162,7 +162,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
             [
                 Text(printable_line(records.run.path.name), "bold"),
                 records.rollouts.id,
-                records.scores.id if records.scores else "not scored: sweet eval",
+                records.scores.id if records.scores else "" if records.running else "not scored: sweet eval",
                 numbers if shown == every else f"{shown:,} of {numbers}",
                 f"{len(self.marked):,} marked" if self.marked else "",
                 Text("live", "green") if records.running else "unfinished" if records.partial else "",
@@ -201,7 +201,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._sort_by(event.column.sort, event.column.sort == key and not reverse)
 
     def on_rows_opened(self) -> None:
-        from sweet.view.app.dialogue import DialogueScreen  # type: ignore[import-not-found, unused-ignore]
+        from sweet.view.app.dialogue import DialogueScreen
 
         rows = self.rows
 
@@ -213,12 +213,12 @@ class TableScreen(Screen[None], inherit_bindings=False):
         attempt(self.app, open_)
 
     def action_side_by_side(self) -> None:
-        from sweet.view.app.side_by_side import SideBySide  # type: ignore[import-not-found, unused-ignore]
-
         pair = self._pair()
         if pair is None:
             tell(self.app, "mark one trajectory, or two, of this task to see two side by side")
             return
+        from sweet.view.app.side_by_side import SideBySide
+
         attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=self.album)))
 
     def _pair(self) -> tuple[Summary, Summary] | None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from sweet.errors import UsageError
+from sweet.errors import InputError, Interrupted, UsageError
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.app import browse
 from sweet.view.app.app import ViewerApp
+from sweet.view.app.table import TableScreen
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, Snapshot, played, seen
 from tests.view.app.test_table import cursor, head, shown, viewer
@@ -135,6 +137,41 @@ def test_a_file_that_breaks_is_told_and_what_was_there_stays(run: Run) -> None:
         assert len(shown(app)) == 6
 
     played(app, script, (120, 24))
+
+
+def test_a_key_that_fails_is_told_and_nothing_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = viewer(run)
+
+    def broken(self: TableScreen) -> None:
+        raise InputError(f"The row [bold]x[/bold] {HOSTILE} is damaged.", path=run.path, line=3)
+
+    monkeypatch.setattr(TableScreen, "action_reverse", broken)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("r")
+        await pilot.pause()
+        assert "error: The row [bold]x[/bold] ␛[31mred" in seen(app)
+        assert "line 3" in seen(app)
+        await pilot.press("down")
+        assert cursor(app) == "t001"
+
+    played(app, script, (120, 24))
+
+
+def leave_unfinished(run: Run) -> None:
+    with suppress(Interrupted), run.attempt("rollout", AnyConfig(), inputs=[]) as attempt:
+        with JsonlWriter(attempt.start_artifact("rollouts").path) as writer:
+            writer.write(dump(trajectory(0)))
+        raise Interrupted("stopped")
+
+
+def test_rollouts_that_were_left_unfinished(empty: Run) -> None:
+    leave_unfinished(empty)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        assert "unfinished" in seen(pilot.app).splitlines()[0]
+
+    played(viewer(empty), script)
 
 
 def test_bookmarks_of_another_viewer_appear(run: Run) -> None:

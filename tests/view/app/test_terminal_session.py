@@ -18,16 +18,6 @@ import pytest
 from sweet.runs.run import Run
 from tests.view.conftest import HOSTILE, made, trajectory
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from sweet.runs.run import Run
-from sweet.view.app import browse
-from sweet.view.viewer import ViewConfig
-browse(Run.open(Path(sys.argv[1])), ViewConfig())
-"""
-
-
 @dataclass
 class Session:
     """A program on a pseudo-terminal.
@@ -72,7 +62,7 @@ def session(run: Run, **environment: str) -> Iterator[Session]:
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="24", **environment)
-        os.execv(sys.executable, [sys.executable, "-c", PROGRAM, str(run.path)])
+        os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
     try:
         yield Session(child, terminal)
     finally:
@@ -128,5 +118,5 @@ def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run) -> None:
         program.wait_for("quit")
         program.written = b""
         os.kill(program.child, signal.SIGINT)
-        program.ended()
+        assert program.ended() == 130
         assert b"\x1b[?1049l" in program.written
