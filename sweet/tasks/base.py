@@ -89,7 +89,10 @@ ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
 
 
 class TaskKind(Protocol):
-    """A kind of task. Implementations hold no state of a dialogue."""
+    """A kind of task. Implementations hold no state of a dialogue.
+
+    A kind may also have `language`, that of its answers, for those who show them (`answer_language`).
+    """
 
     name: str
     human_reply_limit: int
@@ -138,6 +141,11 @@ class TaskKind(Protocol):
         Raises (on entering):
             SweetError: what it needs is not there.
         """
+
+
+def answer_language(kind: TaskKind) -> str:
+    """The language of a kind's answers, as highlighters call it (python, html, sql…); empty where they are plain."""
+    return str(getattr(kind, "language", ""))
 
 
 def opening(kind: TaskKind, task: Task) -> list[Message]:

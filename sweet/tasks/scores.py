@@ -23,6 +23,21 @@ ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answ
 did not load. `invalid`: the task's own reference fails, so the answer says nothing."""
 
 
+class JudgedTest(BaseModel):
+    """What became of one test, for people.
+
+    Attributes:
+        expected: the value that the reference gives, or `raised` and the type of its exception.
+        got: the value that the answer gave, or what happened instead: `raised` with the exception, `timeout`, `crash`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    passed: bool
+    expected: str
+    got: str
+
+
 class Score(BaseModel):
     """What the answer of one trajectory was worth.
 
@@ -31,7 +46,8 @@ class Score(BaseModel):
         reward: 0 to 1 (a cosine may be below); None where the task is invalid.
         passed: tests passed, of `total`; 0 of 0 where the kind has no tests.
         upstream_reward: what the published evaluator gives, where both scorers were asked.
-        detail: for people: `why`, under `tests` what became of each test, and what else the kind has to tell.
+        detail: for people: `why`, under `tests` what became of each test (a JudgedTest), and what else the kind has to
+            tell.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweet.view import markdown
+from sweet.view import pull_request
 from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
@@ -84,12 +84,12 @@ class Section:
         parts = []
         if self.rows:
             cells = [
-                [markdown.code(cell) if isinstance(cell, Foreign) else cell.replace("\n", " ") for cell in row]
+                [pull_request.code(cell) if isinstance(cell, Foreign) else cell.replace("\n", " ") for cell in row]
                 for row in self.rows
             ]
-            parts.append(markdown.table(self.header, cells))
+            parts.append(pull_request.table(self.header, cells))
         if self.remarks:
-            parts.append("\n".join(f"- {markdown.prose(remark)}" for remark in self.remarks))
+            parts.append("\n".join(f"- {pull_request.prose(remark)}" for remark in self.remarks))
         body = "\n\n".join(parts)
         if self.folded:
             return f"<details><summary>{self.title}</summary>\n\n{body}\n\n</details>"

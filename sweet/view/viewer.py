@@ -16,11 +16,12 @@ from sweet.stages.base import StageConfig
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
+from sweet.view.dialogue import Manner, dialogue
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, in_order, passes
-from sweet.view.terminal import TrajectoryTable, dialogue
+from sweet.view.terminal import TrajectoryTable
 
 Ending = Literal[ScoreOutcome, Outcome]
 
@@ -156,7 +157,7 @@ class Viewer:
     def dialogue(self, name: str) -> RenderableType:
         """One trajectory, by its id or the beginning of it."""
         record = self.records.record(self.records.find(name))
-        return dialogue(record, hidden=self.config.hidden, album=self.album)
+        return dialogue(record, Manner.of(self.records, hidden=self.config.hidden, album=self.album))
 
     def as_json(self) -> dict[str, Any]:
         """One object: with `id` the whole record of it, else the summaries."""

@@ -65,7 +65,9 @@ def test_rows_and_rates(tmp_path: Path) -> None:
         ("e", "t2", 0.0, 0, 2, "no_answer"),
     ]
     assert rows[4].detail["fault"] == "human_error"
-    assert "wanted 6" in rows[1].detail["tests"]["test2"]
+    failed = rows[1].detail["tests"]["test2"]
+    assert (failed["passed"], failed["expected"]) == (False, "6")
+    assert rows[1].detail["why"] == f"got {failed['got']}, expected 6"
     assert metrics["success_rate"] == 0.25
     assert metrics["tests_passed"] == 0.375
     assert metrics["success_rate_ci_low"] <= 0.25 <= metrics["success_rate_ci_high"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from sweet.stages.compare import measure_comparison
 from sweet.stages.samples import measure_samples
 from sweet.view.comparison import as_markdown, p, samples, sections
-from sweet.view.markdown import code, prose
+from sweet.view.pull_request import code, prose
 from tests.stages.evaluations import evaluate
 
 HOSTILE = "t\x1b[31m|[bold]<b>@who`x`\n"

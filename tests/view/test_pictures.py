@@ -8,6 +8,7 @@ import re
 import struct
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from rich.console import Console
+from rich.console import Console, Group
 
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
+from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.half_blocks import Beside, Drawing, half_blocks
 from sweet.view.pictures import Album, Picture, Unreadable, scaled
+from sweet.view.records import Records
+from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.render.pictures import png
 from tests.view.conftest import HOSTILE, made
@@ -266,3 +270,12 @@ def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
     assert "<img" in bounded.reference(REFERENCE)
     assert "left out, the page is full: 1280 × 1440, screenshots/" in bounded.reference(REFERENCE)
     assert (whole.left_out, bounded.left_out) == (0, 1)
+
+
+def test_two_dialogues_beside_each_other_show_their_last_pages(pages: Run) -> None:
+    records = Records(pages)
+    record = records.record(records.find("t"))
+    left = replace(record, trajectory=record.trajectory.model_copy(update={"answer": SHOWN}))
+    manner = Manner.of(records, album=Album.of(pages, records.rollouts, draw=True))
+    text = drawn(Group(*side_by_side_parts(left, record, manner)), 4000)
+    assert re.search(r"A: 1280 × 720.*\nB: not rendered.*\nthe page in mind: 1280 × 1440", text)

@@ -15,10 +15,12 @@ from rich.console import Console, RenderableType
 
 from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
+from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Turn
+from sweet.view.credit import bar
+from sweet.view.dialogue import Manner, dialogue
 from sweet.view.records import Record
-from sweet.view.terminal import bar, dialogue
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import HOSTILE, trajectory
 
@@ -53,7 +55,7 @@ def test_the_table_tells_all_and_is_a_list_where_it_is_narrow(run: Run) -> None:
 
 def test_the_dialogue_tells_all(run: Run) -> None:
     text = drawn(Viewer(run, ViewConfig()).dialogue("t001"), 100)
-    for word in ("I must ask. OUTPUT:", "Which number?", "The usual one.", "return a + 1", "3 tokens", "length"):
+    for word in ("┊ I must ask. OUTPUT:", "Which number?", "The usual one.", "return a + 1", "3 tokens", "length"):
         assert word in text
     assert "+0.250" in text
     assert "-0.500" in text
@@ -62,7 +64,7 @@ def test_the_dialogue_tells_all(run: Run) -> None:
         < text.index("1 pair ")
         < text.index("chosen")
         < text.index("rejected")
-        < text.index("─ answer")
+        < text.index("\nanswer ─")
     )
     assert "pass add(1)" in text
     assert "FAIL add(2)" in text
@@ -73,7 +75,7 @@ def test_the_dialogue_tells_all(run: Run) -> None:
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_long_lines_are_folded_and_never_cut(width: int) -> None:
     words = " ".join(f"word{number}" for number in range(60))
-    shown = drawn(dialogue(Record(trajectory(1, answer=f"{words}\n```python\n{words}\n```")), hidden=False), width)
+    shown = drawn(dialogue(Record(trajectory(1, answer=f"{words}\n```python\n{words}\n```"))), width)
     assert re.sub(r"[\s│]", "", shown).count("".join(words.split())) == 2
 
 
@@ -88,7 +90,9 @@ def test_colours_only_where_there_are_some(run: Run) -> None:
 def test_without_a_width_nothing_wraps(run: Run) -> None:
     text = drawn(Viewer(run, ViewConfig()).dialogue("t001"), 4000)
     assert "╭" not in text
-    assert "I must ask. OUTPUT: Which number?" in text.splitlines()
+    assert {"┊ I must ask. OUTPUT:", "Which number?", "    return a + 1"} <= {
+        line.rstrip() for line in text.splitlines()
+    }
     assert max(map(len, text.splitlines())) < 400
 
 
@@ -111,7 +115,7 @@ def record(text: str) -> Record:
 
 @given(st.text() | st.just(HOSTILE) | st.text(st.sampled_from("[]/\\`\n\x1b\x9b\u202e=pyx")), st.integers(10, 120))
 def test_no_text_of_a_model_reaches_the_terminal_as_more_than_text(text: str, width: int) -> None:
-    shown = drawn(dialogue(record(text), hidden=True), width, color=True)
+    shown = drawn(dialogue(record(text), Manner(task_kind("code"), hidden=True)), width, color=True)
     left = ESCAPES.sub("", shown)
     assert not any(unicodedata.category(char) in {"Cc", "Cf"} and char != "\n" for char in left)
 
@@ -136,5 +140,5 @@ def test_a_bar_always_has_the_same_shape(value: float, scale: float) -> None:
     ],
 )
 def test_what_scores_tell_of_the_tests(score: Score, lines: list[str]) -> None:
-    shown = drawn(dialogue(Record(trajectory(1), score), hidden=False))
+    shown = drawn(dialogue(Record(trajectory(1), score)))
     assert all(line in " ".join(shown.split()) for line in lines), shown

@@ -19,6 +19,7 @@ class CodeKind:
     """Backend programming of ColBench (implements sweet.tasks.base.TaskKind)."""
 
     name = "code"
+    language = "python"
     human_reply_limit = 400
     rewards = RewardRule(solved=1.0)
     scorer_options = frozenset({"scorer", "tolerance"})

@@ -12,19 +12,21 @@ import ast
 import functools
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sweet.sandbox.box import Sandbox
+from sweet.sandbox.literals import written
 from sweet.sandbox.program import Execution, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import defined_names, extract_code, published_code
-from sweet.tasks.scores import ScoreOutcome
+from sweet.tasks.scores import JudgedTest, ScoreOutcome
 
 _SHOWN = 200
+"""Characters of a value or an exception that are kept for people."""
 _MOST_SEEN = 4096
 
 
@@ -170,14 +172,14 @@ class CodeScorer:
         expected = known.results
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
-        told = {
-            name: "passed" if ok else _told(want, got)
+        tests = {
+            name: JudgedTest(passed=ok, expected=_told(replace(want, message="")), got=_told(got))
             for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
         }
-        detail: dict[str, Any] = {"tests": told}
-        failures = [told[name] for name, ok in zip(told, equal, strict=True) if not ok]
-        if failures:
-            detail["why"] = failures[0]
+        detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
+        failed = next((test for test in tests.values() if not test.passed), None)
+        if failed is not None:
+            detail["why"] = f"got {failed.got}, expected {failed.expected}"
         return Verdict(passed / total, passed, total, _outcome(equal, execution.results), detail)
 
     def _passes(self, want: Result, got: Result) -> bool:
@@ -227,8 +229,9 @@ def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:
     return "error" if bad["raised"] == len(results) else "failed"
 
 
-def _told(want: Result, got: Result) -> str:
-    if got.status != "value":
-        return f"{got.status}: {got.told}"[:_SHOWN]
-    wanted = f"raises {want.error}" if want.status == "raised" else want.value
-    return f"wrong: gives {str(got.value)[:_SHOWN]}, wanted {str(wanted)[:_SHOWN]}"
+def _told(result: Result) -> str:
+    """One line for people, of at most `_SHOWN` characters."""
+    if result.status == "value":
+        return written(result.value, _SHOWN)
+    told = result.told if result.status == result.error else f"{result.status} {result.told}"
+    return told if len(told) <= _SHOWN else told[: _SHOWN - 1] + "…"

@@ -18,6 +18,7 @@ class HtmlKind:
     """Frontend design of ColBench (implements sweet.tasks.base.TaskKind). `ground_truth` is the page in mind."""
 
     name = "html"
+    language = "html"
     human_reply_limit = 1000
     rewards = RewardRule(solved=None, margin=0.1)
     scorer_options = frozenset({"similarity"})

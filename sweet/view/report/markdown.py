@@ -6,10 +6,11 @@ is written so that a table's cell does not end at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sweet.stages.report.facts import Report
 from sweet.stages.report.quote import paragraph, rate_name, told
+from sweet.view import pull_request
 from sweet.view.report.parts import cut
 from sweet.view.report.scales import short
 from sweet.view.terminal import count
@@ -26,17 +27,7 @@ def markdown(report: Report) -> str:
 
 def code(content: str) -> str:
     """Any text as a code span, in a table as well; a dash where there is none."""
-    shown = cut(printable_line(content)).replace("|", "\\|")
-    if not shown.strip():
-        return "–"
-    fence = "`" * (max((len(run) for run in _ticks(shown)), default=0) + 1)
-    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
-
-
-def _ticks(content: str) -> Iterator[str]:
-    """The runs of backticks."""
-    return (run for run in "".join(c if c == "`" else " " for c in content).split())
+    return pull_request.code(cut(printable_line(content))) if content.strip() else "–"
 
 
 def _parts(report: Report) -> Iterator[str]:
@@ -80,9 +71,7 @@ def _metric(metrics: dict[str, float], name: str) -> str:
     return short(metrics[name]) if name in metrics else "–"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> Iterator[str]:
-    """One text, or none where there is no row. `align`: `r` for numbers."""
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    if lines:
-        marks = ["---:" if letter == "r" else "---" for letter in align]
-        yield "\n".join([f"| {' | '.join(header)} |", f"| {' | '.join(marks)} |", *lines])
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
+    """One text, or none where there is no row."""
+    if rows:
+        yield pull_request.table(header, rows, align)

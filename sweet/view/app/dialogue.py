@@ -1,0 +1,130 @@
+"""One trajectory of those that are shown in the table, and the way to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.console import Console
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from sweet.view.app.frame import attempt, tell
+from sweet.view.app.parts_screen import PartsScreen
+from sweet.view.app.side_by_side import Others, SideBySide
+from sweet.view.dialogue import Manner, dialogue, dialogue_parts, headline
+from sweet.view.parts import UNWRAPPED, Part
+from sweet.view.pictures import Album
+from sweet.view.records import Records, Summary
+
+
+class DialogueScreen(PartsScreen):
+    """A trajectory as a dialogue.
+
+    Args:
+        shown: what n and p walk through, from `position` on.
+        hidden: with the hidden information.
+        album: where the dialogues are about pages: their screenshots.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "walk(1)", "next", tooltip="next dialogue"),
+        Binding("p", "walk(-1)", "previous", tooltip="previous dialogue"),
+        Binding("f", "next_failure", "failure", tooltip="next failure"),
+        Binding("F", "next_fault", "fault", tooltip="next fault of a server, the clock or the human", show=False),
+        Binding("h", "hidden", "hidden", tooltip="what is hidden from the agent"),
+        Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
+        Binding("enter", "fold_here", "candidates", tooltip="candidates and pairs of this turn", show=False),
+        Binding("s", "beside", "beside", tooltip="beside another dialogue of the task"),
+    ]
+
+    def __init__(
+        self,
+        records: Records,
+        shown: Sequence[Summary],
+        position: int,
+        *,
+        hidden: bool = False,
+        album: Album | None = None,
+    ) -> None:
+        super().__init__(records, Manner.of(records, hidden=hidden, album=album))
+        self.shown, self.position = list(shown), position
+        self.record = records.record(self.current)
+
+    @property
+    def current(self) -> Summary:
+        return self.shown[self.position]
+
+    def facts(self) -> list[str | Text]:
+        place = Text(f"{self.position + 1:,} of {len(self.shown):,}", "bold")
+        return [place, *headline(self.record)]
+
+    def parts(self) -> Sequence[Part]:
+        return dialogue_parts(self.record, self.manner)
+
+    def copied(self) -> str:
+        """The dialogue as it is printed into a file."""
+        console = Console(width=10 * UNWRAPPED, markup=False, emoji=False, highlight=False, color_system=None)
+        with console.capture() as capture:
+            console.print(dialogue(self.record, self.manner))
+        return capture.get()
+
+    def reload(self) -> None:
+        """What was shown and has changed since is shown anew, where it was."""
+        self.shown[self.position] = self.records.find(self.current.id)
+        record = self.records.record(self.current)
+        if record != self.record:
+            self.record = record
+            self.tell_all(stay=True)
+
+    def _go(self, position: int | None, missing: str) -> None:
+        if position is None or not 0 <= position < len(self.shown):
+            tell(self.app, missing)
+            return
+        there = position
+
+        def go() -> None:
+            self.record = self.records.record(self.shown[there])
+            self.position = there
+            self.tell_all()
+
+        attempt(self.app, go)
+
+    def _next(self, passes: Callable[[Summary], bool]) -> int | None:
+        return next((n for n in range(self.position + 1, len(self.shown)) if passes(self.shown[n])), None)
+
+    def action_walk(self, step: int) -> None:
+        self._go(self.position + step, "this is the last one" if step > 0 else "this is the first one")
+
+    def action_next_failure(self) -> None:
+        self._go(self._next(lambda summary: summary.outcome not in ("passed", None)), "no further failure")
+
+    def action_next_fault(self) -> None:
+        self._go(self._next(lambda summary: bool(summary.fault)), "no further fault")
+
+    def action_hidden(self) -> None:
+        self.manner = replace(self.manner, hidden=not self.manner.hidden)
+        self.tell_all(stay=True)
+        tell(self.app, "hidden information at the end" if self.manner.hidden else "hidden information is hidden")
+
+    def action_fold(self) -> None:
+        self.view.fold()
+
+    def action_fold_here(self) -> None:
+        self.view.fold_here()
+
+    def action_beside(self) -> None:
+        task = self.current.task_id
+        others = [s for s in self.records.summaries() if s.task_id == task and s.id != self.current.id]
+        if not others:
+            tell(self.app, "there is no other dialogue of this task")
+        elif len(others) == 1:
+            self._beside(others[0])
+        else:
+            self.app.push_screen(Others(others), self._beside)
+
+    def _beside(self, other: Summary | None) -> None:
+        if other is not None:
+            pair, album = (self.current, other), self.manner.album
+            attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=album)))

@@ -1,0 +1,66 @@
+"""A question at the foot of the screen, answered with one line of text."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from sweet.view.app.frame import Facts
+from sweet.view.text import printable_line
+
+
+class Prompt(ModalScreen[str | None]):
+    """Asks for one line; None where the person thought better of it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
+
+    def __init__(self, question: str, value: str = "", hint: str = "") -> None:
+        super().__init__()
+        self._question, self._value, self._hint = question, value, hint
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Facts()
+            # A line of text knows no escapes, but what stands in it may come from a file.
+            yield Input(printable_line(self._value), compact=True, select_on_focus=False)
+
+    def on_mount(self) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        question = Text(printable_line(self._question), "bold")
+        self.query_one(Facts).tell([question, *self._hints()])
+
+    def _hints(self) -> list[Text]:
+        return [Text(printable_line(hint), "dim") for hint in (self._hint, "enter", "esc leaves") if hint]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class SearchPrompt(Prompt):
+    """Asks what to search for, as text or as a regular expression.
+
+    Attributes:
+        regex: which of the two it is.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+r", "regex", "text or regular expression", priority=True)]
+
+    def __init__(self, value: str = "", *, regex: bool = False) -> None:
+        super().__init__("search", value)
+        self.regex = regex
+
+    def _hints(self) -> list[Text]:
+        chosen, other = ("regular expression", "text") if self.regex else ("text", "regular expression")
+        return [Text(chosen, "bold cyan"), Text(f"^r {other}", "dim"), *super()._hints()]
+
+    def action_regex(self) -> None:
+        self.regex = not self.regex
+        self._tell()

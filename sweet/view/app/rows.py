@@ -1,0 +1,183 @@
+"""The rows of the table: a line each, drawn when it is seen.
+
+Textual's own DataTable keeps an object a cell: 15,000 rows take it half a second to fill and seconds to fill anew, at
+every filter. Here a table is a list of summaries and an offset, and showing another one costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from sweet.view.app.columns import COLUMNS, TRAJECTORY, Column, Layout, needs_of
+from sweet.view.records import Summary
+
+GUTTER = 4
+"""Cells left of the columns: the cursor, a mark, a bookmark, a blank."""
+CURSOR = Style(reverse=True)
+
+
+class Rows(ScrollView, can_focus=True, inherit_bindings=False):
+    """The table. Its first line is the header, which stays.
+
+    Attributes:
+        shown: the trajectories, in the order in which they stand.
+        cursor: the position of the one that is looked at.
+    """
+
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "a page down", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "a page up", show=False),
+        Binding("home,g", "to(0)", "first", show=False),
+        Binding("end,G", "to(-1)", "last", show=False),
+        Binding("enter", "open", "open", tooltip="open the dialogue"),
+    ]
+
+    class Moved(Message):
+        """The cursor stands on another trajectory, or on none."""
+
+    class Opened(Message):
+        """The trajectory under the cursor is asked for."""
+
+    @dataclass
+    class HeaderClicked(Message):
+        """A column's title was clicked."""
+
+        column: Column
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: Sequence[Summary] = ()
+        self.cursor = 0
+        self.marked: Collection[str] = ()
+        self.bookmarked: Collection[str] = ()
+        self.sort: tuple[str, bool] = ("order", False)
+        self._needs: Mapping[Column, int] = needs_of(())
+        self._layout = Layout.of(self._needs, 0)
+
+    @property
+    def current(self) -> Summary | None:
+        return self.shown[self.cursor] if self.shown else None
+
+    def measure(self, summaries: Sequence[Summary]) -> None:
+        """Make the columns as wide as these need it; which of them are shown is of no concern."""
+        self._needs = needs_of(summaries)
+
+    def show(self, shown: Sequence[Summary]) -> None:
+        """Show these. The cursor stays on its trajectory, and that on its line of the screen."""
+        before = self.current
+        self.shown = shown
+        place = next((n for n, summary in enumerate(shown) if before and summary.id == before.id), None)
+        after = min(self.cursor, max(len(shown) - 1, 0)) if place is None else place
+        line = self.scroll_offset.y + after - self.cursor if self._sees(self.cursor) else self.scroll_offset.y
+        self.cursor = after
+        self._lay_out()
+        self._scroll(line)
+
+    def to(self, position: int) -> None:
+        """Put the cursor there, or on the nearest row there is."""
+        before, self.cursor = self.cursor, max(0, min(position, len(self.shown) - 1))
+        height = self._height
+        top = self.scroll_offset.y
+        if not self._sees(self.cursor):
+            far = abs(self.cursor - before) > height
+            top = self.cursor - height // 2 if far else min(max(top, self.cursor - height + 1), self.cursor)
+            self._scroll(top)
+        self.refresh_line(before + 1)
+        self.refresh_line(self.cursor + 1)
+        self.post_message(self.Moved())
+
+    def beyond(self, summary: Summary) -> list[str]:
+        """What the columns have no room for, in words; the id is not among it."""
+        seen = set(self._layout.whole(summary))
+        rest = (column for column in COLUMNS if column not in seen and column.value(summary) not in (None, ""))
+        return [f"{column.title} {column.text(summary)}" for column in rest if column is not TRAJECTORY]
+
+    def find(self, name: str) -> int | None:
+        """The position of a trajectory."""
+        return next((n for n, summary in enumerate(self.shown) if summary.id == name), None)
+
+    @property
+    def _height(self) -> int:
+        """Rows that are seen at once."""
+        return max(self.size.height - 1, 1)
+
+    def _sees(self, position: int) -> bool:
+        return self.scroll_offset.y <= position < self.scroll_offset.y + self._height
+
+    def _scroll(self, line: int) -> None:
+        self.scroll_to(y=max(line, 0), animate=False, force=True, immediate=True)
+
+    def _lay_out(self) -> None:
+        self.virtual_size = Size(0, len(self.shown) + 1)
+        self._layout = Layout.of(self._needs, self.scrollable_content_region.width - GUTTER)
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        if self.shown and not self._sees(self.cursor):
+            self._scroll(self.cursor - self._height // 2)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        position = y - 1 + self.scroll_offset.y
+        if y == 0:
+            line = Text(" " * GUTTER).append_text(self._layout.header(*self.sort))
+        elif position < len(self.shown):
+            line = self._line(position)
+        else:
+            return Strip.blank(width, self.rich_style)
+        if y and position == self.cursor:
+            strip = Strip([Segment(line.plain, CURSOR)]).adjust_cell_length(width, CURSOR)
+        else:
+            strip = Strip(line.render(self.app.console)).adjust_cell_length(width)
+        return strip.apply_style(self.rich_style)
+
+    def _line(self, position: int) -> Text:
+        summary = self.shown[position]
+        line = Text("›" if position == self.cursor else " ", end="")
+        line.append("●" if summary.id in self.marked else " ", "cyan")
+        line.append("★ " if summary.id in self.bookmarked else "  ", "yellow")
+        return line.append_text(self._layout.row(summary))
+
+    def action_move(self, rows: int) -> None:
+        self.to(self.cursor + rows)
+
+    def action_page(self, pages: int) -> None:
+        self.to(self.cursor + pages * self._height)
+
+    def action_to(self, position: int) -> None:
+        self.to(position if position >= 0 else len(self.shown) + position)
+
+    def action_open(self) -> None:
+        if self.shown:
+            self.post_message(self.Opened())
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y == 0:
+            column = self._layout.at(event.x - GUTTER)
+            if column is not None:
+                self.post_message(self.HeaderClicked(column))
+            return
+        position = event.y - 1 + self.scroll_offset.y
+        if position >= len(self.shown):
+            return
+        if event.chain > 1:
+            self.action_open()
+        else:
+            self.to(position)

@@ -1,0 +1,344 @@
+"""The table of a run's trajectories: filters, order, search, marks."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static
+
+from sweet.view.app import filters
+from sweet.view.app.columns import COLUMNS, outcome
+from sweet.view.app.frame import Facts, Keys, attempt, tell
+from sweet.view.app.prompt import Prompt
+from sweet.view.app.rows import Rows
+from sweet.view.bookmarks import Bookmarks
+from sweet.view.pictures import Album
+from sweet.view.records import Records, Summary
+from sweet.view.search import Search
+from sweet.view.selection import Filter, SortKey, in_order, passes
+from sweet.view.terminal import NARROW, count
+from sweet.view.text import printable_line
+from sweet.view.viewer import ViewConfig
+
+POLL = 0.1
+"""Seconds between two looks at what a search has found."""
+
+
+class TableScreen(Screen[None], inherit_bindings=False):
+    """All trajectories that pass the filters, one of them under the cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "mark", tooltip="mark, or take the mark away"),
+        Binding("a", "mark_all", "mark all", tooltip="mark all that are shown, or none", show=False),
+        Binding("w", "where", "where", tooltip="filter by words: outcome=… task=… reward<… fault"),
+        Binding("f", "next_failure", "failure", tooltip="next failure"),
+        Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
+        Binding("s", "side_by_side", "beside", tooltip="two of a task side by side: both marked, or one and this"),
+        Binding("o", "outcome", "outcome", tooltip="only one outcome: the next one there is", show=False),
+        Binding("t", "task", "task", tooltip="only this trajectory's task, or all again", show=False),
+        Binding("B", "bookmarked", "bookmarked", tooltip="only bookmarked ones, or all again", show=False),
+        Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
+        Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
+        Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
+        Binding("r", "reverse", "reverse", tooltip="the other way round", show=False),
+        Binding("q", "app.leave", "quit"),
+    ]
+
+    def __init__(self, records: Records, bookmarks: Bookmarks, config: ViewConfig, album: Album | None) -> None:
+        super().__init__()
+        self.records, self.bookmarks = records, bookmarks
+        self.filter = config.filter()
+        self.sort: tuple[SortKey, bool] = (config.sort, config.reverse)
+        self.limit, self.hidden, self.album = config.limit, config.hidden, album
+        self.problem = ""
+        self.marked: set[str] = set()
+        self.only_bookmarked = config.bookmarked
+        self.searched, self.regex = config.search or "", config.regex
+        self.searching: Search | None = None
+        self._polls: Timer | None = None
+        self._found: set[str] = set()
+        self._summaries: list[Summary] = list(records.summaries())
+
+    def compose(self) -> ComposeResult:
+        yield Facts(id="head")
+        yield Facts(id="where")
+        yield Rows()
+        yield Static(id="none")
+        yield Facts("dim", id="about")
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.rows.focus()
+        self.rows.measure(self._summaries)
+        self.search(self.searched, regex=self.regex)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < NARROW, "-narrow")
+
+    def on_unmount(self) -> None:
+        self._stop_search()
+
+    @property
+    def rows(self) -> Rows:
+        return self.query_one(Rows)
+
+    @property
+    def current(self) -> Summary | None:
+        return self.rows.current
+
+    @property
+    def chosen(self) -> list[Summary]:
+        """What is marked, shown or not; else what is shown."""
+        if not self.marked:
+            return list(self.rows.shown)
+        return in_order([summary for summary in self._summaries if summary.id in self.marked], *self.sort)
+
+    def copied(self) -> str:
+        if self.marked:
+            return "\n".join(summary.id for summary in self.chosen)
+        return self.current.id if self.current else ""
+
+    def find(self, name: str) -> None:
+        """Put the cursor on a trajectory, where it is shown."""
+        place = self.rows.find(name)
+        if place is not None:
+            self.rows.to(place)
+
+    def reload(self) -> None:
+        """Raises SweetError or OSError where the run cannot be read; what is shown stays."""
+        self._summaries = list(self.records.summaries())
+        self.rows.measure(self._summaries)
+        self._show()
+
+    def _show(self) -> None:
+        """Draw all anew; the cursor stays on its trajectory."""
+        chosen = replace(self.filter, ids=self._ids())
+        shown = in_order([summary for summary in self._summaries if passes(summary, chosen)], *self.sort)[: self.limit]
+        rows = self.rows
+        rows.sort, rows.marked, rows.bookmarked = self.sort, self.marked, self.bookmarks.notes
+        rows.show(shown)
+        rows.display = bool(shown)
+        none = self.query_one("#none", Static)
+        none.display = not shown
+        none.update(Text(self._why_none()))
+        self._tell_head()
+        self._tell_where()
+
+    def tell_problem(self, problem: str) -> None:
+        """Why the run could not be read when it was looked at last; empty where it could."""
+        self.problem = problem
+        self._tell_head()
+
+    def _ids(self) -> frozenset[str] | None:
+        """What the search and the bookmarks leave; None for everything."""
+        if not self.only_bookmarked:
+            return None if self.searching is None else frozenset(self._found)
+        bookmarked = frozenset(self.bookmarks.notes)
+        return bookmarked if self.searching is None else bookmarked & self._found
+
+    def _show_marks(self) -> None:
+        self.rows.marked = self.marked
+        self.rows.refresh()
+        self._tell_head()
+
+    def _why_none(self) -> str:
+        if self._summaries:
+            return "Nothing passes the filters; x takes them away."
+        return "No trajectory yet; they appear here as they end." if self.records.running else "The rollouts are empty."
+
+    def _tell_head(self) -> None:
+        records, shown, every = self.records, len(self.rows.shown), len(self._summaries)
+        numbers = count(every, "trajectory").replace("trajectorys", "trajectories")
+        self.query_one("#head", Facts).tell(
+            [
+                Text(printable_line(records.run.path.name), "bold"),
+                records.rollouts.id,
+                records.scores.id if records.scores else "" if records.running else "not scored: sweet eval",
+                numbers if shown == every else f"{shown:,} of {numbers}",
+                f"{len(self.marked):,} marked" if self.marked else "",
+                Text("live", "green") if records.running else "unfinished" if records.partial else "",
+                Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "",
+            ]
+        )
+
+    def _tell_where(self) -> None:
+        """The filters in words."""
+        facts = [filters.told(self.filter), "bookmarked" if self.only_bookmarked else ""]
+        if self.searching is not None:
+            pattern = f"/{self.searched}/" if self.regex else f"“{self.searched}”"
+            seen = "" if self.searching.done else f", {self.searching.seen:.0%} searched"
+            facts.append(f"search {pattern}: {len(self._found):,} found{seen}")
+        self.query_one("#where", Facts).tell(Text(printable_line(fact), "cyan") for fact in facts if fact)
+
+    def on_rows_moved(self) -> None:
+        """What the table has no room for, of the trajectory under the cursor."""
+        current = self.current
+        if current is None:
+            self.query_one("#about", Facts).tell([])
+            return
+        note = self.bookmarks.notes.get(current.id)
+        tests = f"tests {current.passed}/{current.total}" if current.total else ""
+        self.query_one("#about", Facts).tell(
+            [
+                current.id,
+                Text(f"★ {printable_line(note)}", "yellow") if note is not None else "",
+                *self.rows.beyond(current),
+                tests,
+            ]
+        )
+
+    def on_rows_header_clicked(self, event: Rows.HeaderClicked) -> None:
+        key, reverse = self.sort
+        self._sort_by(event.column.sort, event.column.sort == key and not reverse)
+
+    def on_rows_opened(self) -> None:
+        from sweet.view.app.dialogue import DialogueScreen
+
+        rows = self.rows
+
+        def open_() -> None:
+            shown = list(rows.shown)
+            screen = DialogueScreen(self.records, shown, rows.cursor, hidden=self.hidden, album=self.album)
+            self.app.push_screen(screen)
+
+        attempt(self.app, open_)
+
+    def action_side_by_side(self) -> None:
+        pair = self._pair()
+        if pair is None:
+            tell(self.app, "mark one trajectory, or two, of this task to see two side by side")
+            return
+        from sweet.view.app.side_by_side import SideBySide
+
+        attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=self.album)))
+
+    def _pair(self) -> tuple[Summary, Summary] | None:
+        """The two that are marked, or the marked one and the current; of one task."""
+        chosen = self.chosen if self.marked else []
+        current = self.current
+        if len(chosen) == 1 and current is not None and current.id != chosen[0].id:
+            chosen.append(current)
+        if len(chosen) != 2 or chosen[0].task_id != chosen[1].task_id:
+            return None
+        return chosen[0], chosen[1]
+
+    def action_mark(self) -> None:
+        if self.current is not None:
+            self.marked ^= {self.current.id}
+            self._show_marks()
+            self.rows.action_move(1)
+
+    def action_mark_all(self) -> None:
+        shown = {summary.id for summary in self.rows.shown}
+        self.marked = self.marked - shown if shown <= self.marked else self.marked | shown
+        self._show_marks()
+
+    def action_next_failure(self) -> None:
+        self._next(lambda summary: summary.outcome not in ("passed", None), "failure")
+
+    def action_next_fault(self) -> None:
+        self._next(lambda summary: bool(summary.fault), "fault")
+
+    def _next(self, wanted: Callable[[Summary], bool], name: str) -> None:
+        """To the next one below the cursor; from the last one on to the first."""
+        rows = self.rows
+        behind = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
+        place = next((place for place in behind if wanted(rows.shown[place])), None)
+        if place is None:
+            tell(self.app, f"there is no other {name} here")
+        else:
+            rows.to(place)
+
+    def action_where(self) -> None:
+        def narrow(line: str | None) -> None:
+            if line is not None:
+                self._narrow(filters.parsed(line))
+
+        def answered(line: str | None) -> None:
+            attempt(self.app, lambda: narrow(line))
+
+        self.app.push_screen(Prompt("where", filters.told(self.filter), filters.EXAMPLE), answered)
+
+    def _narrow(self, filter: Filter) -> None:
+        self.filter = filter
+        self._show()
+
+    def action_outcome(self) -> None:
+        """Only the outcome that comes after the one there is a filter for; behind the last one all of them."""
+        there = sorted({outcome(summary) for summary in self._summaries})
+        now = next(iter(self.filter.outcomes), "") if len(self.filter.outcomes) == 1 else ""
+        following = next((name for name in there if name > now), None)
+        self._narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
+
+    def action_task(self) -> None:
+        if self.filter.task is not None:
+            self._narrow(replace(self.filter, task=None))
+        elif self.current is not None:
+            self._narrow(replace(self.filter, task=glob.escape(self.current.task_id)))
+
+    def action_bookmarked(self) -> None:
+        self.only_bookmarked = not self.only_bookmarked
+        self._show()
+
+    def action_clear(self) -> None:
+        self._stop_search()
+        self.only_bookmarked = False
+        self._narrow(Filter())
+
+    def action_sort(self, step: int) -> None:
+        keys = [column.sort for column in COLUMNS]
+        self._sort_by(keys[(keys.index(self.sort[0]) + step) % len(keys)], False)
+
+    def action_reverse(self) -> None:
+        key, reverse = self.sort
+        self._sort_by(key, not reverse)
+
+    def _sort_by(self, key: SortKey, reverse: bool) -> None:
+        self.sort = (key, reverse)
+        self._show()
+
+    def search(self, pattern: str, *, regex: bool) -> None:
+        """Leave only what holds the pattern, as it is found; an empty one ends the search."""
+        self._stop_search()
+        self.searched, self.regex = pattern, regex
+        if pattern:
+            self.searching = Search(self.records.path, pattern, regex=regex, hidden=self.hidden)
+            self._poll_later()
+        self._show()
+
+    def _poll_later(self) -> None:
+        self._polls = self.set_timer(POLL, self._poll)
+
+    def _poll(self) -> None:
+        search = self.searching
+        if search is None:
+            return
+        found = search.poll()
+        self._found.update(found)
+        if search.error:
+            tell(self.app, search.error, error=True)
+            self._stop_search()
+            self._show()
+            return
+        if not search.done:
+            self._poll_later()
+        if found or search.done:
+            self._show()
+        else:
+            self._tell_where()
+
+    def _stop_search(self) -> None:
+        if self.searching is not None:
+            self.searching.stop()
+        if self._polls is not None:
+            self._polls.stop()
+        self.searching, self._polls, self._found = None, None, set()

@@ -1,0 +1,138 @@
+"""What the critic made of a turn: advantages as bars, candidates, and the pairs made from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from sweet.stages.rows import Basis, Candidate, Pair
+from sweet.view.parts import Block, Part
+from sweet.view.records import Record
+from sweet.view.terminal import NARROW, count, signed
+from sweet.view.text import printable
+
+BASES: dict[Basis, str] = {
+    "critic": "by the critic, nats a token",
+    "regression": "by the regression head",
+    "expected": "by a language model, mean points",
+    "number": "by a language model, points",
+}
+TAKEN = "●"
+BAR = 4
+"""Cells of a bar on either side of zero."""
+
+Short = Callable[[str], str]
+"""A reply as it is shown among others: whole, or with its page only named."""
+
+
+def bar(value: float, scale: float) -> Text:
+    """An advantage as its number and a bar: to the right of the line where it is positive, to the left where not."""
+    halves = round(2 * BAR * min(abs(value) / scale, 1.0)) if scale > 0 else 0
+    full, half = "█" * (halves // 2), halves % 2
+    left = f"{'▐' * half}{full}" if value < 0 else ""
+    right = f"{full}{'▌' * half}" if value > 0 else ""
+    text = Text(f"{signed(value)} ").append(f"{left:>{BAR}}", "red").append("│", "dim")
+    return text.append(f"{right:<{BAR}}", "green")
+
+
+def candidates_part(record: Record, index: int, short: Short, note: str) -> list[Part]:
+    """The candidates of a turn, best first, the one that was taken marked; nothing where there are none."""
+    row = record.ranked.get(index)
+    if row is None or not row.candidates:
+        return []
+    notes = [BASES[row.basis]]
+    if row.unjudged:
+        notes.append(f"{row.unjudged} not judged")
+    if note:
+        notes.append(note)
+    title = Text(count(len(row.candidates), "candidate"), style="blue")
+    characters = sum(len(candidate.text) for candidate in row.candidates)
+    body = partial(_candidates, record, index, short)
+    return [Part("candidates", title, body, index, " · ".join(notes), characters, inner=True)]
+
+
+def _candidates(record: Record, index: int, short: Short) -> Iterator[Block]:
+    """One line for equal candidates; the reply that was taken has one even where it is no candidate."""
+    taken, scale = record.ranked[index].taken, record.scale
+    times = Counter(candidate.text for candidate in record.best_first(index))
+    every = {candidate.text: candidate for candidate in record.best_first(index)}
+    if taken is not None and taken.text not in every:
+        every[taken.text] = taken
+    for candidate in sorted(every.values(), key=lambda candidate: candidate.advantage, reverse=True):
+        mark = taken is not None and candidate.text == taken.text
+        text = short(candidate.text)
+        line = partial(CandidateLine, candidate, text, times[candidate.text], scale, mark, max(times.values()) > 1)
+        yield Block(line, text.count("\n") + 1, len(text))
+
+
+@dataclass(frozen=True)
+class CandidateLine:
+    """A candidate: whether it was taken, its advantage, how many there were of it, its text."""
+
+    candidate: Candidate
+    text: str
+    times: int
+    scale: float
+    taken: bool
+    repeated: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        advantage = bar(self.candidate.advantage, self.scale)
+        if options.max_width < NARROW:
+            advantage = Text(signed(self.candidate.advantage))
+        cells = [Text(TAKEN if self.taken else " ", "bold"), advantage]
+        if self.repeated:
+            cells.append(Text(f"{f'{self.times}×' if self.times > 1 else '':>3}", "dim"))
+        text = Text(printable(self.text), overflow="fold")
+        if not self.candidate.ended:
+            text.append(" … cut at the token limit", "dim")
+        if not self.times:
+            text.append(" (taken, not among them)", "dim")
+        yield _columns(*cells, text)
+
+
+def pairs_part(record: Record, index: int, short: Short, note: str) -> list[Part]:
+    """The pairs made from a turn's candidates; nothing where there are none."""
+    pairs = record.pairs.get(index, [])
+    if not pairs:
+        return []
+    characters = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
+    body = partial(_pairs, pairs, short)
+    return [Part("pairs", Text(count(len(pairs), "pair"), style="blue"), body, index, note, characters, inner=True)]
+
+
+def _pairs(pairs: list[Pair], short: Short) -> Iterator[Block]:
+    for pair in pairs:
+        yield Block(partial(_pair, pair, short), 2, len(pair.chosen) + len(pair.rejected))
+
+
+def _pair(pair: Pair, short: Short) -> Table:
+    table = _grid(3)
+    for name, style, text, advantage in (
+        ("chosen", "green", pair.chosen, pair.chosen_advantage),
+        ("rejected", "red", pair.rejected, pair.rejected_advantage),
+    ):
+        shown = Text(printable(short(text)), overflow="fold")
+        table.add_row(Text(f"{name:8}", style=style), signed(advantage), shown)
+    return table
+
+
+def _grid(columns: int) -> Table:
+    """Columns as wide as they are, and the last as wide as there is room."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for _ in range(columns - 1):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _columns(*cells: Text) -> Table:
+    table = _grid(len(cells))
+    table.add_row(*cells)
+    return table

@@ -1,0 +1,180 @@
+"""Two trajectories of a task beside each other, in parts: turns aligned, and what tells their answers and tests apart.
+
+The first is A, the second B. What both say is shown once; with few columns A stands above B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from sweet.tasks.trajectory import Turn
+from sweet.view.credit import bar
+from sweet.view.dialogue import Manner, head, headline, reply
+from sweet.view.diff import DiffLine, diff, in_context
+from sweet.view.half_blocks import Beside
+from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, one
+from sweet.view.pictures import Album
+from sweet.view.records import Record
+from sweet.view.terminal import VERDICTS
+from sweet.view.text import printable_line
+from sweet.view.unit_tests import unit_tests
+
+BESIDE = 72
+"""Columns below which A stands above B."""
+BETWEEN = " │ "
+LINES = 100
+"""Lines of a diff that are drawn at once."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two things beside each other, or one below the other, behind their letters; `lettered` wherever they stand."""
+
+    left: RenderableType | None
+    right: RenderableType | None
+    lettered: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sides = {"A": self.left, "B": self.right}
+        if options.max_width < BESIDE:
+            yield from (_lettered(name, side) for name, side in sides.items() if side is not None)
+            return
+        width = (options.max_width - len(BETWEEN)) // 2
+        lines = [
+            console.render_lines(_lettered(name, side) if self.lettered else side, options.update_width(width))
+            for name, side in ((name, side or "") for name, side in sides.items())
+        ]
+        blank = [Segment(" " * width)]
+        for left, right in zip_longest(*lines):
+            yield from left or blank
+            yield Segment(BETWEEN, Style(dim=True))
+            yield from right or blank
+            yield Segment.line()
+
+
+def _lettered(name: str, side: RenderableType) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    table.add_row(Text(name, "bold"), side)
+    return table
+
+
+def side_by_side_parts(left: Record, right: Record, manner: Manner) -> list[Part]:
+    """Two trajectories of a task in parts; what a part says is made when it is drawn."""
+    heads = [Group(Text("  ").join(headline(record)), head(record)) for record in (left, right)]
+    parts = [Part("head", Text(), one(lambda: Indented(Both(heads[0], heads[1], lettered=True), INDENT), 5))]
+    number = 0
+    a, b = left.trajectory.dialogue_history, right.trajectory.dialogue_history
+    for index, (mine, theirs) in enumerate(zip_longest(a, b)):
+        turn = mine or theirs
+        agent = turn is not None and turn.role == "assistant"
+        number += agent
+        title = Text(f"agent {number}", "bold green") if agent else Text("human", "bold cyan")
+        same = mine is not None and theirs is not None and mine.said == theirs.said
+        body = partial(_turns, left, right, index, manner)
+        size = max(len(turn.said) for turn in (mine, theirs) if turn is not None)
+        note = "the same" if same else ""
+        parts.append(Part("agent" if agent else "human", title, body, index, note, size))
+    answers = left.trajectory.answer, right.trajectory.answer
+    note = "the same" if answers[0] == answers[1] else "- A, + B"
+    body = partial(_diff, *answers, whole=manner.raw)
+    parts.append(Part("answer", Text("answers", "bold magenta"), body, note=note, characters=sum(map(len, answers))))
+    if manner.album is not None:
+        shots = one(partial(_screenshots, left, right, manner.album), 20)
+        parts.append(Part("screenshots", Text("screenshots", "bold magenta"), shots))
+    if unit_tests(left) and unit_tests(right):
+        parts.append(Part("tests", Text("unit tests", "bold magenta"), one(lambda: _tests(left, right), 10)))
+    return parts
+
+
+def diff_text(left: Record, right: Record) -> str:
+    """The difference of the answers as plain text."""
+    lines = in_context(diff(left.trajectory.answer, right.trajectory.answer))
+    return "\n".join(f"{line.sign} {line.text}" for line in lines)
+
+
+def _turns(left: Record, right: Record, index: int, manner: Manner) -> Iterator[Block]:
+    turns = _turn(left, index), _turn(right, index)
+    bars = _bar(left, index), _bar(right, index)
+    if any(bars):
+        yield Block(lambda: Both(*bars))
+    if turns[0] is not None and turns[1] is not None and turns[0].said == turns[1].said:
+        yield from _said(turns[0], manner)
+        return
+    sides = [list(_said(turn, manner)) for turn in turns]
+    if sum(block.characters for side in sides for block in side) <= BLOCK:
+        sides = [[_joined(side)] if side else [] for side in sides]
+    for mine, theirs in zip_longest(*sides):
+        blocks = [block for block in (mine, theirs) if block is not None]
+        lines, characters = (max(getattr(block, size) for block in blocks) for size in ("lines", "characters"))
+        yield Block(partial(_beside, mine, theirs), lines, 2 * characters)
+
+
+def _joined(blocks: list[Block]) -> Block:
+    lines, characters = (sum(getattr(block, size) for block in blocks) for size in ("lines", "characters"))
+    return Block(lambda: Group(*(block.make() for block in blocks)), lines, characters)
+
+
+def _beside(left: Block | None, right: Block | None) -> Both:
+    return Both(left.make() if left else None, right.make() if right else None)
+
+
+def _turn(record: Record, index: int) -> Turn | None:
+    turns = record.trajectory.dialogue_history
+    return turns[index] if index < len(turns) else None
+
+
+def _said(turn: Turn | None, manner: Manner) -> Iterable[Block]:
+    if turn is None:
+        return ()
+    return reply(turn, manner) if turn.role == "assistant" else manner.text(turn.content)
+
+
+def _bar(record: Record, index: int) -> Text | None:
+    advantage = record.advantage(index)
+    return None if advantage is None else bar(advantage, record.scale)
+
+
+def _diff(left: str, right: str, *, whole: bool) -> Iterator[Block]:
+    lines = diff(left, right)
+    shown = lines if whole else in_context(lines)
+    for start in range(0, len(shown), LINES):
+        some = shown[start : start + LINES]
+        yield Block(partial(_group, some), len(some), sum(len(line.text) for line in some))
+
+
+def _screenshots(left: Record, right: Record, album: Album) -> Beside:
+    """The last pages, and the one in mind."""
+    pictures = [(name, album.of_page(record.trajectory.answer)) for name, record in (("A", left), ("B", right))]
+    return Beside([*pictures, ("the page in mind", album.of_page(left.trajectory.task.ground_truth))], album.draw)
+
+
+def _group(lines: list[DiffLine]) -> Group:
+    return Group(*lines)
+
+
+def _tests(left: Record, right: Record) -> Table:
+    """A line a test: the verdicts on A and on B, and the call."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(Text("A", "bold"), Text("B", "bold"), "")
+    for mine, theirs in zip(unit_tests(left), unit_tests(right), strict=False):
+        verdicts = [Text(*VERDICTS[test.passed]) for test in (mine, theirs)]
+        call = Text(printable_line(mine.call))
+        for name, test in (("A", mine), ("B", theirs)):
+            if test.passed is False and test.told:
+                call.append(f"\n{name} {printable_line(test.told)}", "dim")
+        table.add_row(*verdicts, call)
+    return table

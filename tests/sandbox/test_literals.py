@@ -1,0 +1,79 @@
+"""Values as people write them: Python again where nothing was cut, bounded whatever a program wrote."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.sandbox import guest
+from sweet.sandbox.literals import written
+
+LITERALS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    | st.binary(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.tuples(inner)
+    | st.dictionaries(st.text() | st.integers(), inner) | st.sets(st.integers(), min_size=1),
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(
+            st.sampled_from(["tuple", "dict", "int", "float", "object", "enum", "range", "bytes", "complex", "x"]),
+            inner,
+            max_size=2,
+        )
+    ),
+)
+
+
+def canonical(value: Any) -> Any:
+    return json.loads(guest.encode(value, 10**6))
+
+
+@given(LITERALS)
+def test_a_literal_stays_one(value: Any) -> None:
+    assert ast.literal_eval(written(canonical(value), 10**6)) == value
+
+
+@given(JSON, st.integers(1, 50))
+def test_whatever_stands_in_place_of_a_value_is_told_within_bounds(value: Any, limit: int) -> None:
+    told = written(value, limit)
+    assert len(told) <= max(limit, len("<malformed>"))
+
+
+def test_a_long_value_is_cut_without_writing_all_of_it() -> None:
+    assert written(canonical(list(range(1000))), 12) == "[0, 1, 2, 3…"
+    assert written("x" * 100, 10) == "'xxxxxxxx…"
+
+
+@dataclass
+class Point:
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (set(), "set()"),
+        (Point(1), "Point(x=1)"),
+        (ValueError("no"), "ValueError('no')"),
+        (Fraction(1, 3), "Fraction(1, 3)"),
+        (complex(1, 2), "complex(1.0, 2.0)"),
+        (float("inf"), "inf"),
+        (deque([1]), "deque([1])"),
+        (range(1, 9, 2), "range(1, 9, 2)"),
+        (2**100, str(2**100)),
+        (len, "len"),
+    ],
+)
+def test_how_it_is_told(value: Any, told: str) -> None:
+    assert written(canonical(value), 200) == told

@@ -1,0 +1,236 @@
+"""What changes on the disk while it is looked at."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from sweet.errors import InputError, Interrupted, UsageError
+from sweet.runs.jsonl import JsonlWriter
+from sweet.runs.run import Run
+from sweet.tasks.trajectory import dump
+from sweet.view.app import browse
+from sweet.view.app.app import ViewerApp
+from sweet.view.app.table import TableScreen
+from sweet.view.viewer import ViewConfig
+from tests.view.app.conftest import NARROW, Snapshot, played, seen
+from tests.view.app.test_table import cursor, head, shown, viewer
+from tests.view.conftest import HOSTILE, AnyConfig, made, score, trajectory
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", task="code")
+
+
+def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
+    with empty.attempt("rollout", AnyConfig(), inputs=[]) as attempt:
+        draft = attempt.start_artifact("rollouts")
+        with JsonlWriter(draft.path) as writer:
+
+            async def script(pilot: Pilot[Any]) -> None:
+                app = pilot.app
+                assert isinstance(app, ViewerApp)
+
+                def play(first: int, last: int) -> None:
+                    for number in range(first, last):
+                        writer.write(dump(trajectory(number)))
+                    app.look()
+
+                snapshot(pilot, "live-none-40")
+                play(0, 30)
+                assert shown(app) == list(range(30))
+                await pilot.pause()
+                assert "live" in head(app)
+                await pilot.press("end", "up", "up")
+                scrolled = app.table.rows.scroll_offset.y
+                assert (cursor(app), scrolled > 0) == ("t027", True)
+                play(30, 40)
+                await pilot.pause()
+                assert (cursor(app), app.table.rows.scroll_offset.y) == ("t027", scrolled)
+                assert "40 trajectories" in head(app)
+                await pilot.press("r")
+                line = app.table.rows.cursor - app.table.rows.scroll_offset.y
+                assert cursor(app) == "t027"
+                play(40, 50)
+                await pilot.pause()
+                assert cursor(app) == "t027"
+                assert app.table.rows.cursor - app.table.rows.scroll_offset.y == line, "new rows above move nothing"
+
+            played(viewer(empty), script, NARROW)
+        attempt.finish_artifact(draft, rows=50)
+
+
+def test_scores_appear_when_they_are_there(empty: Run) -> None:
+    rollouts = made(empty, "rollout", "rollouts", [trajectory(n) for n in range(3)], [])
+
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        assert "not scored: sweet eval" in head(app)
+        assert "answered" in seen(app)
+        await pilot.press("down")
+        made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
+        app.look()
+        await pilot.pause()
+        assert "scores-1" in head(app)
+        assert "passed" in seen(app)
+        assert cursor(app) == "t001"
+
+    played(viewer(empty), script)
+
+
+@pytest.mark.parametrize("size", [(80, 24), NARROW])
+def test_what_is_not_scored(empty: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+    rows = [trajectory(0), trajectory(1, outcome="human_error", fault="refusal"), trajectory(2, outcome="out_of_turns")]
+    made(empty, "rollout", "rollouts", rows, [])
+
+    async def script(pilot: Pilot[Any]) -> None:
+        snapshot(pilot, f"unscored-{size[0]}")
+
+    played(viewer(empty), script, size)
+
+
+def test_rollouts_without_a_row(empty: Run, snapshot: Snapshot) -> None:
+    made(empty, "rollout", "rollouts", [], [])
+
+    async def script(pilot: Pilot[Any]) -> None:
+        snapshot(pilot, "empty-80")
+        # No key has anything to work on, and none minds.
+        await pilot.press("enter", "space", "a", "f", "F", "s", "o", "t", "B", "B", ">", "<", "r", "j", "k", "G", "g")
+        await pilot.press("pagedown", "pageup", "b", "y", "e", "x")
+        await pilot.pause()
+        assert "The rollouts are empty" in seen(pilot.app)
+
+    played(viewer(empty), script)
+
+
+def test_a_run_without_rollouts_is_an_error_before_the_screen_is_taken(empty: Run) -> None:
+    with pytest.raises(UsageError, match="rollouts"):
+        browse(empty, ViewConfig())
+
+
+def test_a_file_that_breaks_is_told_and_what_was_there_stays(run: Run) -> None:
+    app = viewer(run)
+    path = app.records.path
+    whole = path.read_bytes()
+
+    async def script(pilot: Pilot[Any]) -> None:
+        path.write_text('{"id": "[bold]x[/bold]", "task": 3}\n' * 3)
+        app.look()
+        await pilot.pause()
+        assert "error: " in seen(app)
+        assert "t003" in seen(app)
+        path.unlink()
+        app.look()
+        await pilot.pause()
+        assert "error: " in seen(app)
+        path.write_bytes(whole)
+        app.look()
+        await pilot.pause()
+        assert "error: " not in seen(app)
+        assert len(shown(app)) == 6
+
+    played(app, script, (120, 24))
+
+
+def test_a_key_that_fails_is_told_and_nothing_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = viewer(run)
+
+    def broken(self: TableScreen) -> None:
+        raise InputError(f"The row [bold]x[/bold] {HOSTILE} is damaged.", path=run.path, line=3)
+
+    monkeypatch.setattr(TableScreen, "action_reverse", broken)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("r")
+        await pilot.pause()
+        assert "error: The row [bold]x[/bold] ␛[31mred" in seen(app)
+        assert "line 3" in seen(app)
+        await pilot.press("down")
+        assert cursor(app) == "t001"
+
+    played(app, script, (120, 24))
+
+
+def leave_unfinished(run: Run) -> None:
+    with suppress(Interrupted), run.attempt("rollout", AnyConfig(), inputs=[]) as attempt:
+        with JsonlWriter(attempt.start_artifact("rollouts").path) as writer:
+            writer.write(dump(trajectory(0)))
+        raise Interrupted("stopped")
+
+
+def test_rollouts_that_were_left_unfinished(empty: Run) -> None:
+    leave_unfinished(empty)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        assert "unfinished" in seen(pilot.app).splitlines()[0]
+
+    played(viewer(empty), script)
+
+
+def test_bookmarks_of_another_viewer_appear(run: Run) -> None:
+    app = viewer(run)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        viewer(run).bookmarks.set("t001", HOSTILE)
+        app.look()
+        await pilot.press("down")
+        assert "★ failed" in seen(app)
+        assert "[bold]x[/bold]" in seen(app)
+        assert "\x1b" not in seen(app)
+
+    played(app, script, (120, 24))
+
+
+def test_a_bookmark_that_cannot_be_kept_is_told(run: Run) -> None:
+    app = viewer(run)
+    (run.path / "bookmarks.json").mkdir()
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("b", "x", "enter")
+        await pilot.pause()
+        assert "error: " in seen(app)
+
+    played(app, script)
+
+
+def test_what_nobody_meant_leaves_the_terminal_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback is drawn, with the values of variables in it: the command line tells of a bug."""
+    app = viewer(run)
+    monkeypatch.setattr(app.table, "_show", lambda: 1 / 0)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.pause()
+
+    with pytest.raises(ZeroDivisionError):
+        played(app, script)
+    assert isinstance(app.failure, ZeroDivisionError)
+    assert not app._exit_renderables
+
+
+def test_a_large_run_is_quick_to_move_in(empty: Run) -> None:
+    """15,000 rows: what a key costs does not grow with them."""
+    rows = (json.loads(json.dumps(dump(trajectory(n)))) for n in range(2000))
+    made(empty, "rollout", "rollouts", rows, [])
+    app = viewer(empty)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        drawn = 0
+        draw = app.table.rows._line
+
+        def counted(position: int) -> Any:
+            nonlocal drawn
+            drawn += 1
+            return draw(position)
+
+        app.table.rows._line = counted  # type: ignore[method-assign]
+        await pilot.press("end", "up", "pageup", ">", "home")
+        assert drawn < 400
+
+    played(app, script)

@@ -1,0 +1,512 @@
+"""The table driven with keys and the mouse."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from textual.app import ComposeResult
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from sweet.runs.run import Run
+from sweet.view.app.app import ViewerApp
+from sweet.view.app.frame import Facts, Keys
+from sweet.view.app.help import HelpScreen
+from sweet.view.app.prompt import Prompt, SearchPrompt
+from sweet.view.records import Records, Summary
+from sweet.view.viewer import ViewConfig
+from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
+from tests.view.conftest import HOSTILE, made, score, trajectory
+
+
+def viewer(run: Run, **fields: Any) -> ViewerApp:
+    return ViewerApp(run, ViewConfig(**fields))
+
+
+def shown(app: ViewerApp) -> list[int]:
+    """The numbers of the trajectories in the table."""
+    return [int(summary.id.removeprefix("t")) for summary in app.table.rows.shown]
+
+
+def cursor(app: ViewerApp) -> str:
+    return app.table.current.id if app.table.current else ""
+
+
+def head(app: ViewerApp) -> str:
+    return "".join(seen(app).splitlines()[:3])
+
+
+class FakeDialogue(Screen[None]):
+    """In place of the dialogue: the table's part is which trajectories it hands over, and what follows."""
+
+    def __init__(self, records: Records, shown: Sequence[Summary], position: int, **options: Any) -> None:
+        super().__init__()
+        self.records, self.shown, self.position, self.options = records, shown, position, options
+        self.reloaded = 0
+
+    @property
+    def current(self) -> Summary | None:
+        return self.shown[self.position]
+
+    def copied(self) -> str:
+        return "the whole dialogue"
+
+    def reload(self) -> None:
+        self.reloaded += 1
+
+    def compose(self) -> ComposeResult:
+        yield Static("a dialogue")
+        yield Keys()
+
+
+class FakeSides(FakeDialogue):
+    def __init__(self, records: Records, left: Summary, right: Summary, *, album: object = None) -> None:
+        super().__init__(records, [left, right], 0)
+
+
+@pytest.fixture
+def _dialogues(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, attribute, fake in (
+        ("dialogue", "DialogueScreen", FakeDialogue),
+        ("side_by_side", "SideBySide", FakeSides),
+    ):
+        module = ModuleType(f"sweet.view.app.{name}")
+        setattr(module, attribute, fake)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_the_first_screen(run: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        snapshot(pilot, f"table-{size[0]}")
+
+    played(viewer(run), script, size)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_marks_a_bookmark_filters_and_an_order(run: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("space", "b")
+        await answer(pilot, "odd one")
+        await pilot.press("w")
+        await answer(pilot, "reward<1")
+        await pilot.press(">", "r", "end")
+        pilot.app.clear_notifications()
+        await pilot.pause()
+        snapshot(pilot, f"narrowed-{size[0]}")
+
+    played(viewer(run), script, size)
+
+
+def test_moving(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        for key, there in [
+            ("j", 1), ("down", 2), ("k", 1), ("up", 0), ("up", 0), ("end", 5), ("down", 5), ("home", 0), ("G", 5),
+            ("g", 0), ("pagedown", 5), ("pageup", 0), ("ctrl+f", 5), ("ctrl+b", 0),
+        ]:  # fmt: skip
+            await pilot.press(key)
+            assert app.table.rows.cursor == there, key
+
+    played(viewer(run), script)
+
+
+def test_moving_scrolls(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        rows = pilot.app.query_one("Rows")
+        await pilot.press("end")
+        assert "›   passed" in seen(pilot.app)
+        assert rows.scroll_offset.y > 0
+        await pilot.press("g")
+        assert rows.scroll_offset.y == 0
+        await pilot.resize_terminal(100, 30)
+        await pilot.pause()
+        assert "tokens" in seen(pilot.app)
+
+    played(viewer(run), script, (40, 10))
+
+
+def test_sorting_with_keys(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press(">")
+        assert app.table.sort == ("outcome", False)
+        await pilot.press(">")
+        assert shown(app) == [0, 3, 1, 4, 2, 5]
+        await pilot.press("r")
+        assert shown(app) == [2, 5, 1, 4, 0, 3]
+        await pilot.press("<", "<")
+        assert app.table.sort == ("order", False)
+        await pilot.press("<")
+        assert app.table.sort == ("task", False)
+
+    played(viewer(run), script)
+
+
+def test_sorting_with_the_mouse(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.click("Rows", offset=(17, 0))
+        assert app.table.sort == ("reward", False)
+        await pilot.click("Rows", offset=(17, 0))
+        assert app.table.sort == ("reward", True)
+        await pilot.click("Rows", offset=(1, 0))
+        assert app.table.sort == ("reward", True), "nothing stands there"
+
+    played(viewer(run), script)
+
+
+@pytest.mark.usefixtures("_dialogues")
+def test_clicking_rows(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.click("Rows", offset=(10, 3))
+        assert cursor(app) == "t002"
+        await pilot.click("Rows", offset=(10, 12))
+        assert cursor(app) == "t002", "below the last row"
+        await pilot.click("Rows", offset=(10, 5), times=2)
+        assert isinstance(app.screen, FakeDialogue)
+        assert app.screen.position == 4
+
+    played(viewer(run), script)
+
+
+def test_filters(run: Run, snapshot: Snapshot) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("o")
+        assert shown(app) == [0, 1, 3, 4]
+        assert "outcome=failed" in head(app)
+        assert "4 of 6" in head(app)
+        await pilot.press("o")
+        assert shown(app) == [2, 5]
+        await pilot.press("o")
+        assert shown(app) == [0, 1, 2, 3, 4, 5]
+        await pilot.press("end", "t")
+        assert shown(app) == [4, 5]
+        assert cursor(app) == "t005"
+        await pilot.press("t")
+        assert len(shown(app)) == 6
+        await pilot.press("w")
+        snapshot(pilot, "where-80")
+        await pilot.press(*"task=*-1 reward>0", "enter")
+        assert shown(app) == [2]
+        await pilot.press("w")
+        await answer(pilot, " fault")
+        assert shown(app) == []
+        assert "Nothing passes the filters" in seen(app)
+        await pilot.press("x")
+        assert len(shown(app)) == 6
+        await pilot.press("w")
+        await answer(pilot, "nonsense")
+        await pilot.pause()
+        assert "error: 'nonsense' is no filter" in seen(app)
+        assert len(shown(app)) == 6
+        await pilot.press("w", *"fault", "escape")
+        assert len(shown(app)) == 6
+
+    played(viewer(run), script)
+
+
+def test_the_options_of_the_command_are_the_first_filter(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        assert shown(app) == [4, 3, 1]
+        assert "outcome=failed" in head(app)
+
+    played(viewer(run, outcome=["failed"], sort="tokens", reverse=True, limit=3), script)
+
+
+def test_a_search_may_be_an_option_too(run: Run) -> None:
+    app = viewer(run, search=r"return a \+ [34]", regex=True)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: shown(app) == [3, 4])
+
+    played(app, script)
+
+
+def test_next_failure_and_next_fault(run: Run) -> None:
+    rows = [trajectory(0), trajectory(1, outcome="human_error", fault="refusal"), trajectory(2)]
+    rollouts = made(run, "rollout", "rollouts", rows, [], number=1)
+    made(run, "eval", "scores", [score(0, 1), score(1, 0), score(2, 1)], [rollouts], number=1)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("f")
+        assert cursor(app) == "t001"
+        await pilot.press("f")
+        await pilot.pause()
+        assert "no other failure" in seen(app)
+        await pilot.press("end", "F")
+        assert cursor(app) == "t001"
+        assert "refusal" in seen(app)
+
+    played(viewer(run), script)
+
+
+def test_marks(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("space", "down", "space")
+        assert app.table.marked == {"t000", "t002"}
+        assert "2 marked" in head(app)
+        assert app.table.copied() == "t000\nt002"
+        await pilot.press("home", "space")
+        assert app.table.marked == {"t002"}
+        await pilot.press("a")
+        assert len(app.table.marked) == 6
+        assert seen(app).count("●") == 6
+        await pilot.press("a")
+        assert not app.table.marked
+        assert "●" not in seen(app)
+
+    played(viewer(run), script)
+
+
+@pytest.mark.usefixtures("_dialogues")
+def test_opening_and_coming_back(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("o", "down", "enter")
+        screen = app.screen
+        assert isinstance(screen, FakeDialogue)
+        assert ([s.id for s in screen.shown], screen.position) == (["t000", "t001", "t003", "t004"], 1)
+        assert screen.options == {"hidden": True, "album": None}
+        await pilot.press("y")
+        assert app.clipboard == "the whole dialogue"
+        await pilot.press("b")
+        await answer(pilot, "x")
+        assert app.bookmarks.notes == {"t001": "x"}
+        assert screen.reloaded == 1
+        screen.position = 3
+        await pilot.press("q")
+        assert app.screen is app.table
+        assert cursor(app) == "t004", "the cursor follows to what was looked at"
+        await pilot.press("enter", "escape")
+        assert app.screen is app.table
+        await pilot.press("enter", "/")
+        await answer(pilot, "number")
+        assert app.screen is app.table, "what a search finds is in the table"
+
+    played(viewer(run, hidden=True), script)
+
+
+@pytest.mark.usefixtures("_dialogues")
+def test_side_by_side(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("s")
+        await pilot.pause()
+        assert "mark one trajectory" in seen(app)
+        await pilot.press("space", "down", "s")
+        await pilot.pause()
+        assert app.screen is app.table, "of another task"
+        await pilot.press("up", "s")
+        assert isinstance(app.screen, FakeSides)
+        assert [s.id for s in app.screen.shown] == ["t000", "t001"]
+        await pilot.press("q", "down", "space", "end", "s")
+        assert isinstance(app.screen, FakeSides)
+        assert [s.id for s in app.screen.shown] == ["t000", "t001"]
+
+    played(viewer(run), script)
+
+
+def test_searching(run: Run, snapshot: Snapshot) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+
+        async def found() -> list[int]:
+            await until(pilot, lambda: app.table.searching is None or app.table.searching.done)
+            await pilot.pause(0.3)
+            return shown(app)
+
+        await pilot.press("/")
+        await answer(pilot, "RETURN A + 4")
+        assert await found() == [4]
+        assert "“RETURN A + 4”: 1 found" in head(app)
+        await pilot.press("/")
+        assert app.screen.query_one(Input).value == "RETURN A + 4", "to be changed"
+        await pilot.press("ctrl+u", "ctrl+r", *r"a \+ [13]$")
+        await pilot.pause()
+        snapshot(pilot, "search-80")
+        await pilot.press("enter")
+        assert await found() == [1, 3]
+        await pilot.press("b", "enter", "B")
+        assert shown(app) == [1]
+        await pilot.press("B", "escape")
+        assert len(shown(app)) == 6
+        await pilot.press("/")
+        await answer(pilot, "(")
+        await found()
+        assert "error:" in seen(app)
+        assert len(shown(app)) == 6, "no search, no filter"
+        await pilot.press("/", "ctrl+u", "enter")
+        assert len(shown(app)) == 6
+
+    played(viewer(run), script)
+
+
+def test_bookmarks(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("down", "b")
+        await answer(pilot, HOSTILE_NOTE)
+        assert app.bookmarks.notes == {"t001": HOSTILE_NOTE}
+        app.clear_notifications()
+        await pilot.pause()
+        assert f"★ {HOSTILE_NOTE}" in seen(app)
+        await pilot.press("B")
+        assert shown(app) == [1]
+        await pilot.press("B", "b")
+        assert app.screen.query_one(Input).value == HOSTILE_NOTE
+        await pilot.press("escape")
+        assert app.bookmarks.notes == {"t001": HOSTILE_NOTE}
+        await pilot.press("b", "ctrl+u", "enter")
+        assert app.bookmarks.notes == {}
+        assert "★" not in seen(app)
+
+    played(viewer(run), script)
+
+
+HOSTILE_NOTE = "[red]no[/red] [/x] $x [@click=app.exit]"
+
+
+def test_copying_is_harmless(run: Run) -> None:
+    made(run, "rollout", "rollouts", [trajectory(0, id=f"a{HOSTILE}")], [], number=1)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("y")
+        assert "\x1b" not in pilot.app.clipboard
+        assert "␛[31mred" in pilot.app.clipboard
+
+    played(viewer(run), script)
+
+
+def test_exporting(run: Run, workplace: Path) -> None:
+    file = workplace / "run-selection.jsonl"
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("space", "space", "e")
+        assert "export 2 trajectories to" in seen(pilot.app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "written to" in seen(pilot.app))
+        assert len(file.read_text().splitlines()) == 2
+        await pilot.press("e", "enter")
+        await until(pilot, lambda: "error: This file is there already" in seen(pilot.app))
+        await pilot.press("a", "a", "e")
+        await answer(pilot, "no/where.jsonl")
+        await until(pilot, lambda: "The folder" in seen(pilot.app))
+        await pilot.press("w")
+        await answer(pilot, "fault")
+        await pilot.press("e")
+        await until(pilot, lambda: "no trajectory here" in seen(pilot.app))
+
+    played(viewer(run), script)
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_help_lists_every_key(run: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        await pilot.press("question_mark")
+        await pilot.pause()
+        snapshot(pilot, f"help-{size[0]}")
+        table = str(app.screen.query_one(Static).content)
+        assert table
+        before = seen(app)
+        await pilot.press(*["down"] * 30)
+        assert seen(app) != before
+        assert "last" in seen(app)
+        await pilot.press("up", "q")
+        assert not isinstance(app.screen, HelpScreen)
+        for key in ("escape", "question_mark", "enter"):
+            await pilot.press("?", key)
+            assert not isinstance(app.screen, HelpScreen)
+
+    played(viewer(run), script, size)
+
+
+def test_a_click_on_a_key_below_is_that_key(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        keys = pilot.app.query_one(Keys)
+        place = seen(pilot.app).splitlines()[-1].index("where")
+        await pilot.click(Keys, offset=(place, 0))
+        await pilot.pause()
+        assert isinstance(pilot.app.screen, Prompt)
+        assert keys.is_attached
+
+    played(viewer(run), script)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_leaving(run: Run, key: str) -> None:
+    app = viewer(run)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press(key)
+        await pilot.pause()
+        assert not pilot.app.is_running
+        assert pilot.app.return_code == 0
+
+    played(app, script)
+    assert app.failure is None
+
+
+def test_ctrl_c_leaves_a_question_too(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("/", "x", "ctrl+c")
+        await pilot.pause()
+        assert not pilot.app.is_running
+
+    played(viewer(run), script)
+
+
+def test_a_question_keeps_hostile_text_harmless(run: Run) -> None:
+    made(run, "rollout", "rollouts", [trajectory(0, id=f"a{HOSTILE}")], [], number=1)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("b")
+        await pilot.pause()
+        assert "note on a␛[31mred ␛]0;title␇" in seen(app)
+        await pilot.press("escape")
+        app.table.tell_problem(f"line 3: {HOSTILE}")
+        app.bookmarks.set(f"a{HOSTILE}", HOSTILE)
+        app.reload()
+        await pilot.pause()
+        assert "[bold]x[/bold] [/x]" in seen(app)
+        assert "\x1b" not in seen(app)
+        assert app.query_one("#head", Facts).size.height <= 3
+
+    played(viewer(run), script, (120, 24))
+
+
+def test_search_prompt_tells_what_it_looks_for(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        prompt = SearchPrompt()
+        pilot.app.push_screen(prompt)
+        await pilot.pause()
+        await pilot.press("ctrl+r", "ctrl+r", "ctrl+r")
+        assert prompt.regex
+
+    played(viewer(run), script)

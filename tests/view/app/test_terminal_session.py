@@ -1,0 +1,123 @@
+"""The application on a real terminal: what is written there, keys, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from sweet.runs.run import Run
+from tests.view.conftest import HOSTILE, made, trajectory
+
+
+@dataclass
+class Session:
+    """A program on a pseudo-terminal.
+
+    Attributes:
+        written: all bytes that it has sent to the terminal.
+    """
+
+    child: int
+    terminal: int
+    written: bytes = b""
+
+    def wait_for(self, word: str) -> None:
+        deadline = time.monotonic() + 60
+        while word.encode() not in self.written and time.monotonic() < deadline:
+            self._read()
+        assert word.encode() in self.written, self.written
+
+    def press(self, keys: bytes) -> None:
+        self.written = b""
+        os.write(self.terminal, keys)
+
+    def ended(self) -> int:
+        """The exit code, once it is there; what is written until then is read."""
+        while self._read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+    def _read(self) -> bool:
+        if not select.select([self.terminal], [], [], 1)[0]:
+            return True
+        try:
+            found = os.read(self.terminal, 65536)
+        except OSError:
+            return False
+        self.written += found
+        return bool(found)
+
+
+@contextmanager
+def session(run: Run, **environment: str) -> Iterator[Session]:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="24", **environment)
+        os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
+    try:
+        yield Session(child, terminal)
+    finally:
+        os.close(terminal)
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_keys_and_leaving(run: Run, key: bytes) -> None:
+    with session(run) as program:
+        program.wait_for("t005")
+        assert b"\x1b[?1049h" in program.written
+        program.press(b"o")
+        program.wait_for("outcome=failed")
+        program.press(key)
+        assert program.ended() == 0
+        assert b"\x1b[?1049l" in program.written, "the shell's screen is back"
+
+
+def test_no_escape_of_a_model_reaches_the_terminal(run: Run) -> None:
+    rows = [trajectory(n, id=f"a{n}{HOSTILE}") for n in range(3)]
+    made(run, "rollout", "rollouts", rows, [], number=1)
+    with session(run) as program:
+        program.wait_for("a2")
+        drawn = program.written
+        program.press(b"b")
+        program.wait_for("note on")
+        drawn += program.written
+        program.press(b"odd\r")
+        program.wait_for("bookmarked")
+        drawn += program.written
+        program.press(b"q")
+        assert program.ended() == 0
+        drawn += program.written
+    assert b"\x1b[31mred" not in drawn
+    assert b"]0;title" in drawn.replace("␛".encode(), b""), "it is drawn"
+    assert b"\x1b]0;title" not in drawn
+    assert "\u202e".encode() not in drawn
+
+
+def test_without_colours_none_is_sent(run: Run) -> None:
+    with session(run, NO_COLOR="1") as program:
+        program.wait_for("quit")
+        program.press(b" ")
+        program.wait_for("marked")
+        program.press(b"q")
+        assert program.ended() == 0
+        colours = re.findall(rb"\x1b\[[\d;]*m", program.written)
+        assert not [found for found in colours if re.search(rb"[\[;](3[0-7]|4[0-7]|9\d|10\d|38|48)[;m]", found)]
+
+
+def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run) -> None:
+    with session(run) as program:
+        program.wait_for("quit")
+        program.written = b""
+        os.kill(program.child, signal.SIGINT)
+        assert program.ended() == 130
+        assert b"\x1b[?1049l" in program.written

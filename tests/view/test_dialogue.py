@@ -1,0 +1,201 @@
+"""One trajectory, and two beside each other: all is told, in words and marks, at any width."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Group
+
+from sweet.runs.run import Run
+from sweet.stages.rows import Candidate, CandidateRow
+from sweet.tasks.base import Task
+from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import JudgedTest, Score
+from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.view.dialogue import Manner, dialogue, dialogue_parts
+from sweet.view.records import Record, Records
+from sweet.view.side_by_side import diff_text, side_by_side_parts
+from sweet.view.text import printable
+from tests.view.conftest import HOSTILE, trajectory
+from tests.view.test_markdown import MARKDOWN, check_segments, visible
+from tests.view.test_terminal import ESCAPES, drawn, record
+
+CODE = Manner(task_kind("code"))
+
+
+class QueryKind(CodeKind):
+    """A kind of a package of its own."""
+
+    name = "query"
+    language = "sql"
+
+
+def candidate(text: str, advantage: float, **fields: Any) -> Candidate:
+    return Candidate(text=text, advantage=advantage, logprob=-1.0, reference=-1.0, tokens=1, **fields)
+
+
+def ranked(*candidates: Candidate, taken: Candidate | None, **fields: Any) -> Record:
+    row = CandidateRow(
+        trajectory_id="t", task_id="t", turn=1, observation=(), candidates=candidates, taken=taken, **fields
+    )
+    return Record(trajectory(1), None, {1: row})
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@given(MARKDOWN | st.just(HOSTILE) | st.text(), st.integers(12, 100), st.booleans())
+@settings(deadline=None)
+def test_no_text_is_lost_or_wider_than_the_terminal(text: str, width: int, raw: bool) -> None:
+    turns = (Turn(role="user", content=text), Turn(role="assistant", content=text, output=f"thought {text}"))
+    found = Record(trajectory(1, dialogue_history=turns, answer=text, error=text))
+    shown = drawn(dialogue(found, Manner(task_kind("code"), raw=raw)), width)
+    assert visible(re.sub("[─┊ ]", "", shown)).count(visible(re.sub("[─┊]", "", printable(text)))) >= 3 or not text
+    assert all(cell_len(line) <= width for line in shown.splitlines())
+
+
+@given(MARKDOWN | st.just(HOSTILE) | st.text(), st.integers(12, 120))
+@settings(deadline=None)
+def test_side_by_side_no_text_is_more_than_text(text: str, width: int) -> None:
+    left, right = record(text), record(text + "x")
+    shown = Group(*side_by_side_parts(left, right, CODE))
+    check_segments(shown, width)
+    assert all(cell_len(line) <= width for line in drawn(shown, width).splitlines())
+    check_segments(dialogue(left, CODE), width)
+
+
+def test_what_the_human_does_not_see_stands_behind_a_mark() -> None:
+    turn = Turn(role="assistant", content="Which?", output="Hm.\nOUTPUT: Which?\nbye")
+    found = Record(trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn)))
+    lines = [line.strip() for line in drawn(dialogue(found)).splitlines()]
+    place = lines.index("┊ Hm.")
+    assert lines[place : place + 4] == ["┊ Hm.", "┊ OUTPUT:", "Which?", "┊ bye"]
+    assert "Hm.\n  OUTPUT: Which?\n  bye" in re.sub(r" +\n", "\n", drawn(dialogue(found, Manner(raw=True))))
+
+
+def test_candidates_best_first_with_the_taken_one_marked() -> None:
+    best, worst = candidate("best", 0.5), candidate("worst\nof all", -1.0, ended=False)
+    shown = drawn(dialogue(ranked(worst, best, best, taken=best, basis="expected", unjudged=2)), 80)
+    assert "3 candidates ─" in shown
+    assert "by a language model, mean points · 2 not judged" in shown
+    best_line, worst_line = re.findall(r"(.*?[+-]\d\.\d{3} [ █]{4}│.*)", shown.partition("3 candidates")[2])
+    assert best_line.rstrip() == "    ● +0.500     │██    2× best"
+    assert worst_line.rstrip() == "      -1.000 ████│         worst"
+    assert re.search(r"\n +of all … cut at the token limit", shown)
+    narrow = drawn(dialogue(ranked(worst, best, taken=best)), 40)
+    assert "● +0.500 best" in narrow
+    assert "█" not in narrow.partition("2 candidates")[2]
+
+
+def test_a_reply_that_was_no_candidate_is_told_apart() -> None:
+    shown = drawn(dialogue(ranked(candidate("one", 0.5), taken=candidate("two", 0.25))), 80)
+    assert words("● +0.250 │██ two (taken, not among them)") in words(shown)
+
+
+def scored(**tests: Any) -> Record:
+    score = Score(id="t", task_id="t", reward=0.5, passed=1, total=2, outcome="failed", detail={"tests": tests})
+    return Record(trajectory(1), score)
+
+
+def test_each_test_with_its_call_what_was_expected_and_what_came() -> None:
+    passed = JudgedTest(passed=True, expected="2", got="2").model_dump()
+    failed = JudgedTest(passed=False, expected="(3, 'b')", got=f"raised ValueError: {HOSTILE}").model_dump()
+    wide = drawn(dialogue(scored(test1=passed, test2=failed)), 120)
+    assert re.search(r"call +expected +got", wide)
+    assert re.search(r"pass +add\(1\) +2 +2 *\n", wide)
+    assert re.search(r"FAIL +add\(2\) +\(3, 'b'\) +raised ValueError: ␛\[31mred", wide)
+    narrow = words(drawn(dialogue(scored(test1=passed, test2=failed)), 40))
+    assert "FAIL add(2) got raised ValueError:" in narrow
+    assert "expected (3, 'b')" in narrow
+
+
+@pytest.mark.parametrize("damaged", [{"passed": "perhaps"}, ["x"], None, {"passed": True, "expected": 1, "got": "x"}])
+def test_a_damaged_detail_is_told_as_it_is(damaged: Any) -> None:
+    assert "FAIL add(1)" in words(drawn(dialogue(scored(test1=damaged, test2="passed"))))
+
+
+def test_the_head_tells_of_usage_settings_and_faults(run: Run) -> None:
+    records = Records(run)
+    manner = Manner.of(records)
+    found = trajectory(1, outcome="human_error", fault="echo", error="it repeats", seed=3)
+    shown = drawn(dialogue(Record(found), manner))
+    assert "human_error  reward –  fault: human_error (echo)" in shown
+    assert "task task-0 · sample 0 · seed 3 · 2 turns" in shown
+    assert re.search(r"fault ─+ human_error \(echo\)\n +it repeats", shown)
+    told = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "recipe": "paper"}
+    records.rollouts = records.rollouts.model_copy(update={"meta": told})
+    line = drawn(dialogue(Record(found), Manner.of(records)), 200).splitlines()[3]
+    assert line.startswith("agent me · human ␛[31mred")
+    assert line.rstrip().endswith("recipe paper · at most 10 turns")
+
+
+def test_a_kind_of_another_package_shows_in_its_own_language() -> None:
+    answer = "SELECT name FROM pets"
+    turns = (Turn(role="user", content="Pets?"), Turn(role="assistant", content=f"I WANT TO ANSWER:\n{answer}"))
+    task = Task(id="t", problem_description="Pets?", ground_truth=answer)
+    found = Record(Trajectory(id="t", task=task, dialogue_history=turns, answer=answer))
+    coloured = drawn(dialogue(found, Manner(QueryKind())), color=True)
+    assert coloured.count("\x1b[94;49mSELECT") == 2, "in the turn, and as the answer"
+    plain = drawn(dialogue(found, Manner()), color=True)
+    assert "SELECT name FROM pets" in plain
+    assert words(ESCAPES.sub("", plain)) == words(ESCAPES.sub("", coloured))
+
+
+def test_the_hidden_and_the_reference_are_told_where_they_differ() -> None:
+    task = trajectory(1).task.model_copy(update={"hidden_information": "It is 5."})
+    found = Record(trajectory(1, task=task))
+    assert "It is 5." not in drawn(dialogue(found))
+    kinds = [part.title.plain for part in dialogue_parts(found, Manner(hidden=True)) if part.kind == "hidden"]
+    assert kinds == ["hidden from the agent", "reference"]
+    kinds = [part.title.plain for part in dialogue_parts(Record(trajectory(1)), Manner(hidden=True))]
+    assert "reference" not in kinds
+
+
+def test_likeness_of_pages_is_told() -> None:
+    detail = {"diagnostics": {"block_match": 0.5, "te\x1bxt": "?"}}
+    score = Score(id="t", task_id="t", reward=0.75, passed=0, total=0, outcome="passed", detail=detail)
+    shown = drawn(dialogue(Record(trajectory(1, task=Task(id="t", problem_description="p", ground_truth="g")), score)))
+    assert re.search(r"likeness ─+\n +reward +0.750\s+block match +0.500\s+te␛xt +\?", shown)
+
+
+def test_a_long_text_comes_in_blocks_and_is_whole() -> None:
+    text = "\n".join(f"line {number}" for number in range(3000))
+    part = dialogue_parts(Record(trajectory(1, answer=text)), CODE)[-1]
+    blocks = list(part.body())
+    assert len(blocks) > 3
+    assert sum(block.lines for block in blocks) == 3000
+    assert [line.strip() for line in drawn(part).splitlines()[2:]] == text.splitlines()
+
+
+def pair() -> tuple[Record, Record]:
+    said = [Turn(role="user", content="Add."), Turn(role="assistant", content="To what?")]
+    more = [Turn(role="user", content="To one."), Turn(role="assistant", content="Done.")]
+    return (
+        Record(trajectory(1, dialogue_history=tuple(said), answer="def f(x):\n    return x")),
+        Record(trajectory(2, dialogue_history=tuple(said + more), answer="def f(x):\n    return x + 1")),
+    )
+
+
+def test_two_trajectories_beside_each_other() -> None:
+    left, right = pair()
+    shown = drawn(Group(*side_by_side_parts(left, right, CODE)), 100)
+    assert re.search(r"^  A t001 .*│ B t002", shown)
+    assert re.search(r"agent 1 ─+ the same\n +To what\?\s*\n", shown)
+    assert re.search(r"human ─+\n +│ To one\.", shown)
+    assert re.search(r"- +return x *\n +\+ +return x \+ 1", shown)
+    assert diff_text(left, right) == "  def f(x):\n-     return x\n+     return x + 1"
+
+
+def test_with_few_columns_one_below_the_other() -> None:
+    left, right = pair()
+    shown = drawn(Group(*side_by_side_parts(left, right, CODE)), 40)
+    assert "│" not in shown
+    assert shown.index("A t001") < shown.index("B t002")
+    assert re.search(r"human ─+\n +B To one\.", shown)
