@@ -33,7 +33,7 @@ IMPORTED = "imported"
 
 class DataImportConfig(StageConfig):
     task: str = "code"
-    """Kind of task, for a run that is made."""
+    """Kind of task (code, html, or that of an installed package), for a run that is made."""
 
 
 class DataExportConfig(StageConfig):

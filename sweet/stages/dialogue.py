@@ -18,7 +18,8 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFaile
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
+from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
+from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 

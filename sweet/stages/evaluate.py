@@ -26,7 +26,7 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.best_of import measure_best_of
 from sweet.stages.statistics import Comparison, Interval, clustered_mean, compare
-from sweet.tasks.base import TaskKind
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer, reward
 from sweet.tasks.trajectory import FAULTS, Trajectory

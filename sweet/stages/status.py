@@ -198,7 +198,7 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
     """The next stage of the pipeline."""
     rollouts = manifest.of_kind("rollouts", "done")
     if not rollouts:
-        return [_sweet("rollout", run)]
+        return [_sweet("rollout", run, *_kind(manifest))]
     unscored = _without(manifest, rollouts, "scores", stale)
     actor = _fresh(manifest, "actor", stale)
     if unscored is not None and (actor is None or unscored is rollouts[-1]):
@@ -235,12 +235,17 @@ def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]
     if played:
         return [_sweet("view", run)]
     first = min(rollouts, key=lambda one: one.created)
-    options = ["--agent", str(run / actor.path)]
+    options = [*_kind(manifest), "--agent", str(run / actor.path)]
     for key, default in (("tasks", None), ("split", "train")):
         value = first.meta.get(key)
         if isinstance(value, str) and value != default:
             options += [f"--{key}", value]
     return [_sweet("rollout", run, *options)]
+
+
+def _kind(manifest: Manifest) -> list[str]:
+    """The option by which `rollout` is told the kind of task, where it is not the usual one."""
+    return [] if manifest.task == "code" else ["--task", manifest.task]
 
 
 def _is_agent(agent: JsonValue, actor: Artifact) -> bool:

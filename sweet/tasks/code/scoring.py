@@ -12,7 +12,7 @@ import ast
 import functools
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,10 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import defined_names, extract_code, published_code
-from sweet.tasks.scores import ScoreOutcome
+from sweet.tasks.scores import ScoreOutcome, Verdict
 
 _SHOWN = 200
 _MOST_SEEN = 4096
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What an answer is worth. `reward` is None where the task is invalid; `passed` counts of `total` tests."""
-
-    reward: float | None
-    passed: int
-    total: int
-    outcome: ScoreOutcome
-    detail: dict[str, Any] = field(default_factory=dict)
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")
