@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -20,6 +22,8 @@ from sweet.humans.llm import LLMHuman
 from sweet.humans.responder import ScriptedResponder
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox
+from sweet.stages.base import Silent
+from sweet.stages.serve import ServeConfig, run_serve
 from sweet.tasks.base import NO_ANSWER, Message, Task
 from sweet.tasks.scores import Verdict
 from sweet.view.viewer import ViewConfig
@@ -111,6 +115,21 @@ def test_the_scripted_human_can_stand_behind_a_server() -> None:
     assert Prompts.read(kind.human_prompt(task, said)[0].content).dialogue == tuple(said)
     reply = asyncio.run(LLMHuman(ScriptedResponder(kind, [task]), kind).reply(task, said))
     assert reply.text == "Only rows where status is paid count."
+
+
+def test_the_scripted_human_is_served(sql: Any) -> None:
+    ready: Queue[str] = Queue()
+    stop = threading.Event()
+    config = ServeConfig(task="sql", split="test", port=0)
+    server = threading.Thread(target=run_serve, args=(config, Silent(), ready.put, stop.is_set))
+    server.start()
+    try:
+        play = ("--task", "sql", "--split", "test", "--agent", "scripted", "--temperature", "0")
+        sql("rollout", "runs/sql", *play, "--sim", "scripted-human", "--sim-url", ready.get(timeout=60))
+    finally:
+        stop.set()
+        server.join()
+    assert sql("eval", "runs/sql")["metrics"]["success_rate"] == 1
 
 
 @pytest.fixture

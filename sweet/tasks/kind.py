@@ -87,6 +87,8 @@ class TaskKind(ABC):
 
     def default_tasks(self) -> str:
         """The dataset that is meant where none is named."""
+        if not self.datasets:
+            raise UsageError(f"The kind {self.name} comes without tasks.", where="--tasks", fix="--tasks FILE.jsonl")
         return next(iter(self.datasets))
 
     def load(self, tasks: str, split: str) -> list[Task]:

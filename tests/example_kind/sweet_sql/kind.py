@@ -9,14 +9,12 @@ from typing import Any
 
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks import prompts
-from sweet.tasks.files import Wrong
+from sweet.tasks.files import Wrong, packaged_datasets
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import ScoringRequest
 from sweet_sql.agent import speak
 from sweet_sql.databases import SchemaError, databases
 from sweet_sql.scorer import SqlScorer
-
-_TASKS = Path(__file__).parent / "tasks"
 
 
 class Prompts(prompts.Prompts):
@@ -29,7 +27,7 @@ class SqlKind(TaskKind):
 
     name = "sql"
     texts = Prompts
-    datasets = {"shop": {split: _TASKS / f"{split}.jsonl" for split in ("train", "test")}}  # noqa: RUF012
+    datasets = packaged_datasets(Path(__file__).parent / "tasks")
     language = "sql"
     scorer_options = frozenset({"tolerance"})
 
