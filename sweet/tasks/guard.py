@@ -10,6 +10,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -123,6 +125,10 @@ class GuardedKind(TaskKind):
         return speak
 
     @property
+    def figures(self) -> Mapping[str, Figure]:
+        return self._watch.call(dict, "figures", lambda: dict(self._kind.figures))
+
+    @property
     def prompts(self) -> Prompts:
         return self._watch.call(Prompts, "prompts", lambda: self._kind.prompts)
 
@@ -198,11 +204,11 @@ class _GuardedScorer:
         def value(score: Score) -> float | None:
             with self._watch("the scorer's figures"):
                 found = figure.value(score)
-            if not (found is None or isinstance(found, int | float)):
-                raise self._watch.wrong("the scorer's figures", f"gave {type(found).__name__} in place of a number")
+            if not (found is None or (isinstance(found, int | float) and isfinite(found))):
+                raise self._watch.wrong("the scorer's figures", f"gave {found!r:.40} in place of a number")
             return found
 
-        return Figure(value, figure.low, figure.high, figure.compared)
+        return replace(figure, value=value)
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score; one row for each, in their order."""
@@ -234,4 +240,7 @@ class _GuardedScorer:
     def _row(self, row: object) -> tuple[Trajectory, Score]:
         if not (isinstance(row, tuple) and len(row) == 2):
             raise self._watch.wrong("score", f"gave {type(row).__name__} in place of a trajectory and its score")
-        return self._watch.a(Trajectory, "score", row[0]), self._watch.a(Score, "score", row[1])
+        trajectory, score = self._watch.a(Trajectory, "score", row[0]), self._watch.a(Score, "score", row[1])
+        if not (score.reward is None or -1 <= score.reward <= 1):
+            raise self._watch.wrong("score", f"gave the reward {score.reward}, and rewards lie between -1 and 1")
+        return trajectory, score

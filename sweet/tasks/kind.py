@@ -21,7 +21,7 @@ from sweet.tasks.facts import tell
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.markers import read_move
 from sweet.tasks.prompts import Prompts
-from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import FIGURES, Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
 """An agent of rules: the dialogue so far, a temperature (0 makes no mistakes) and the turn's seed to a raw reply."""
@@ -65,6 +65,11 @@ class TaskKind(ABC):
     def scripted_agent(self) -> ScriptedAgent | None:
         """An agent without a model, where the kind has one."""
         return None
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        """The rates that can stand for its scores, by name, the first one the most telling."""
+        return FIGURES
 
     @property
     def prompts(self) -> Prompts:

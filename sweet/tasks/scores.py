@@ -25,8 +25,19 @@ ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answ
 did not load. `invalid`: the task's own reference fails, so the answer says nothing."""
 
 
-PASSED = "passed"
-"""What a score's detail tells, under `tests`, of a test that passed; of another it tells what was wrong."""
+class JudgedTest(BaseModel):
+    """What became of one test, for people.
+
+    Attributes:
+        expected: the value that the reference gives, or `raised` and the type of its exception.
+        got: the value that the answer gave, or what happened instead: `raised` with the exception, `timeout`, `crash`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    passed: bool
+    expected: str
+    got: str
 
 
 class Score(BaseModel):
@@ -37,7 +48,8 @@ class Score(BaseModel):
         reward: 0 to 1 (a cosine may be below); None where the task is invalid.
         passed: tests passed, of `total`; 0 of 0 where the kind has no tests.
         upstream_reward: what the published evaluator gives, where both scorers were asked.
-        detail: for people: `why`, under `tests` what became of each test, and what else the kind has to tell.
+        detail: for people: `why`, under `tests` what became of each test (a JudgedTest), and what else the kind has to
+            tell.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +87,10 @@ def reward(score: Score) -> float | None:
 def solved(score: Score) -> float | None:
     """1 where every test passed, else 0."""
     return None if score.reward is None else float(score.reward >= 1)
+
+
+FIGURES: Mapping[str, Figure] = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
+"""The rates of a kind whose answers are judged by tests."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +205,7 @@ class AnswerScorer(ABC):
     """
 
     option = ""
-    figures: Mapping[str, Figure] = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
+    figures = FIGURES
 
     def __init__(self, name: str, meta: Mapping[str, Any] | None = None) -> None:
         self.name = name
@@ -216,19 +232,20 @@ class AnswerScorer(ABC):
             yield trajectory, scored(trajectory, verdict)
 
 
-def tally(tests: Mapping[str, str]) -> Verdict:
-    """The verdict on an answer by its tests: what became of each by name, `passed` or what was wrong. The reward is
-    the share that passed.
+def tally(tests: Mapping[str, JudgedTest]) -> Verdict:
+    """The verdict on an answer by its tests. The reward is the share that passed.
 
     Raises:
         ValueError: there is no test.
     """
     if not tests:
         raise ValueError("an answer cannot be judged by no test")
-    passed = sum(told == PASSED for told in tests.values())
-    why = next((told for told in tests.values() if told != PASSED), None)
-    detail: dict[str, Any] = {"tests": dict(tests)} | ({} if why is None else {"why": why})
-    outcome: ScoreOutcome = "passed" if passed == len(tests) else "failed"
+    passed = sum(test.passed for test in tests.values())
+    detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
+    failed = next((test for test in tests.values() if not test.passed), None)
+    if failed is not None:
+        detail["why"] = f"got {failed.got}, expected {failed.expected}"
+    outcome: ScoreOutcome = "failed" if failed else "passed"
     return Verdict(passed / len(tests), passed, len(tests), outcome, detail)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sweet.errors import SweetError
-from sweet.tasks.registry import task_kind
-
 HIGHLIGHTED = 50_000
 """Characters up to which code is highlighted: the highlighter is slow on what nobody reads."""
 
@@ -25,14 +22,6 @@ class Piece:
     language: str = ""
 
 
-def language_of(kind: str) -> str:
-    """What the answers of a kind of task are written in; empty for prose, and where the kind is not installed here."""
-    try:
-        return task_kind(kind).language
-    except SweetError:  # a run is shown wherever it lies
-        return ""
-
-
 def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
     """The text in parts, prose and fenced code; the fences themselves stay with the prose, so that nothing is lost.
 
@@ -46,8 +35,7 @@ def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
         start, end = match.span("code")
         found.append(Piece(text[position:start].removesuffix("\n")))
         word = match["word"].lower()
-        known = LANGUAGES.get(word, word if word == language else "text")
-        found.append(Piece(text[start:end].removesuffix("\n"), known or language))
+        found.append(Piece(text[start:end].removesuffix("\n"), LANGUAGES.get(word, "text") or language))
         position = end
     if not found:
         return [Piece(text, language if whole else "")]

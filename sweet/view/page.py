@@ -99,7 +99,7 @@ def _trajectory(summary: Summary, record: Record, *, hidden: bool, figures: Figu
     body = [f'<p class="task">task {_line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
         body.append(_turn(record, index, turn, scale, figures))
-    body.append(_section("answer", "answer", _prose(record.trajectory.answer, record.language, whole=True)))
+    body.append(_section("answer", "answer", _prose(record.trajectory.answer, whole=True)))
     body.append(_tests(record))
     if why := why_not(record):
         body.append(_section("why", "why", f"<pre>{_text(why)}</pre>"))
@@ -129,7 +129,7 @@ def _turn(record: Record, index: int, turn: Turn, scale: float, figures: Figures
     if turn.role == "user":
         return _section("human", "human", f"<pre>{_text(turn.content)}</pre>")
     advantage = record.advantage(index)
-    content = ("" if figures is None else figures.turn(turn)) + _prose(turn.content, record.language, whole=False)
+    content = ("" if figures is None else figures.turn(turn)) + _prose(turn.content, whole=False)
     if turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{_text(turn.said)}</pre></details>"
     content += _candidates(record, index, scale) + _pairs(record, index)
@@ -174,10 +174,10 @@ def _tests(record: Record) -> str:
     return _section("tests", "unit tests", f"<table>{''.join(rows)}</table>")
 
 
-def _prose(text: str, language: str, *, whole: bool) -> str:
+def _prose(text: str, *, whole: bool) -> str:
     return "".join(
         f'<pre class="code">{_text(piece.text)}</pre>' if piece.language else f"<pre>{_text(piece.text)}</pre>"
-        for piece in pieces(text, language, whole=whole)
+        for piece in pieces(text, "python", whole=whole)
     )
 
 

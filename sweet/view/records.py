@@ -24,7 +24,6 @@ from sweet.runs.run import Run
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
-from sweet.view.code import language_of
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -59,14 +58,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Record:
-    """Everything the run holds about one trajectory. `ranked` and `pairs` are by index into `dialogue_history`;
-    `language` is what answers are written in, empty for prose."""
+    """Everything the run holds about one trajectory. `ranked` and `pairs` are by index into `dialogue_history`."""
 
     trajectory: Trajectory
     score: Score | None = None
     ranked: dict[int, CandidateRow] = field(default_factory=dict)
     pairs: dict[int, list[Pair]] = field(default_factory=dict)
-    language: str = ""
 
     @property
     def reward(self) -> float | None:
@@ -96,7 +93,6 @@ class Records:
         self.run = run
         self.rollouts = run.find("rollouts", from_, needed_by="view")
         self.path = run.file(self.rollouts)
-        self.language = language_of(run.manifest().task)
         self.scores = self._descendant("scores")
         self.candidates = self._descendant("candidates")
         self.pairs = self._descendant("pairs")
@@ -212,7 +208,7 @@ class Records:
         pairs: dict[int, list[Pair]] = {}
         for pair in self._rows(Pair, self.pairs, self._pair_offsets, trajectory.id):
             pairs.setdefault(pair.turn, []).append(pair)
-        return Record(trajectory, score, {turn.turn: turn for turn in ranked}, pairs, self.language)
+        return Record(trajectory, score, {turn.turn: turn for turn in ranked}, pairs)
 
     def _rows(self, model: type[R], artifact: Artifact | None, offsets: dict[str, list[int]], name: str) -> list[R]:
         if artifact is None:

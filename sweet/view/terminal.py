@@ -157,7 +157,7 @@ def dialogue(record: Record, *, hidden: bool, album: Album | None = None) -> Ren
         if album is not None:
             parts.append(_screenshots(record, turn, number, album))
         parts.extend(_credit(record, index, scale, album))
-    language = record.language
+    language = "html" if "<html" in record.trajectory.answer.lower() else "python"
     parts.append(Block(Text("answer", style="bold"), _code(record.trajectory.answer, language), "magenta"))
     tests = unit_tests(record)
     if tests:
@@ -201,14 +201,14 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, scale: floa
     advantage = record.advantage(index)
     if advantage is not None:
         title.append("  ").append_text(bar(advantage, scale))
-    return Block(title, _spoken(turn, record.language), "green", " · ".join(notes))
+    return Block(title, _spoken(turn), "green", " · ".join(notes))
 
 
-def _spoken(turn: Turn, language: str) -> RenderableType:
+def _spoken(turn: Turn) -> RenderableType:
     """The raw reply, with what the human does not see of it dimmed."""
     said, seen = turn.said, turn.content
     if said == seen:
-        return _code(said, language, whole=False)
+        return _code(said, "python", whole=False)
     before, found, after = said.partition(seen) if seen else (said, "", "")
     if not found:
         return Group(Text(printable(said), style="dim"), Rule(style="dim"), _text(seen))

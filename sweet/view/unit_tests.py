@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from sweet.tasks.scores import JudgedTest
 from sweet.view.records import Record
 
 PASSED = "passed"
@@ -33,9 +36,17 @@ def unit_tests(record: Record) -> list[UnitTest]:
         if verdict is None:
             tests.append(UnitTest(name, call, every))
         else:
-            passed = verdict == PASSED
-            tests.append(UnitTest(name, call, passed, "" if passed else str(verdict)))
+            tests.append(_judged(name, call, verdict))
     return tests
+
+
+def _judged(name: str, call: str, verdict: object) -> UnitTest:
+    try:
+        test = JudgedTest.model_validate(verdict)
+    except ValidationError:
+        passed = verdict == PASSED
+        return UnitTest(name, call, passed, "" if passed else str(verdict))
+    return UnitTest(name, call, test.passed, "" if test.passed else f"got {test.got}, expected {test.expected}")
 
 
 def why_not(record: Record) -> str:

@@ -13,7 +13,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.stages.doctor import check_kinds
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import AnswerScorer, ScoringRequest
+from sweet.tasks.scores import AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.packages import write_package
 
@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from sweet.tasks.base import Task
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import AnswerScorer, tally
+from sweet.tasks.scores import AnswerScorer, JudgedTest, Verdict, tally
 
 class Scorer(AnswerScorer):
     def verdicts(self, answers):
         for task, answer in answers:
-            yield tally({"same": "passed" if answer == task.ground_truth else "wrong: differs"})
+            yield tally({"same": JudgedTest(passed=answer == task.ground_truth, expected="", got=answer)})
 
 class Kind(TaskKind):
     name = "odd"
@@ -161,6 +161,8 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("score", replaced('tally({"same"', 'tally({"same": 1 / 0, "x"'), "raised ZeroDivisionError"),
         ("score", replaced("for task, answer in answers:", "for task, answer in list(answers)[:1]:"), "ended after 1"),
         ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, rows):\n        yield 1"), "gave"),
+        ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "gave the reward 7.0"),
+        ("figures", GOOD + "    figures = 3\n", "raised TypeError"),
         ("the scorer's name", replaced('"sameness"', "5"), "gave int in place of str"),
     ],
 )  # fmt: skip
@@ -177,6 +179,7 @@ def test_what_a_method_does_wrong_is_told(
         agent = kind.scripted_agent
         assert agent is not None
         kind.move(agent(messages, 0.0, 1), last=False)
+        assert kind.figures
         with kind.open_scorer(request(tmp_path)) as scorer:
             list(scorer.score(trajectories(3)))
     assert f"{method} of the kind of task 'odd', which sweet-odd 1.0 brings, " in error.value.what
@@ -200,9 +203,7 @@ def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
 def test_more_verdicts_than_answers() -> None:
     class Generous(AnswerScorer):
         def verdicts(self, answers):  # type: ignore[no-untyped-def]
-            from sweet.tasks.scores import tally
-
-            yield from (tally({"a": "passed"}) for _ in range(len(list(answers)) + 1))
+            yield from (Verdict(1.0, 1, 1, "passed") for _ in range(len(list(answers)) + 1))
 
     with pytest.raises(ValueError, match="more verdicts"):
         list(Generous("generous").score(trajectories(2)))

@@ -16,8 +16,9 @@ from sweet.runs.cache import cache_folder
 from sweet.sandbox.box import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.code.expected import Scorer
+from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.scoring import CodeScorer
-from sweet.tasks.scores import Figure, Score, ScoringRequest, delivered, reward, scored, solved
+from sweet.tasks.scores import Score, ScoringRequest, delivered, scored
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -42,12 +43,7 @@ class CodeEvaluation:
         self.option = f"--scorer {self.name}"
         self.meta: dict[str, Any] = {"scorer": self.name, "tolerance": request.tolerance, "sandbox": box.tier}
         self.environment: dict[str, Any] = self.meta | {"scorer": request.scorer}
-        self.figures = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
-        if self._both:
-            self.figures |= {
-                "upstream_success_rate": Figure(_solved_upstream, compared=False),
-                "upstream_tests_passed": Figure(lambda score: score.upstream_reward, compared=False),
-            }
+        self.figures = FIGURES | (UPSTREAM_FIGURES if self._both else {})
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""
@@ -80,7 +76,3 @@ class _Shared:
                     return
                 item = mine.popleft()
             yield item
-
-
-def _solved_upstream(score: Score) -> float | None:
-    return None if score.upstream_reward is None else float(score.upstream_reward >= 1)

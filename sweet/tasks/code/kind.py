@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from sweet.tasks.base import Task
 from sweet.tasks.code import datasets
+from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.datasets import colbench_file
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Figure, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind(TaskKind):
@@ -19,6 +21,10 @@ class CodeKind(TaskKind):
     texts = Prompts
     language = "python"
     scorer_options = frozenset({"scorer", "tolerance"})
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        return FIGURES | UPSTREAM_FIGURES
 
     def default_tasks(self) -> str:
         return "colbench" if colbench_file("train").is_file() else "micro"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from sweet.tasks.base import Move, Recipe, Task
@@ -11,7 +11,7 @@ from sweet.tasks.html import datasets, writer
 from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
 from sweet.tasks.kind import ScriptedAgent, TaskKind
-from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class HtmlKind(TaskKind):
@@ -28,6 +28,12 @@ class HtmlKind(TaskKind):
     @property
     def scripted_agent(self) -> ScriptedAgent:
         return writer.write
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        from sweet.tasks.html.figures import FIGURES  # numpy
+
+        return FIGURES
 
     def default_tasks(self) -> str:
         return "websight" if websight_file("train").is_file() else "pages"

@@ -17,7 +17,7 @@ from sweet.sandbox.box import Sandbox
 from sweet.sandbox.program import Program, Result
 from sweet.sandbox.values import same
 from sweet.tasks.base import NO_ANSWER, Task
-from sweet.tasks.scores import PASSED, AnswerScorer, Verdict, nothing_delivered, tally
+from sweet.tasks.scores import AnswerScorer, JudgedTest, Verdict, nothing_delivered, tally
 
 _SOURCE = """
 import sqlite3
@@ -60,12 +60,12 @@ class SqlScorer(AnswerScorer):
         if broken is not None:
             return Verdict(None, 0, len(wanted), "invalid", {"why": f"the reference fails: {broken.told}"})
         ordered = orders(task.ground_truth)
-        told = {
-            name: self._told(want, got, ordered)
+        tests = {
+            name: self._test(want, got, ordered)
             for name, want, got in zip(task.test_cases, wanted, results, strict=True)
         }
-        verdict = tally(told)
-        if verdict.outcome != PASSED and any(got.status == "timeout" for got in results):
+        verdict = tally(tests)
+        if verdict.passed < verdict.total and any(got.status == "timeout" for got in results):
             return replace(verdict, outcome="timeout")
         return replace(verdict, outcome="error") if all(got.status == "raised" for got in results) else verdict
 
@@ -76,13 +76,10 @@ class SqlScorer(AnswerScorer):
             self._references[key] = execution.results
         return self._references[key]
 
-    def _told(self, want: Result, got: Result, ordered: bool) -> str:
+    def _test(self, want: Result, got: Result, ordered: bool) -> JudgedTest:
         """What became of one database."""
-        if got.status != "value":
-            return f"{got.status}: {got.told}"[:_SHOWN]
-        if same(_rows(want.value, ordered), _rows(got.value, ordered), self._tolerance):
-            return PASSED
-        return f"wrong: gives {_shown(got.value)}, wanted {_shown(want.value)}"
+        passed = got.status == "value" and same(_rows(want.value, ordered), _rows(got.value, ordered), self._tolerance)
+        return JudgedTest(passed=passed, expected=_shown(want), got=_shown(got))
 
 
 def _program(task: Task, query: str, slack: float = 1.0) -> Program:
@@ -110,7 +107,9 @@ def _rows(value: Any, ordered: bool) -> Any:
     return value if ordered else {"set": value}
 
 
-def _shown(value: Any) -> str:
-    rows = value if isinstance(value, list) else [value]
-    plain = [row.get("tuple", row) if isinstance(row, dict) else row for row in rows]
-    return str(plain)[:_SHOWN]
+def _shown(result: Result) -> str:
+    """The rows as Python writes them, or what happened instead."""
+    if result.status != "value":
+        return f"{result.status}: {result.told}"[:_SHOWN]
+    rows = result.value if isinstance(result.value, list) else [result.value]
+    return str([tuple(row["tuple"]) if isinstance(row, dict) and "tuple" in row else row for row in rows])[:_SHOWN]
