@@ -21,6 +21,7 @@ from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
+from sweet.stages.dialogue import NO_MODEL
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
 
@@ -208,8 +209,14 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
         return _after_training(manifest, run, actor)
     for kind in ("preferences", "critic", "candidates", "pairs"):
         if _fresh(manifest, kind, stale) is None:
-            return [_sweet(KIND_MAKER[kind], run)]
-    return [_sweet("train-actor", run)]
+            return [_sweet(KIND_MAKER[kind], run, *_model(rollouts[-1], KIND_MAKER[kind]))]
+    return [_sweet("train-actor", run, *_model(rollouts[-1], "train-actor"))]
+
+
+def _model(rollouts: Artifact, stage: str) -> list[str]:
+    """The option that names a model where the stage needs one and the dialogues are of none."""
+    option = {"train-critic": "--model", "rank": "--agent", "train-actor": "--model"}.get(stage)
+    return [option, "MODEL"] if option and rollouts.meta.get("agent") in NO_MODEL else []
 
 
 def _fresh(manifest: Manifest, kind: str, stale: Collection[str]) -> Artifact | None:

@@ -232,9 +232,10 @@ def test_the_published_code_goes_on_without_a_reference() -> None:
     assert (trajectory.outcome, trajectory.dialogue_history[2].content) == ("answered", NO_RESPONSE)
 
 
-def test_a_scripted_agent_is_no_model_to_go_on_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", ["scripted", "imported"])
+def test_an_agent_that_is_no_model_to_go_on_from(tmp_path: Path, agent: str) -> None:
     run = Run.create(tmp_path / "run", "html")
-    scripted = put(run, "rollout", "rollouts", [], agent="scripted")
+    scripted = put(run, "rollout", "rollouts", [], agent=agent)
     with pytest.raises(UsageError, match="no model") as error:
         agent_of(scripted, "--model")
     assert error.value.fix == "--model MODEL"
