@@ -6,9 +6,8 @@ works from the first moment: a task, a scripted human, an agent of rules, a scor
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
+import tempfile
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -34,7 +33,8 @@ def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult:
         UsageError: something is in the folder, or the name cannot be one or is taken.
     """
     _check_name(config.name)
-    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+    place = folder.resolve()
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise UsageError("The folder is there already and not empty.", where=folder, fix="name a new folder")
     package = f"sweet_{config.name.replace('-', '_')}"
     places = {
@@ -43,14 +43,11 @@ def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult:
         "distribution": package.replace("_", "-"),
         "Class": "".join(part.capitalize() for part in re.split("[-_]", config.name)),
     }
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    beside.mkdir()
-    try:
-        count = _copy(resources.files("sweet.tasks") / "skeleton", beside, places)
-        beside.replace(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as beside:
+        count = _copy(resources.files("sweet.tasks") / "skeleton", Path(beside), places)
+        for made in sorted(Path(beside).iterdir()):
+            made.rename(place / made.name)
     return StageResult("data new-task", folder, {"name": config.name, "package": package, "files": count})
 
 

@@ -75,7 +75,7 @@ class _Watch:
             yield
         except SweetError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = f"{type(error).__name__}: {first_line(error)}"
             raise self.wrong(method, f"raised {told}", place_of_failure(error)) from error
 

@@ -51,7 +51,7 @@ def opened(plugin: Plugin) -> TaskKind:
 def _made(plugin: Plugin) -> TaskKind:
     try:
         found = plugin.point.load()
-    except Exception as error:  # a module of somebody else's may raise anything
+    except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything
         raise _broken(plugin, f"cannot be imported: {type(error).__name__}: {error}", error) from error
     if not (isinstance(found, type) and issubclass(found, TaskKind)):
         raise _broken(plugin, f"is no class derived from sweet.tasks.kind.TaskKind but {found!r:.100}")
@@ -60,11 +60,11 @@ def _made(plugin: Plugin) -> TaskKind:
         raise _broken(plugin, f"lacks the method {', '.join(lacking)}")
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(plugin, f"cannot be made: {type(error).__name__}: {error}", error) from error
 
 
-def _broken(plugin: Plugin, what: str, error: Exception | None = None) -> UsageError:
+def _broken(plugin: Plugin, what: str, error: BaseException | None = None) -> UsageError:
     where = f"entry point {plugin.name} = {plugin.point.value}"
     place = None if error is None else place_of_failure(error)
     return UsageError(

@@ -49,9 +49,9 @@ def test_what_is_written_works(made: Path) -> None:
     assert "Dear Ada" in call("sweet", "view", "runs/haiku", "--id", "tiny-train-1-s2").stdout
 
     assert "passed" in call("pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml").stdout
-    call("ruff", "check", "--isolated", "--no-cache", ".")
+    call("ruff", "check", "--no-cache", ".")
     call("ruff", "check", "--config", str(ROOT / "pyproject.toml"), "--ignore", "I001", "--no-cache", ".")
-    call("ruff", "format", "--check", "--isolated", "--line-length", "120", "--no-cache", ".")
+    call("ruff", "format", "--check", "--no-cache", ".")
     call("mypy", "--strict", "--cache-dir", os.devnull, ".")
 
 
@@ -67,12 +67,16 @@ def test_nothing_is_overwritten(made: Path, tmp_path: Path) -> None:
         run_new_task(made, NewTaskConfig(name="other"))
     assert (made / "README.md").read_text() == "mine"
     (tmp_path / "file").write_text("mine")
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in ("file", "link"):
-        with pytest.raises(UsageError, match="not empty"):
-            run_new_task(tmp_path / name, NewTaskConfig(name="other"))
+    with pytest.raises(UsageError, match="not empty"):
+        run_new_task(tmp_path / "file", NewTaskConfig(name="other"))
+
+
+def test_an_empty_folder_is_filled_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    assert run_new_task(tmp_path / "empty", NewTaskConfig(name="other")).metrics["files"] == 13
+    monkeypatch.chdir(tmp_path / "empty")
+    assert run_new_task(Path(), NewTaskConfig(name="other")).metrics["files"] == 13
+    assert Path("pyproject.toml").is_file()
+    assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def trajectories(count: int) -> list[Trajectory]:
     [
         ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
         ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
         ("class Kind(", "cannot be imported: SyntaxError"),
         ("", "cannot be imported: AttributeError"),
         ("Kind = 3", "is no class derived from sweet.tasks.kind.TaskKind but 3"),
