@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from benchmarks.mock_server import AGENT, HUMAN
-from sweet.tasks.base import Message, Task, TaskKind, opening
+from sweet.tasks.base import Message, Task
+from sweet.tasks.kind import TaskKind, opening
 
 Step = tuple[int, str, int]
 """Turn, role and number of requests that were sent together."""

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
-from sweet.tasks.base import Recipe, TaskKind
+from sweet.tasks.base import Recipe
+from sweet.tasks.kind import TaskKind
 
 
 @asynccontextmanager
@@ -32,7 +33,7 @@ async def open_human(
         from sweet.humans.llm import LLMHuman
         from sweet.humans.scripted import ScriptedHuman
 
-        yield ScriptedHuman() if client is None else LLMHuman(client, kind)
+        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind)
         return
     from sweet.humans.vision import VisionHuman, check_sight
     from sweet.humans.visual import VisualHuman

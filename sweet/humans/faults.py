@@ -57,9 +57,11 @@ def _plain(text: str) -> str:
 
 
 def leaks_code(reply: str, reference: str) -> bool:
-    """Whether lines of the reference's body stand in the reply and make up much of it."""
+    """Whether lines of the reference's body stand in the reply and make up much of it. The first line, the signature
+    of a function, may be told; a single line is all there is."""
     said = _dense(reply)
-    body = [line for text in reference.splitlines()[1:] if (line := _dense(text))]
+    first, *rest = reference.splitlines() or [""]
+    body = [line for text in rest or [first] if (line := _dense(text))]
     told = [line for line in body if len(line) >= LEAKED_LINE and line in said]
     return bool(told) and sum(map(len, told)) >= LEAKED_SHARE * sum(map(len, body))
 

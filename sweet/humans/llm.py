@@ -12,7 +12,8 @@ from functools import partial
 from sweet.humans.base import HumanReply
 from sweet.humans.faults import fault_of
 from sweet.llm.base import ChatClient, Completion, Sampling
-from sweet.tasks.base import Message, Task, TaskKind
+from sweet.tasks.base import Message, Task
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import HumanFault
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=256)

@@ -1,17 +1,16 @@
 """The scripted human behind a server: it is told only a prompt, finds the task in it, and answers from its facts.
 
 The prompt of the simulated human holds request, reference and dialogue and can be read back exactly
-(`sweet.tasks.code.prompts`), so a program that asks a model to play the human can be given this one instead.
+(`sweet.tasks.prompts`), so a program that asks a model to play the human can be given this one instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sweet.humans.scripted import scripted_reply
 from sweet.llm.base import Completion, Reply, RequestFailed, Sampling
 from sweet.tasks.base import Message, Task
-from sweet.tasks.code.prompts import parse_human_prompt
+from sweet.tasks.kind import TaskKind
 
 
 class ScriptedResponder:
@@ -22,20 +21,20 @@ class ScriptedResponder:
 
     context = None
 
-    def __init__(self, tasks: Iterable[Task], model: str = "scripted-human") -> None:
-        self.model = model
+    def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = "scripted-human") -> None:
+        self.kind, self.model = kind, model
         self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """The human's reply; RequestFailed where the last message is not the human's prompt of a known task."""
         try:
-            prompt = parse_human_prompt(messages[-1].content)
+            prompt = self.kind.prompts.read(messages[-1].content)
         except ValueError as error:
             raise RequestFailed("The scripted human answers only the prompt of the simulated human.") from error
         task = self._tasks.get((prompt.request, prompt.hidden))
         if task is None:
             raise RequestFailed("The scripted human does not know this task: it was started with other tasks.")
-        reply = Reply(scripted_reply(task, prompt.dialogue), "stop")
+        reply = Reply(self.kind.scripted_reply(task, prompt.dialogue), "stop")
         return Completion((reply,) * sampling.n, 0, 0, self.model)
 
     async def aclose(self) -> None:

@@ -23,7 +23,8 @@ from sweet.render.browsers import Renderer
 from sweet.render.page import Screenshot
 from sweet.render.scaling import scaled
 from sweet.render.similarity import black
-from sweet.tasks.base import Message, Recipe, Task, TaskKind
+from sweet.tasks.base import Message, Recipe, Task
+from sweet.tasks.kind import TaskKind
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=400)
 """400 tokens are more than the 1000 characters that are kept of a reply."""

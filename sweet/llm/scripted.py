@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweet.llm.base import Completion, Reply, Sampling
-from sweet.tasks.base import Message, ScriptedAgent
+from sweet.tasks.base import Message
+from sweet.tasks.kind import ScriptedAgent
 
 SCRIPTED = "scripted"
 """The name, in place of a model's, of an agent or a human of rules."""

@@ -76,7 +76,7 @@ class ActiveAttempt:
         self._store = store
         self.stage = stage
         self.metrics: dict[str, Any] = {}
-        self.environment: dict[str, Any] = environment() | (ran_on or {})
+        self.environment: dict[str, Any] = environment(store.load().task) | (ran_on or {})
         self._digest = config.digest()
         self._settings = recordable(config.outcome_settings())
         self._inputs = [self._ref(artifact) for artifact in inputs]

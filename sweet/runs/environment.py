@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 import sweet
+from sweet.plugins import package_of
 from sweet.runs.jsonl import plain
 
 PACKAGES = (
@@ -56,10 +57,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def environment() -> dict[str, Any]:
-    """Versions of the program, Python, the system and the packages that decide what comes out."""
+def environment(task: str) -> dict[str, Any]:
+    """Versions of the program, of the package that brings the kind of task, Python, the system and the packages that
+    decide what comes out."""
     return {
         "sweet": sweet.__version__,
+        "kind": package_of(task),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": dict(_versions()),

@@ -21,7 +21,8 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.failures import first_cause
-from sweet.tasks.base import Recipe, TaskKind
+from sweet.tasks.base import Recipe
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.dialogue import Assignment, Dialogue, Meter, Rules
 from sweet.stages.failures import first_cause
-from sweet.tasks.base import TaskKind
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump
 
 CEILING_FILE = "concurrency"

@@ -28,12 +28,12 @@ from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
 from sweet.tasks.trajectory import Trajectory, dump
 
 IMPORTED = "imported"
-"""What stands in place of a scorer's name where the rewards came with the data."""
+"""What stands in place of the names of agent, human and scorer where dialogues and rewards came from elsewhere."""
 
 
 class DataImportConfig(StageConfig):
     task: str = "code"
-    """Kind of task, for a run that is made."""
+    """Kind of task (code, html, or that of an installed package), for a run that is made."""
 
 
 class DataExportConfig(StageConfig):

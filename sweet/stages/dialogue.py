@@ -19,7 +19,9 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFaile
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task, TaskKind, opening
+from sweet.stages.data import IMPORTED
+from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
+from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
@@ -29,6 +31,9 @@ NO_RESPONSE = "No response."
 
 AGENT_SYSTEM = "agent_system"
 """Key in the meta of rollouts: the agent's system prompt, where it is not the packaged one."""
+
+NO_MODEL = (SCRIPTED, IMPORTED)
+"""What stands in the meta of rollouts in place of the agent's model where there was none, or it is not known."""
 
 _FAULTS: dict[HumanFault, str] = {
     "empty": "the simulated human said nothing",
@@ -81,15 +86,15 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
 
 
 def agent_of(rollouts: Artifact, option: str) -> str:
-    """The model that spoke in these rollouts; `micro` where the data came from outside.
+    """The model that spoke in these rollouts.
 
     Raises:
-        UsageError: it was no model; `option` names one.
+        UsageError: it was no model, or is not known; `option` names one.
     """
     agent = str(rollouts.meta.get("agent") or "micro")
-    if agent == SCRIPTED:
+    if agent in NO_MODEL:
         raise UsageError(
-            "The agent of these dialogues was scripted, and there is no model to go on from.",
+            f"The agent of these dialogues was {agent}, and there is no model to go on from.",
             where=rollouts.id,
             fix=f"{option} MODEL",
         )

@@ -27,8 +27,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
+from sweet.plugins import Plugin, plugins
 from sweet.stages.base import StageConfig
 from sweet.stages.openrlhf_python import PYTHON_VARIABLE, find_python
+from sweet.tasks.registry import task_kind
 
 Status = Literal["ok", "missing", "problem"]
 
@@ -83,6 +85,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
         ]
         further = [
             ask("model hub", partial(check_hub, config.timeout)),
+            ask("kinds of tasks", check_kinds),
             ask("ColBench", check_colbench),
             ask("vllm", check_vllm),
             ask("deepspeed", check_deepspeed),
@@ -289,6 +292,26 @@ def check_colbench() -> list[Check]:
     if len(there) == len(COLBENCH_SPLITS):
         return [Check("ColBench", "ok", f"{', '.join(there)} in {folder}", why)]
     return [Check("ColBench", "missing", f"not in {folder}", why, "sweet data colbench")]
+
+
+def check_kinds() -> list[Check]:
+    """The kinds of tasks that other packages bring, each imported and looked at."""
+    why = "tasks that are not code or pages"
+    found = [plugin for installed in plugins().values() for plugin in installed if not plugin.ours]
+    checks = [_check_kind(plugin) for plugin in found]
+    return checks or [Check("kinds of tasks", "ok", "none but our own: code, html", why)]
+
+
+def _check_kind(plugin: Plugin) -> Check:
+    name, why = f"--task {plugin.name}", f"tasks of the kind {plugin.name}"
+    try:
+        if any(other.ours for other in plugins()[plugin.name]):
+            what = f"{plugin} brings a kind whose name is taken; --task {plugin.name} is ours"
+            return Check(name, "problem", what, why, f"give the kind of {plugin.package} another name")
+        task_kind(plugin.name)
+    except SweetError as error:
+        return Check(name, "problem", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")
+    return Check(name, "ok", str(plugin), why)
 
 
 def check_vllm() -> list[Check]:

@@ -28,7 +28,7 @@ from sweet.stages.evaluation import Evaluation, Values, find_evaluation
 from sweet.stages.fairness import check_alike, score_again
 from sweet.stages.samples import measure_samples
 from sweet.stages.statistics import clustered_mean
-from sweet.tasks.base import TaskKind
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory

@@ -20,7 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.tasks.base import TaskKind
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, reward
 

@@ -33,20 +33,22 @@ from sweet.stages.crew import Book, Crew
 from sweet.stages.dialogue import AGENT_SYSTEM, Assignment, Rules
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
-from sweet.tasks.base import Recipe, Task, TaskKind
+from sweet.tasks.base import Recipe, Task
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
 
 class RolloutConfig(StageConfig):
     task: str = "code"
-    """Kind of task: code or html."""
+    """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = None
-    """Dataset by name (code: micro, colbench; html: pages, websight) or a JSONL file; without it ColBench or WebSight
-    where it is downloaded, else micro or pages."""
+    """Dataset by name (code: micro, colbench; html: pages, websight) or a JSONL file; without it that which the kind
+    of task takes: ColBench or WebSight where it is downloaded, else micro or pages."""
     split: str = "train"
     """Split of a named dataset: train, validation or test."""
     agent: str = "micro"
-    """The agent's model: micro, a directory (a trained actor too) or a hub id; scripted for html's writer by rules."""
+    """The agent's model: micro, a directory (a trained actor too) or a hub id; scripted for an agent
+    of rules, where the kind of task has one (html)."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one the agent runs in this process."""
     sim: str = "scripted"

@@ -35,7 +35,8 @@ class ServeConfig(StageConfig):
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
     task: str = "code"
-    """Kind of the tasks: whose the scripted human knows, and whether vllm's model is to be shown pages (html)."""
+    """Kind of the tasks, code, html or that of an installed package: whose the scripted human knows, and whether vllm's
+    model is to be shown pages (html)."""
     tasks: str | None = None
     """Dataset or JSONL file that the scripted human knows; without it the one that rollout takes."""
     split: str = "train"
@@ -110,7 +111,7 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
             fix=f"sweet rollout --task {config.task} --sim scripted",
         )
     kind.check_scripted_human(tasks)
-    return ScriptedResponder(tasks), None
+    return ScriptedResponder(kind, tasks), None
 
 
 def _embedded(config: ServeConfig) -> tuple[ChatClient, Any]:

@@ -21,6 +21,7 @@ from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
+from sweet.stages.dialogue import NO_MODEL
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
 
@@ -216,7 +217,7 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
     """The next stage of the pipeline."""
     rollouts = manifest.of_kind("rollouts", "done")
     if not rollouts:
-        return [_sweet("rollout", run)]
+        return [_sweet("rollout", run, *_kind(manifest))]
     unscored = _without(manifest, rollouts, "scores", stale)
     actor = _fresh(manifest, "actor", stale)
     if unscored is not None and (actor is None or unscored is rollouts[-1]):
@@ -226,8 +227,14 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
         return _after_training(manifest, run, actor)
     for kind in ("preferences", "critic", "candidates", "pairs"):
         if _fresh(manifest, kind, stale) is None:
-            return [_sweet(KIND_MAKER[kind], run)]
-    return [_sweet("train-actor", run)]
+            return [_sweet(KIND_MAKER[kind], run, *_model(rollouts[-1], KIND_MAKER[kind]))]
+    return [_sweet("train-actor", run, *_model(rollouts[-1], "train-actor"))]
+
+
+def _model(rollouts: Artifact, stage: str) -> list[str]:
+    """The option that names a model where the stage needs one and the dialogues are of none."""
+    option = {"train-critic": "--model", "rank": "--agent", "train-actor": "--model"}.get(stage)
+    return [option, "MODEL"] if option and rollouts.meta.get("agent") in NO_MODEL else []
 
 
 def _fresh(manifest: Manifest, kind: str, stale: Collection[str]) -> Artifact | None:
@@ -253,12 +260,17 @@ def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]
     if played:
         return [_sweet("view", run)]
     first = min(rollouts, key=lambda one: one.created)
-    options = ["--agent", str(run / actor.path)]
+    options = [*_kind(manifest), "--agent", str(run / actor.path)]
     for key, default in (("tasks", None), ("split", "train")):
         value = first.meta.get(key)
         if isinstance(value, str) and value != default:
             options += [f"--{key}", value]
     return [_sweet("rollout", run, *options)]
+
+
+def _kind(manifest: Manifest) -> list[str]:
+    """The option by which `rollout` is told the kind of task, where it is not the usual one."""
+    return [] if manifest.task == "code" else ["--task", manifest.task]
 
 
 def is_agent(agent: JsonValue, actor: Artifact) -> bool:

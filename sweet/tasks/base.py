@@ -1,23 +1,17 @@
-"""What a task is, and what a kind of task must be able to do.
+"""What a task is, and the words of a dialogue about it.
 
-A task is one problem with hidden information. The agent sees `request(task)` and nothing else of it; the simulated
-human and the critic also see `hidden(task)`, the training-time information c of the paper (section 4.1).
-A kind (`code`, `html`) knows how its agent is addressed and how a raw reply becomes a move in the dialogue.
-Kinds are found by entry point (group `sweet.tasks`), so that a package can bring its own.
+A task is one problem with hidden information. The agent sees its `problem_description` and nothing else of it; the
+simulated human and the critic also see `hidden`, the training-time information c of the paper (section 4.1).
+What a kind of task (`code`, `html`, that of a package) makes of it, says `sweet.tasks.kind`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
@@ -82,75 +76,6 @@ class Move:
     content: str
     answer: str | None
     ends: bool
-
-
-ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
-"""An agent of rules: the dialogue so far, a temperature (0 makes no mistakes) and the turn's seed to a raw reply."""
-
-
-class TaskKind(Protocol):
-    """A kind of task. Implementations hold no state of a dialogue.
-
-    A kind may also have `language`, that of its answers, for those who show them (`answer_language`).
-    """
-
-    name: str
-    human_reply_limit: int
-    """A human reply is cut to this many characters."""
-    rewards: RewardRule
-    """How its rewards are read by who learns from them."""
-    scorer_options: frozenset[str]
-    """Which options of `sweet eval` that decide rewards its scorer takes: of scorer, tolerance, similarity."""
-
-    @property
-    def figures(self) -> Mapping[str, Figure]:
-        """The rates that can stand for its scores, by name, the first one the most telling."""
-
-    @property
-    def visual(self) -> bool:
-        """Whether the human sees pages: what the agent shows, and `ground_truth`, are HTML and are rendered for it."""
-
-    @property
-    def scripted_agent(self) -> ScriptedAgent | None:
-        """An agent without a model, where the kind has one."""
-
-    def default_tasks(self) -> str:
-        """The dataset that is meant where none is named."""
-
-    def load(self, tasks: str, split: str) -> list[Task]:
-        """The tasks of a named dataset or of a JSONL file, in their order; InputError where they are wrong."""
-
-    def with_prompts(self, folder: Path) -> TaskKind:
-        """The same kind with other prompts, those of a folder; InputError where they cannot be used."""
-
-    def check_scripted_human(self, tasks: Sequence[Task]) -> None:
-        """UsageError where the scripted human cannot play one of the tasks."""
-
-    def agent_system(self) -> str:
-        """The agent's system prompt."""
-
-    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        """The messages an LLM that plays the human gets: request, hidden information and the dialogue so far."""
-
-    def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
-        """Read a raw reply; `last` says that no further turn is allowed."""
-
-    def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
-        """What scores its trajectories, open for as long as the context is.
-
-        Raises (on entering):
-            SweetError: what it needs is not there.
-        """
-
-
-def answer_language(kind: TaskKind) -> str:
-    """The language of a kind's answers, as highlighters call it (python, html, sql…); empty where they are plain."""
-    return str(getattr(kind, "language", ""))
-
-
-def opening(kind: TaskKind, task: Task) -> list[Message]:
-    """The agent's messages before its first turn: its system prompt and the human's request."""
-    return [Message(role="system", content=kind.agent_system()), Message(role="user", content=task.problem_description)]
 
 
 def reveal(messages: Sequence[Message], hidden: str) -> list[Message]:

@@ -23,6 +23,15 @@ Fields = Callable[[dict[str, Any], Wrong], dict[str, Any]]
 """The fields that a kind of task makes of a row; raises what `Wrong` makes where the row is wrong."""
 
 
+def packaged_datasets(folder: Path) -> dict[str, dict[str, Path]]:
+    """The datasets that lie in a folder, in the order of their names: `NAME/SPLIT.jsonl`."""
+    return {
+        dataset.name: {file.stem: file for file in sorted(dataset.glob("*.jsonl"))}
+        for dataset in sorted(folder.iterdir())
+        if dataset.is_dir()
+    }
+
+
 def load_task_file(path: Path, fields: Fields) -> list[Task]:
     """The tasks of a JSONL file.
 

@@ -1,4 +1,4 @@
-"""The marks in an agent's reply that every kind of task knows, and the length of a dialogue.
+"""The marks in an agent's reply that every kind of task knows, what they mean, and the length of a dialogue.
 
 A reply may carry a thought before `OUTPUT:`, which the human does not see, and ends the dialogue by
 `I WANT TO ANSWER:`. Recipe `upstream` takes the exact marks; recipe `paper` takes them as models write them.
@@ -7,6 +7,8 @@ A reply may carry a thought before `OUTPUT:`, which the human does not see, and 
 from __future__ import annotations
 
 import re
+
+from sweet.tasks.base import Move, Recipe
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
 OUTPUT_MARKER = "OUTPUT:"
@@ -23,6 +25,32 @@ end of a line."""
 
 OUTPUT = re.compile(r"(?P<mark>\*{1,3}|_{1,3})OUTPUT(?:(?P=mark):|:(?P=mark))|OUTPUT:")
 """The marker of what the human sees, as models write it."""
+
+_LINE_OUTPUT = re.compile(rf"^[ \t>#]*(?:{OUTPUT.pattern})", re.MULTILINE)
+
+
+def read_move(output: str, *, last: bool, recipe: Recipe) -> Move:
+    """What a raw reply means: what the human sees, and the answer where one is delivered.
+
+    Recipe `upstream` splits at the exact markers wherever they stand. Recipe `paper` takes the marker in any case and
+    dress, and does not mistake an `OUTPUT:` inside what is delivered for its own.
+    """
+    content = seen_upstream(output) if recipe == "upstream" else between(output, _output_marks(output))
+    parts = content.split(ANSWER_MARKER, 2) if recipe == "upstream" else ANSWER.split(content, 2)[::2]
+    if len(parts) > 1:
+        answer = parts[1] if recipe == "upstream" else parts[1].strip("\n").rstrip()
+        return Move(content=content, answer=answer, ends=True)
+    return Move(content=content, answer=content if last else None, ends=False)
+
+
+def _output_marks(output: str) -> list[tuple[int, int]]:
+    """Where the first two markers of visible output begin and end. Behind the answer's marker stands the answer, in
+    which only a line that starts with the marker is one."""
+    answer = ANSWER.search(output)
+    limit = answer.start() if answer else len(output)
+    marks = [(m.start(), m.end()) for m in OUTPUT.finditer(output, 0, limit)]
+    marks += [(m.start(), m.end()) for m in _LINE_OUTPUT.finditer(output, limit)]
+    return marks[:2]
 
 
 def seen_upstream(output: str) -> str:

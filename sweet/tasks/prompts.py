@@ -1,31 +1,52 @@
 """The texts by which a kind of task addresses its agent and the model that plays its human.
 
 They are files, `agent.txt` and `human.txt` in the folder `texts` of the kind's package; a folder of one's own may hold
-others in their place. The human's prompt has places (`{request}`, …) where a part of the task or of the dialogue goes
-(see `sweet.tasks.prompt_text`).
+others in their place. The human's prompt is one user message that holds the request, the reference and the dialogue so
+far, each where the file says so on a line of its own (`{request}`, `{reference}`, `{dialogue}`), indented (see
+`sweet.tasks.prompt_text`). So it can be read back exactly whatever the texts contain: a human served over HTTP learns
+all it must know from the prompt alone.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from sweet.errors import InputError
-from sweet.tasks.prompt_text import check_places, read_prompt
+from sweet.tasks.base import Message, Task
+from sweet.tasks.prompt_text import INDENT, check_places, fill, indented, place_of, read_prompt
+
+
+@dataclass(frozen=True)
+class HumanPrompt:
+    """What a human's prompt holds. `dialogue` has the roles `user` (the human) and `assistant` (the agent)."""
+
+    request: str
+    hidden: str
+    dialogue: tuple[Message, ...]
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """The two texts. A kind derives its own, with the package that holds them and the places of the human's."""
+    """The two texts. A kind derives its own.
+
+    Attributes:
+        package: whose folder `texts` holds them.
+        places: that the human's text must have.
+        speaker: what the human's prompt calls the agent.
+    """
 
     agent: str
     human: str
 
     package: ClassVar[str]
-    places: ClassVar[tuple[str, ...]]
+    places: ClassVar[tuple[str, ...]] = ("request", "reference", "dialogue")
+    speaker: ClassVar[str] = "Agent"
 
     @classmethod
     def packaged(cls) -> Self:
@@ -53,6 +74,66 @@ class Prompts:
             fix = "they stand for what the human is told: the request, the reference solution, the dialogue so far"
             check_places(texts["human"], cls.places, folder / "human.txt", whose="human's", fix=fix)
         return replace(cls.packaged(), **texts)
+
+    @classmethod
+    def label(cls, role: str) -> str:
+        """The line above what somebody said, in the human's prompt."""
+        return "You:" if role == "user" else f"{cls.speaker}:"
+
+    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
+        """The text that asks a model to play the human."""
+        return self.written(HumanPrompt(task.problem_description, task.hidden, tuple(dialogue)))
+
+    def written(self, prompt: HumanPrompt) -> str:
+        """The human's text with everything in its place; of the packaged texts `read` is its inverse."""
+        said = [line for m in prompt.dialogue for line in (self.label(m.role), indented(m.content))]
+        held = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": said}
+        return fill(self.human, held)
+
+    @classmethod
+    def read(cls, text: str) -> HumanPrompt:
+        """Read a prompt made by `written` back.
+
+        Raises:
+            ValueError: the text is not such a prompt.
+        """
+        roles: dict[str, Literal["user", "assistant"]] = {
+            cls.label("user"): "user",
+            cls.label("assistant"): "assistant",
+        }
+        heads = _heads(cls.packaged().human)
+        held: dict[str, str] = {}
+        dialogue: list[Message] = []
+        for head, body in _blocks(text):
+            if head in roles:
+                dialogue.append(Message(role=roles[head], content=body))
+            elif head in heads and heads[head] not in held:
+                held[heads[head]] = body
+            else:
+                raise ValueError("this is not a prompt of the simulated human")
+        if held.keys() != {"request", "reference"}:
+            raise ValueError("this is not a prompt of the simulated human")
+        return HumanPrompt(held["request"], held["reference"], tuple(dialogue))
+
+
+def _heads(template: str) -> dict[str, str]:
+    """The places of request and reference by the line above each."""
+    lines = template.split("\n")
+    places = {above: place_of(line) for above, line in itertools.pairwise(lines)}
+    return {above: place for above, place in places.items() if place in ("request", "reference")}
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The indented blocks of a prompt, each with the line above it."""
+    head, body = "", list[str]()
+    for line in [*text.split("\n"), ""]:
+        if line.startswith(INDENT):
+            body.append(line.removeprefix(INDENT))
+            continue
+        if body:
+            yield head, "\n".join(body)
+            body = []
+        head = line
 
 
 @cache

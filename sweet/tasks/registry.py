@@ -1,37 +1,74 @@
-"""Kinds of tasks by name. A kind is an entry point of the group `sweet.tasks`, so that a package can bring its own."""
+"""Kinds of tasks by name: found among what is installed, imported, and checked where another package brought them."""
 
 from __future__ import annotations
 
 import difflib
-from importlib.metadata import entry_points
-from typing import cast
+import inspect
 
 from sweet.errors import UsageError
-from sweet.tasks.base import TaskKind
-
-GROUP = "sweet.tasks"
+from sweet.plugins import Plugin, plugins
+from sweet.tasks.guard import GuardedKind, check_attributes, place_of_failure
+from sweet.tasks.kind import TaskKind
 
 
 def task_kind(name: str) -> TaskKind:
     """The kind called `name`.
 
     Raises:
-        UsageError: no such kind is installed, or the package that brings it cannot be imported.
+        UsageError: no such kind is installed, several packages bring one, or the one that does is broken.
     """
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in points:
-        near = difflib.get_close_matches(name, points, n=1)
-        hint = f"--task {near[0]}" if near else "--task " + "|".join(sorted(points))
+    installed = plugins()
+    if name not in installed:
+        near = difflib.get_close_matches(name, installed, n=1)
         raise UsageError(
-            f"There is no kind of task called {name!r}; installed: {', '.join(sorted(points)) or 'none'}.",
+            f"There is no kind of task called {name!r}; installed: {', '.join(installed) or 'none'}.",
             where="--task",
-            fix=hint,
+            fix=f"--task {near[0]}" if near else "--task " + "|".join(installed),
         )
-    try:
-        return cast(TaskKind, points[name].load()())
-    except ImportError as error:
+    first, *others = installed[name]
+    if others and not first.ours:
         raise UsageError(
-            f"The kind of task {name!r} cannot be imported: {error}.",
-            where=f"entry point {points[name].value}",
-            fix="install the package that brings it again, with its extras",
-        ) from error
+            f"Several packages bring a kind of task called {name!r}: {', '.join(map(str, installed[name]))}.",
+            where="--task",
+            fix=f"pip uninstall {others[0].package}",
+        )
+    return opened(first)
+
+
+def opened(plugin: Plugin) -> TaskKind:
+    """The kind that a package brings.
+
+    Raises:
+        UsageError: it cannot be imported or made, or is not as a kind must be; names the package and what is wrong.
+    """
+    kind = _made(plugin)
+    if plugin.ours:
+        return kind
+    check_attributes(kind, plugin)
+    return GuardedKind(kind, str(plugin))
+
+
+def _made(plugin: Plugin) -> TaskKind:
+    try:
+        found = plugin.point.load()
+    except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything
+        raise _broken(plugin, f"cannot be imported: {type(error).__name__}: {error}", error) from error
+    if not (isinstance(found, type) and issubclass(found, TaskKind)):
+        raise _broken(plugin, f"is no class derived from sweet.tasks.kind.TaskKind but {found!r:.100}")
+    lacking = sorted(getattr(found, "__abstractmethods__", ()))
+    if inspect.isabstract(found):
+        raise _broken(plugin, f"lacks the method {', '.join(lacking)}")
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        raise _broken(plugin, f"cannot be made: {type(error).__name__}: {error}", error) from error
+
+
+def _broken(plugin: Plugin, what: str, error: BaseException | None = None) -> UsageError:
+    where = f"entry point {plugin.name} = {plugin.point.value}"
+    place = None if error is None else place_of_failure(error)
+    return UsageError(
+        f"The kind of task {plugin.name!r}, which {plugin} brings, {what}.",
+        where=where if place is None else f"{where}; {place}",
+        fix=f"mend {plugin.package}, or install it again with its extras",
+    )

@@ -6,8 +6,10 @@ knows nothing of how they come about. Which rates stand for them, the kind says 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from sweet.device import Device
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.base import NO_ANSWER, Task
+from sweet.tasks.trajectory import FAULTS, Trajectory
 
 ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answer", "invalid"]
 """`passed`: what the kind asks for is there (every test; a page that loads). `error`: every test raised, or the page
@@ -85,6 +88,10 @@ def solved(score: Score) -> float | None:
     return None if score.reward is None else float(score.reward >= 1)
 
 
+FIGURES: Mapping[str, Figure] = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
+"""The rates of a kind whose answers are judged by tests."""
+
+
 @dataclass(frozen=True)
 class RewardRule:
     """How a kind's rewards are read by who learns from them.
@@ -151,3 +158,96 @@ class TrajectoryScorer(Protocol):
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score, in their order. Trajectories are taken as they are needed."""
         ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an answer is worth. `reward` is None where the task is invalid; `passed` counts of `total` tests."""
+
+    reward: float | None
+    passed: int
+    total: int
+    outcome: ScoreOutcome
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def delivered(trajectory: Trajectory) -> tuple[Task, str]:
+    """What a dialogue delivered. One that ended by a fault (of a server, the clock, the context) delivered nothing."""
+    return trajectory.task, NO_ANSWER if trajectory.outcome in FAULTS else trajectory.answer
+
+
+def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | None = None) -> Score:
+    """The row of a trajectory whose answer got this verdict."""
+    detail = verdict.detail
+    if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
+        detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=verdict.reward,
+        passed=verdict.passed,
+        total=verdict.total,
+        outcome=verdict.outcome,
+        upstream_reward=upstream_reward,
+        detail=detail,
+    )
+
+
+class AnswerScorer(ABC):
+    """The usual scorer of a kind: looks at nothing but a task and the answer (implements TrajectoryScorer).
+
+    A kind derives its own, and says what answers are worth (`verdicts`).
+
+    Args:
+        name: what the rewards are by; another version of the rules takes another name.
+        meta: what else decides the rewards.
+    """
+
+    option = ""
+    figures = FIGURES
+
+    def __init__(self, name: str, meta: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.meta: Mapping[str, Any] = {"scorer": name, **(meta or {})}
+        self.environment = self.meta
+
+    @abstractmethod
+    def verdicts(self, answers: Iterable[tuple[Task, str]]) -> Iterator[Verdict]:
+        """What each answer to a task is worth, in their order; `NO_ANSWER` where nothing was delivered."""
+
+    def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
+        """Each trajectory with its score, in their order; trajectories may be taken ahead, and by other threads."""
+        waiting: deque[Trajectory] = deque()
+
+        def answers() -> Iterator[tuple[Task, str]]:
+            for trajectory in trajectories:
+                waiting.append(trajectory)
+                yield delivered(trajectory)
+
+        for verdict in self.verdicts(answers()):
+            if not waiting:
+                raise ValueError("there are more verdicts than answers")
+            trajectory = waiting.popleft()
+            yield trajectory, scored(trajectory, verdict)
+
+
+def tally(tests: Mapping[str, JudgedTest]) -> Verdict:
+    """The verdict on an answer by its tests. The reward is the share that passed.
+
+    Raises:
+        ValueError: there is no test.
+    """
+    if not tests:
+        raise ValueError("an answer cannot be judged by no test")
+    passed = sum(test.passed for test in tests.values())
+    detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
+    failed = next((test for test in tests.values() if not test.passed), None)
+    if failed is not None:
+        detail["why"] = f"got {failed.got}, expected {failed.expected}"
+    outcome: ScoreOutcome = "failed" if failed else "passed"
+    return Verdict(passed / len(tests), passed, len(tests), outcome, detail)
+
+
+def nothing_delivered(task: Task) -> Verdict:
+    """The verdict where there is no answer."""
+    return Verdict(0.0, 0, len(task.test_cases), "no_answer", {"why": "no answer was delivered"})

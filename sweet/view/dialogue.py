@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import UsageError
-from sweet.tasks.base import Recipe, TaskKind, answer_language
+from sweet.tasks.base import Recipe
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
 from sweet.view.credit import Short, bar, candidates_part, pairs_part
@@ -67,7 +68,7 @@ class Manner:
 
     @property
     def language(self) -> str:
-        return "" if self.kind is None else answer_language(self.kind)
+        return "" if self.kind is None else self.kind.language
 
     def delivered(self, turn: Turn, content: str) -> str:
         """The answer in a turn of the agent, where it stands in this text as it is; else empty."""

@@ -18,8 +18,9 @@ from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.tasks.base import Recipe, TaskKind
+from sweet.tasks.base import Recipe
 from sweet.tasks.html.page import without_page
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Turn
 

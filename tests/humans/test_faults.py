@@ -49,6 +49,13 @@ def test_a_short_echo_is_an_answer() -> None:
     assert fault_of("The hours.", TASK, dialogue) is None
 
 
+def test_a_reference_of_one_line_can_be_given_away() -> None:
+    task = Task(id="t", problem_description="d", ground_truth="SELECT name FROM people WHERE age > 30")
+    asked = [Message(role="assistant", content="Which rows?")]
+    assert fault_of("Try select: SELECT name FROM people WHERE age > 30;", task, asked) == "leaked"
+    assert fault_of("Those of people older than 30.", task, asked) is None
+
+
 def test_a_reference_of_one_short_line_cannot_be_leaked_by_chance() -> None:
     task = Task(id="t", problem_description="d", ground_truth="def f(x):\n    return x")
     assert fault_of("It should just return x.", task, [Message(role="assistant", content="What?")]) is None

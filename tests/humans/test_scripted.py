@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.humans.scripted import ScriptedHuman, scripted_reply
+from sweet.humans.scripted import ScriptedHuman
 from sweet.tasks.base import Fact, Message, Task
+from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN
 
 TASK = Task(
@@ -28,7 +29,7 @@ def ask(*questions: str) -> str:
     dialogue = [Message(role="user", content=TASK.problem_description)]
     for question in questions:
         dialogue += [Message(role="assistant", content=question), Message(role="user", content="…")]
-    return scripted_reply(TASK, dialogue[:-1])
+    return CodeKind().scripted_reply(TASK, dialogue[:-1])
 
 
 @pytest.mark.parametrize(
@@ -65,5 +66,5 @@ def test_says_nothing_but_facts(question: str) -> None:
 
 def test_is_a_human() -> None:
     dialogue = [Message(role="user", content="?"), Message(role="assistant", content="What is the rate?")]
-    reply = asyncio.run(ScriptedHuman().reply(TASK, dialogue))
+    reply = asyncio.run(ScriptedHuman(CodeKind()).reply(TASK, dialogue))
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("The rate is 3.", 0, 0)

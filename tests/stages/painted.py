@@ -59,7 +59,7 @@ def extract(text: str) -> str | None:
 
 
 class PaintedKind(CodeKind):
-    """Implements sweet.tasks.base.TaskKind."""
+    """A kind as another package would bring it."""
 
     name = "painted"
     rewards = HtmlKind.rewards
@@ -85,6 +85,7 @@ def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScore
 class _Point:
     name: str
     value: str = "tests.stages.painted:PaintedKind"
+    dist: None = None
 
     def load(self) -> Any:
         return PaintedKind
@@ -99,7 +100,7 @@ def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:
     def points(*, group: str) -> list[Any]:
         return [*entry_points(group=group), *([_Point("painted")] if group == "sweet.tasks" else [])]
 
-    monkeypatch.setattr("sweet.tasks.registry.entry_points", points)
+    monkeypatch.setattr("sweet.plugins.entry_points", points)
     return PaintedKind.painter
 
 

@@ -82,7 +82,9 @@ def rules(max_turns: int = 10, recipe: Recipe = "paper") -> Rules:
 
 
 def played(agent: Lines, max_turns: int = 10) -> Trajectory:
-    return asyncio.run(Dialogue(Assignment(TASK, 0, 3), agent, ScriptedHuman(), CodeKind(), rules(max_turns)).play())
+    return asyncio.run(
+        Dialogue(Assignment(TASK, 0, 3), agent, ScriptedHuman(CodeKind()), CodeKind(), rules(max_turns)).play()
+    )
 
 
 def test_a_question_is_answered_and_the_answer_ends_it() -> None:
@@ -181,7 +183,9 @@ def test_a_dialogue_that_costs_at_least_the_limit_ends_without_an_answer(limit: 
     """A turn costs 12 tokens here, and the scripted human none."""
     limited = Rules(max_turns=9, temperature=1.0, top_p=1.0, max_tokens=64, recipe="paper", token_limit=limit)
     agent = Lines("Rate?", "Per hour?", "More?")
-    trajectory = asyncio.run(Dialogue(Assignment(TASK, 0, 0), agent, ScriptedHuman(), CodeKind(), limited).play())
+    trajectory = asyncio.run(
+        Dialogue(Assignment(TASK, 0, 0), agent, ScriptedHuman(CodeKind()), CodeKind(), limited).play()
+    )
     assert (trajectory.outcome, trajectory.answer) == ("token_limit", NO_ANSWER)
     assert len(trajectory.agent_turns) == turns
     assert trajectory.error == f"it cost at least {limit} tokens"
@@ -228,9 +232,10 @@ def test_the_published_code_goes_on_without_a_reference() -> None:
     assert (trajectory.outcome, trajectory.dialogue_history[2].content) == ("answered", NO_RESPONSE)
 
 
-def test_a_scripted_agent_is_no_model_to_go_on_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", ["scripted", "imported"])
+def test_an_agent_that_is_no_model_to_go_on_from(tmp_path: Path, agent: str) -> None:
     run = Run.create(tmp_path / "run", "html")
-    scripted = put(run, "rollout", "rollouts", [], agent="scripted")
+    scripted = put(run, "rollout", "rollouts", [], agent=agent)
     with pytest.raises(UsageError, match="no model") as error:
         agent_of(scripted, "--model")
     assert error.value.fix == "--model MODEL"

@@ -17,7 +17,6 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.humans.llm import LLMHuman
-from sweet.humans.scripted import scripted_reply
 from sweet.llm.connect import open_client
 from sweet.llm.vllm import VllmSettings, command, find_vllm, given
 from sweet.stages.base import Silent
@@ -200,7 +199,7 @@ def test_the_scripted_human_is_served(tmp_path: Path) -> None:
     async def talk(url: str) -> None:
         async with open_client("scripted-human", [url], role="sim") as client:
             human = LLMHuman(client, CodeKind())
-            assert (await human.reply(task, dialogue)).text == scripted_reply(task, dialogue)
+            assert (await human.reply(task, dialogue)).text == CodeKind().scripted_reply(task, dialogue)
             assert fact.answer in (await human.reply(task, dialogue)).text
             stranger = task.model_copy(update={"ground_truth": "def f(): pass", "hidden_information": ""})
             with pytest.raises(SweetError, match="does not know this task"):

@@ -51,6 +51,21 @@ def test_the_next_stage_of_the_pipeline(run: Run, kind: Kind) -> None:
     assert report(run).next == suggest_next(run.manifest(), run.path)
 
 
+@pytest.mark.parametrize("agent", ["scripted", "imported"])
+def test_what_learns_is_named_where_no_model_spoke(run: Run, agent: str) -> None:
+    made = pipeline(run, "preferences", agent=agent)
+    assert steps(run) == ["sweet train-critic --model MODEL"]
+    critic = make(run, "train-critic", "critic", made["preferences"])
+    assert steps(run) == ["sweet rank --agent MODEL"]
+    make(run, "pair", "pairs", make(run, "rank", "candidates", critic))
+    assert steps(run) == ["sweet train-actor --model MODEL"]
+
+
+def test_the_kind_of_task_is_named_where_it_is_not_the_usual_one(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "other", task="sql")
+    assert steps(run) == ["sweet rollout --task sql"]
+
+
 def test_a_trained_actor_is_played_scored_and_looked_at(run: Run) -> None:
     made = pipeline(run, "actor", tasks="my tasks.jsonl", split="train", agent="micro")
     actor = run.path / made["actor"].path

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sweet.errors import InputError
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.code.prompts import HumanPrompt, Prompts, parse_human_prompt
+from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.prompts import HumanPrompt
 
 TEXTS = st.one_of(
     st.text(),
@@ -25,13 +26,13 @@ CODE = "def price(hours):\n    return 3 * hours"
 
 @given(st.builds(HumanPrompt, TEXTS, TEXTS, st.lists(MESSAGES).map(tuple)))
 def test_a_human_prompt_reads_back_exactly(prompt: HumanPrompt) -> None:
-    assert parse_human_prompt(Prompts.packaged().human_prompt(prompt)) == prompt
+    assert Prompts.read(Prompts.packaged().written(prompt)) == prompt
 
 
 @given(st.text())
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a prompt"):
-        parse_human_prompt(text)
+        Prompts.read(text)
 
 
 def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message() -> None:
@@ -39,7 +40,7 @@ def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message()
     said = [Message(role="user", content="A price."), Message(role="assistant", content="How much?")]
     (message,) = CodeKind().human_prompt(task, said)
     assert message.role == "user"
-    assert parse_human_prompt(message.content) == HumanPrompt("A price.", "3 an hour", tuple(said))
+    assert Prompts.read(message.content) == HumanPrompt("A price.", "3 an hour", tuple(said))
     assert "    How much?" in message.content
 
 
@@ -119,9 +120,7 @@ def test_a_folder_replaces_one_text_or_both(tmp_path: Path) -> None:
     (tmp_path / "human.txt").write_text("Be curt.\r\n{dialogue}\n{request}\nKnow this:\n  {reference}\n")
     prompts = Prompts.of(tmp_path)
     assert prompts.agent == Prompts.packaged().agent
-    told = prompts.human_prompt(
-        HumanPrompt("A price {reference}.", CODE, (Message(role="user", content="{dialogue}"),))
-    )
+    told = prompts.written(HumanPrompt("A price {reference}.", CODE, (Message(role="user", content="{dialogue}"),)))
     lines = ["Be curt.", "You:", "    {dialogue}", "    A price {reference}.", "Know this:"]
     assert told.split("\n") == [*lines, *(f"    {line}" for line in CODE.split("\n"))]
     (tmp_path / "agent.txt").write_text("Ask, then answer.\n")

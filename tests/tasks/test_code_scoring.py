@@ -16,7 +16,8 @@ from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import References, Scorer
 from sweet.tasks.code.extract import FORBIDDEN_IN_PUBLISHED, extract_code, published_code
-from sweet.tasks.code.scoring import CodeScorer, Verdict, asked_names
+from sweet.tasks.code.scoring import CodeScorer, asked_names
+from sweet.tasks.scores import Verdict
 
 CODE = "def price(hours):\n    return 3 * hours"
 FENCE = "```"

@@ -8,8 +8,9 @@ from itertools import islice
 import pytest
 
 from sweet.tasks.base import Message, Task, reveal
-from sweet.tasks.code.prompts import Prompts, read_move
+from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.markers import read_move
 from sweet.tasks.micro.dialogues import PATIENCE, dialogue
 from sweet.tasks.micro.generator import as_task, instances
 

@@ -14,6 +14,7 @@ from sweet.stages.assets import AssetsConfig, run_data_assets
 from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
 from sweet.stages.download import ColBenchConfig, run_data_colbench
 from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
+from sweet.stages.new_task import NewTaskConfig, run_new_task
 from sweet.stages.websight import WebSightConfig, run_data_websight
 
 
@@ -72,6 +73,17 @@ class MicroAgent(Command[MicroAgentConfig]):
         call.reporter.say(f"next: sweet rollout --agent {shlex.quote(str(folder))}")
 
 
+class NewTask(Command[NewTaskConfig]):
+    def arguments(self) -> list[inspect.Parameter]:
+        return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+
+    def work(self, call: Call[NewTaskConfig]) -> None:
+        folder, name = call.arguments["folder"], call.config.name
+        console.finish(run_new_task(folder, call.config), as_json=call.common.json)
+        call.reporter.say(f"next: pip install -e {shlex.quote(str(folder))}")
+        call.reporter.say(f"next: sweet rollout runs/{name} --task {name} --agent scripted --samples 8")
+
+
 COMMANDS = (
     ColBench(
         name="data colbench",
@@ -116,6 +128,14 @@ COMMANDS = (
             ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
             ("sweet data export RUN | head -n 1", "to stdout"),
         ),
+    ),
+    NewTask(
+        name="data new-task",
+        config=NewTaskConfig,
+        summary="Write the skeleton of a package that brings a kind of task of your own.",
+        text="It works from the first moment: a task, a scripted human, an agent of rules, a scorer and a test. "
+        "Nothing is overwritten.",
+        examples=(("sweet data new-task haiku-task --name haiku", "then pip install -e haiku-task"),),
     ),
     MicroAgent(
         name="data micro-agent",

@@ -7,7 +7,7 @@ from sweet.stages.rollout import RolloutConfig, run_rollout
 
 
 def _name(config: RolloutConfig) -> tuple[str, str]:
-    return config.task, f"{config.task}-{slug(config.agent)}"
+    return config.task, f"{slug(config.task)}-{slug(config.agent)}"
 
 
 COMMANDS = (

@@ -15,12 +15,11 @@ from typing import Any
 from sweet.runs.cache import cache_folder
 from sweet.sandbox.box import Sandbox
 from sweet.sandbox.tiers import open_sandbox
-from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Scorer
 from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
-from sweet.tasks.code.scoring import CodeScorer, Verdict
-from sweet.tasks.scores import Score, ScoringRequest
-from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.tasks.code.scoring import CodeScorer
+from sweet.tasks.scores import Score, ScoringRequest, delivered, scored
+from sweet.tasks.trajectory import Trajectory
 
 
 @contextmanager
@@ -51,10 +50,10 @@ class CodeEvaluation:
         rows = _Shared(trajectories, 3)
         scorer = CodeScorer(self._box, self.name, self._tolerance, cache_folder("expected"))
         other = CodeScorer(self._box, "upstream", folder=cache_folder("expected")) if self._both else None
-        published = itertools.repeat(None) if other is None else other.score(map(_delivered, rows.reader(2)))
-        verdicts = scorer.score(map(_delivered, rows.reader(1)))
+        published = itertools.repeat(None) if other is None else other.score(map(delivered, rows.reader(2)))
+        verdicts = scorer.score(map(delivered, rows.reader(1)))
         for trajectory, verdict, upstream in zip(rows.reader(0), verdicts, published, strict=False):
-            yield trajectory, _score(trajectory, verdict, None if upstream is None else upstream.reward)
+            yield trajectory, scored(trajectory, verdict, None if upstream is None else upstream.reward)
 
 
 class _Shared:
@@ -77,23 +76,3 @@ class _Shared:
                     return
                 item = mine.popleft()
             yield item
-
-
-def _delivered(trajectory: Trajectory) -> tuple[Task, str]:
-    return trajectory.task, NO_ANSWER if trajectory.outcome in FAULTS else trajectory.answer
-
-
-def _score(trajectory: Trajectory, verdict: Verdict, published: float | None) -> Score:
-    detail = verdict.detail
-    if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
-        detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
-    return Score(
-        id=trajectory.id,
-        task_id=trajectory.task_id,
-        reward=verdict.reward,
-        passed=verdict.passed,
-        total=verdict.total,
-        outcome=verdict.outcome,
-        upstream_reward=published,
-        detail=detail,
-    )

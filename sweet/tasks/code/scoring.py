@@ -12,7 +12,7 @@ import ast
 import functools
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,11 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import defined_names, extract_code, published_code
-from sweet.tasks.scores import JudgedTest, ScoreOutcome
+from sweet.tasks.scores import JudgedTest, ScoreOutcome, Verdict
 
 _SHOWN = 200
 """Characters of a value or an exception that are kept for people."""
 _MOST_SEEN = 4096
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What an answer is worth. `reward` is None where the task is invalid; `passed` counts of `total` tests."""
-
-    reward: float | None
-    passed: int
-    total: int
-    outcome: ScoreOutcome
-    detail: dict[str, Any] = field(default_factory=dict)
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 
-from sweet.tasks.base import Message, Move, Recipe, Task
+from sweet.tasks.base import Move, Recipe, Task
 from sweet.tasks.datasets import websight_file
 from sweet.tasks.html import datasets, writer
 from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
+from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 
-class HtmlKind:
-    """Frontend design of ColBench (implements sweet.tasks.base.TaskKind). `ground_truth` is the page in mind."""
+class HtmlKind(TaskKind):
+    """Frontend design of ColBench. `ground_truth` is the page in mind."""
 
     name = "html"
+    texts = Prompts
     language = "html"
     human_reply_limit = 1000
     rewards = RewardRule(solved=None, margin=0.1)
     scorer_options = frozenset({"similarity"})
     visual = True
-    scripted_agent = staticmethod(writer.write)
 
-    def __init__(self, prompts: Prompts | None = None) -> None:
-        self.prompts = prompts or Prompts.packaged()
-
-    def with_prompts(self, folder: Path) -> HtmlKind:
-        return HtmlKind(Prompts.of(folder))
+    @property
+    def scripted_agent(self) -> ScriptedAgent:
+        return writer.write
 
     @property
     def figures(self) -> Mapping[str, Figure]:
@@ -45,12 +43,6 @@ class HtmlKind:
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         """Every task has a page, and nothing else is needed."""
-
-    def agent_system(self) -> str:
-        return self.prompts.agent
-
-    def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, recipe=recipe)

@@ -12,7 +12,6 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.html.page import without_page
 from sweet.tasks.prompt_text import fill, indented
 
-_SPEAKER = {"user": "You:", "assistant": "Designer:"}
 _PAGE = "(a page)"
 
 
@@ -21,11 +20,12 @@ class Prompts(prompts.Prompts):
 
     package = "sweet.tasks.html"
     places = ("request", "dialogue")
+    speaker = "Designer"
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
         """The text for a model that plays the human: what was asked for and said, without the pages' source."""
         said: list[str] = []
         for message in dialogue:
             text = without_page(message.content, _PAGE) if message.role == "assistant" else message.content
-            said += [_SPEAKER[message.role], indented(text)]
+            said += [self.label(message.role), indented(text)]
         return fill(self.human, {"request": [indented(task.problem_description)], "dialogue": said})

@@ -28,7 +28,8 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.syscalls import FilterError
 from sweet.sandbox.watch import descendants
 from sweet.tasks.base import Task
-from sweet.tasks.code.scoring import CodeScorer, Verdict
+from sweet.tasks.code.scoring import CodeScorer
+from sweet.tasks.scores import Verdict
 from tests.sandbox.redteam.answers import Hostile
 from tests.sandbox.redteam.cheats import CHEATS
 from tests.sandbox.redteam.harm import HARM

@@ -1,0 +1,1 @@
+"""SQL queries as a kind of task for sweet."""

@@ -1,0 +1,48 @@
+"""The sql task: rows are asked for vaguely, which ones and how is in the human's mind, small databases decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sweet.sandbox.tiers import open_sandbox
+from sweet.tasks import prompts
+from sweet.tasks.files import Wrong, packaged_datasets
+from sweet.tasks.kind import ScriptedAgent, TaskKind
+from sweet.tasks.scores import ScoringRequest
+from sweet_sql.agent import speak
+from sweet_sql.databases import SchemaError, databases
+from sweet_sql.scorer import SqlScorer
+
+
+class Prompts(prompts.Prompts):
+    package = "sweet_sql"
+    speaker = "Analyst"
+
+
+class SqlKind(TaskKind):
+    """Queries on SQLite."""
+
+    name = "sql"
+    texts = Prompts
+    datasets = packaged_datasets(Path(__file__).parent / "tasks")
+    language = "sql"
+    scorer_options = frozenset({"tolerance"})
+
+    @property
+    def scripted_agent(self) -> ScriptedAgent:
+        return speak
+
+    def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
+        """The databases that a query is tried on are the task's tests."""
+        try:
+            return {"test_cases": databases(row.get("schema"), row.get("databases", [0, 4, 7, 10]))}
+        except SchemaError as error:
+            raise wrong(str(error), '"schema": {"orders": {"id": "key", "status": ["paid", "open", null]}}') from error
+
+    @contextmanager
+    def open_scorer(self, request: ScoringRequest) -> Iterator[SqlScorer]:
+        with open_sandbox(request.sandbox, request.workers) as box:
+            yield SqlScorer(box, request.tolerance)

@@ -1,0 +1,35 @@
+"""Packages that bring a kind of task, made importable without installing them: no network, no build backend."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parent / "example_kind"
+"""The worked example: SQL queries."""
+
+
+def register(project: Path, site: Path) -> list[Path]:
+    """Write what an installer leaves of a project (its name, version and entry points) into the folder `site`.
+
+    Returns:
+        the folders that must be on the path of who is to find it.
+    """
+    told = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
+    return [_info(site, told["name"], told["version"], told["entry-points"]["sweet.tasks"]), project]
+
+
+def write_package(site: Path, name: str, source: str, kinds: dict[str, str], version: str = "1.0") -> list[Path]:
+    """A package of one module; the same for it."""
+    site.mkdir(parents=True, exist_ok=True)
+    (site / f"{name.replace('-', '_')}.py").write_text(source)
+    return [_info(site, name, version, kinds)]
+
+
+def _info(site: Path, name: str, version: str, kinds: dict[str, str]) -> Path:
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    points = "".join(f"{kind} = {value}\n" for kind, value in kinds.items())
+    (folder / "entry_points.txt").write_text(f"[sweet.tasks]\n{points}")
+    return site

@@ -1,0 +1,231 @@
+"""Kinds that other packages bring: found, checked, and told by package and method where they are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweet.cli.app import run
+from sweet.errors import SweetError, UsageError
+from sweet.stages.doctor import check_kinds
+from sweet.tasks.base import Message, Task
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import AnswerScorer, ScoringRequest, Verdict
+from sweet.tasks.trajectory import Trajectory, Turn
+from tests.packages import write_package
+
+GOOD = """
+from contextlib import contextmanager
+from sweet.tasks.base import Task
+from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.scores import AnswerScorer, JudgedTest, Verdict, tally
+
+class Scorer(AnswerScorer):
+    def verdicts(self, answers):
+        for task, answer in answers:
+            yield tally({"same": JudgedTest(passed=answer == task.ground_truth, expected="", got=answer)})
+
+class Kind(TaskKind):
+    name = "odd"
+    texts = Prompts
+
+    @property
+    def scripted_agent(self):
+        return lambda messages, temperature, seed: "I WANT TO ANSWER: 7"
+
+    def load(self, tasks, split):
+        return [Task(id="t", problem_description="A number.", ground_truth=" 7", facts=())]
+
+    def default_tasks(self):
+        return "one"
+
+    def check_scripted_human(self, tasks):
+        pass
+
+    @contextmanager
+    def open_scorer(self, request):
+        yield Scorer("sameness")
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Make a package of one module importable that brings the kind `odd`."""
+    number = iter(range(100))
+
+    def put(source: str, name: str = "sweet-odd", point: str | None = None, kind: str = "odd") -> None:
+        # Another module name each time: what was imported once is not read again.
+        module = f"{name}-{tmp_path.name}-{next(number)}".replace("-", "_")
+        site = tmp_path / module
+        for folder in write_package(site, name, "", {kind: point or f"{module}:Kind"}):
+            (folder / f"{module}.py").write_text(source)
+            monkeypatch.syspath_prepend(folder)
+
+    return put
+
+
+def replaced(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def request(tmp_path: Path) -> ScoringRequest:
+    return ScoringRequest(run=tmp_path, say=print)
+
+
+def trajectories(count: int) -> list[Trajectory]:
+    task = Task(id="t", problem_description="A number.", ground_truth=" 7")
+    history = (Turn(role="user", content="A number."), Turn(role="assistant", content=" 7"))
+    return [Trajectory(id=f"t-{n}", task=task, dialogue_history=history, answer=" 7") for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("class Kind(", "cannot be imported: SyntaxError"),
+        ("", "cannot be imported: AttributeError"),
+        ("Kind = 3", "is no class derived from sweet.tasks.kind.TaskKind but 3"),
+        ("class Kind: name = 'odd'", "is no class derived from"),
+        (replaced("    def open_scorer", "    def open_score"), "lacks the method open_scorer"),
+        (GOOD + "    def __init__(self):\n        raise OSError('no disk')\n", "cannot be made: OSError"),
+        (replaced('"odd"', '"even"'), "calls itself 'even'"),
+        (replaced('    name = "odd"\n', ""), "must have 'name' as str, and has None"),
+        (replaced("texts = Prompts", "texts = 'texts'"), "must have 'texts' as a class"),
+        (replaced("texts = Prompts", "texts, visual = Prompts, 1"), "must have 'visual' as bool, and has 1"),
+    ],
+)  # fmt: skip
+def test_packages_that_are_broken(install: Install, source: str, said: str) -> None:
+    install(source)
+    with pytest.raises(UsageError) as error:
+        task_kind("odd")
+    assert said in error.value.what
+    assert "sweet-odd 1.0" in error.value.what
+    assert "entry point odd = " in (error.value.where or "")
+    assert task_kind("code").name == "code", "the others go on working"
+    (check,) = check_kinds()
+    assert (check.name, check.status) == ("--task odd", "problem")
+    assert said in check.found
+
+
+def test_an_entry_point_without_a_class_name(install: Install) -> None:
+    install(GOOD, point="nowhere.at.all")
+    with pytest.raises(UsageError, match="cannot be imported"):
+        task_kind("odd")
+
+
+def test_several_packages_of_one_name(install: Install) -> None:
+    install(GOOD)
+    assert task_kind("odd").name == "odd"
+    install(GOOD, name="sweet-even")
+    with pytest.raises(UsageError, match=r"sweet-even 1\.0, sweet-odd 1\.0") as error:
+        task_kind("odd")
+    assert error.value.fix == "pip uninstall sweet-odd"
+
+
+def test_our_own_names_are_taken(install: Install) -> None:
+    install(replaced('"odd"', '"code"'), kind="code")
+    assert type(task_kind("code")).__module__ == "sweet.tasks.code.kind"
+    (check,) = check_kinds()
+    assert check.status == "problem"
+    assert "whose name is taken" in check.found
+
+
+def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
+    install(GOOD)
+    with pytest.raises(UsageError, match="installed: code, html, odd") as error:
+        task_kind("oddd")
+    assert error.value.fix == "--task odd"
+
+
+@pytest.mark.parametrize(
+    ("method", "source", "said"),
+    [
+        ("load", replaced("return [Task(", "return [] + 3 + [Task("), "raised TypeError"),
+        ("load", replaced("return [Task(", "return 3, [Task("), "gave int in place of Task"),
+        ("default_tasks", replaced('return "one"', "return 1"), "gave int in place of str"),
+        ("move", GOOD + "    def move(self, output, **how):\n        return output\n", "gave str in place of Move"),
+        ("agent_system", GOOD + "    def agent_system(self):\n        raise KeyError('x')\n", "raised KeyError: 'x'"),
+        ("scripted_reply", GOOD + "    def scripted_reply(self, *a):\n        return None\n", "gave NoneType"),
+        ("scripted_agent", replaced('"I WANT TO ANSWER: 7"', "7"), "gave int in place of str"),
+        ("human_prompt", GOOD + "    def human_prompt(self, *a):\n        return 'x'\n", "a list of Message"),
+        ("open_scorer", replaced("    @contextmanager\n", ""), "gave generator in place of a context manager"),
+        ("open_scorer", replaced("yield Scorer(", "yield 1 / 0 or Scorer("), "raised ZeroDivisionError"),
+        ("score", replaced('tally({"same"', 'tally({"same": 1 / 0, "x"'), "raised ZeroDivisionError"),
+        ("score", replaced("for task, answer in answers:", "for task, answer in list(answers)[:1]:"), "ended after 1"),
+        ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, rows):\n        yield 1"), "gave"),
+        ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "gave the reward 7.0"),
+        ("figures", GOOD + "    figures = 3\n", "raised TypeError"),
+        ("the scorer's name", replaced('"sameness"', "5"), "gave int in place of str"),
+    ],
+)  # fmt: skip
+def test_what_a_method_does_wrong_is_told(
+    install: Install, tmp_path: Path, method: str, source: str, said: str
+) -> None:
+    install(source)
+    kind = task_kind("odd")
+    with pytest.raises(SweetError) as error:  # noqa: PT012
+        (task,) = kind.load(kind.default_tasks(), "train")
+        messages = [Message(role="system", content=kind.agent_system()), Message(role="user", content="?")]
+        kind.human_prompt(task, messages[1:])
+        kind.scripted_reply(task, messages[1:])
+        agent = kind.scripted_agent
+        assert agent is not None
+        kind.move(agent(messages, 0.0, 1), last=False)
+        assert kind.figures
+        with kind.open_scorer(request(tmp_path)) as scorer:
+            list(scorer.score(trajectories(3)))
+    assert f"{method} of the kind of task 'odd', which sweet-odd 1.0 brings, " in error.value.what
+    assert said in error.value.what
+
+
+def test_errors_meant_for_the_user_pass(install: Install) -> None:
+    refusing = "from sweet.errors import UsageError\n        raise UsageError('no such split')\n        return [Task("
+    install(replaced("return [Task(", refusing))
+    with pytest.raises(UsageError, match=r"^no such split$"):
+        task_kind("odd").load("one", "train")
+
+
+def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
+    install(GOOD)
+    with task_kind("odd").open_scorer(request(tmp_path)) as scorer:
+        rows = list(scorer.score(iter(trajectories(3))))
+    assert [(row.id, score.id, score.reward) for row, score in rows] == [(f"t-{n}", f"t-{n}", 1.0) for n in range(3)]
+
+
+def test_more_verdicts_than_answers() -> None:
+    class Generous(AnswerScorer):
+        def verdicts(self, answers):  # type: ignore[no-untyped-def]
+            yield from (Verdict(1.0, 1, 1, "passed") for _ in range(len(list(answers)) + 1))
+
+    with pytest.raises(ValueError, match="more verdicts"):
+        list(Generous("generous").score(trajectories(2)))
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_panel_and_no_traceback(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    play = ("rollout", "runs/odd", "--task", "odd", "--agent", "scripted")
+    install(GOOD)
+    assert run(play) == 0
+    install(replaced('tally({"same"', 'tally({"same": 1 / 0, "x"'))
+    capsys.readouterr()
+    assert run(["eval", "runs/odd"]) == 1
+    told = capsys.readouterr().err
+    assert "score of the kind of task 'odd', which sweet-odd 1.0 brings, raised ZeroDivisionError" in told
+    assert ".py, line " in told
+    assert "Traceback" not in told
+    run(["eval", "runs/odd", "--debug"])
+    assert "Traceback" in capsys.readouterr().err
+    install(replaced("return [Task(", "1 / 0\n        return [Task("))
+    assert run([*play, "--new"]) == 1
+    assert "load of the kind of task 'odd'" in capsys.readouterr().err
+    manifest = json.loads(Path("runs/odd/manifest.json").read_text())
+    assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-odd 1.0"}

@@ -1,0 +1,45 @@
+"""docs/tasks.md: its rows load, its commands are ones, and what it names is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sweet.cli.app import run
+from sweet.tasks.kind import TaskKind
+from tests.packages import EXAMPLE
+
+PAGE = (EXAMPLE.parent.parent / "docs" / "tasks.md").read_text("utf-8")
+COMMANDS = [line[2:] for line in PAGE.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("sweet ")])
+def test_its_commands_are_ones(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*shlex.split(command)[1:], "--dry-run"]) == 0, capsys.readouterr().err
+
+
+def test_there_are_no_other_commands() -> None:
+    assert [command for command in COMMANDS if not command.startswith("sweet ")] == ["pip install -e haiku-task"]
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_file_of_tasks_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    Path("parking.jsonl").write_text(row)
+    assert run(["rollout", "runs/mine", "--tasks", "parking.jsonl", "--max-turns", "2"]) == 0
+    capsys.readouterr()
+    assert run(["eval", "runs/mine", "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert (metrics["trajectories"], metrics["invalid_tasks"]) == (1, 0)
+
+
+def test_every_member_of_a_kind_stands_there() -> None:
+    head = PAGE.split("## What a kind brings")[1].split("### The scorer")[0]
+    named = set(re.findall(r"`(\w+)(?:\([\w, ]*\))?`", head))
+    members = {name for name in (*vars(TaskKind), *TaskKind.__annotations__) if not name.startswith("_")}
+    assert members - {"prompts"} <= named
