@@ -18,6 +18,7 @@ import pytest
 from sweet.runs.run import Run
 from tests.view.conftest import HOSTILE, made, trajectory
 
+
 @dataclass
 class Session:
     """A program on a pseudo-terminal.
