@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -67,8 +67,8 @@ def _candidates(record: Record, index: int, short: Short) -> Iterator[Block]:
     for candidate in sorted(every.values(), key=lambda candidate: candidate.advantage, reverse=True):
         mark = taken is not None and candidate.text == taken.text
         text = short(candidate.text)
-        row = CandidateLine(candidate, text, times[candidate.text], scale, taken=mark, repeated=max(times.values()) > 1)
-        yield Block(partial(Group, row), text.count("\n") + 1, len(text))
+        line = partial(CandidateLine, candidate, text, times[candidate.text], scale, mark, max(times.values()) > 1)
+        yield Block(line, text.count("\n") + 1, len(text))
 
 
 @dataclass(frozen=True)

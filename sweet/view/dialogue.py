@@ -18,13 +18,13 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Recipe, TaskKind, answer_language
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
-from sweet.view.credit import bar, candidates_part, pairs_part
+from sweet.view.credit import Short, bar, candidates_part, pairs_part
 from sweet.view.half_blocks import Beside
-from sweet.view.parts import Block, Part, one, plain, prose
+from sweet.view.parts import Block, Part, cut, one, plain, prose
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records
 from sweet.view.terminal import STYLES, count, figure, tests_passed
-from sweet.view.text import printable_line
+from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTestTable, unit_tests, why_not
 
 UNSEEN = "┊ "
@@ -39,7 +39,7 @@ class Manner:
         kind: of their tasks; None where the package that brings it is not installed.
         settings: with which they were made, for people.
         hidden: with the hidden information.
-        raw: texts as they are, without colours, Markdown and order.
+        raw: texts as they are, without colours and Markdown.
         album: where the dialogues are about pages: their screenshots.
     """
 
@@ -63,7 +63,7 @@ class Manner:
         if meta.get("max_turns"):
             settings.append(f"at most {meta['max_turns']} turns")
         recipe: Recipe = "upstream" if meta.get("recipe") == "upstream" else "paper"
-        return cls(kind, recipe, tuple(map(str, settings)), hidden, album=album)
+        return cls(kind, recipe, tuple(settings), hidden, album=album)
 
     @property
     def language(self) -> str:
@@ -88,8 +88,10 @@ def dialogue_parts(record: Record, manner: Manner) -> list[Part]:
     """One trajectory in parts, to stand below its title; what a part says is made when it is drawn."""
     trajectory = record.trajectory
     parts = [Part("head", Text(), one(lambda: head(record, manner.settings), 4))]
-    named = manner.album is not None and not manner.raw
-    short, note = (manner.album.in_short, "whole pages: --html FILE") if manner.album and named else (str, "")
+    short: Short = str
+    note = ""
+    if manner.album is not None and not manner.raw:
+        short, note = manner.album.in_short, "whole pages: --html FILE"
     number = 0
     for index, turn in enumerate(trajectory.dialogue_history):
         if turn.role == "user":
@@ -112,18 +114,15 @@ def _outcome_parts(record: Record, manner: Manner) -> Iterator[Part]:
     yield Part("answer", Text("answer", "bold magenta"), body, characters=len(answer))
     if tests := unit_tests(record):
         note = tests_passed(record.score.passed, record.score.total) if record.score else ""
-        yield Part(
-            "tests", Text("unit tests", "bold magenta"), one(lambda: UnitTestTable(tests), 2 * len(tests)), note=note
-        )
+        table = one(lambda: UnitTestTable(tests), 2 * len(tests))
+        yield Part("tests", Text("unit tests", "bold magenta"), table, note=note)
     if record.score is not None and (diagnostics := record.score.detail.get("diagnostics")):
         yield Part("likeness", Text("likeness", "bold magenta"), one(lambda: _likeness(record.reward, diagnostics)))
     if why := why_not(record):
         yield Part("why", Text("why", "bold magenta"), partial(plain, why), characters=len(why))
-    if trajectory.error:
-        body = partial(plain, trajectory.error)
-        yield Part(
-            "fault", Text("fault", "bold yellow"), body, note=_fault(trajectory), characters=len(trajectory.error)
-        )
+    if error := trajectory.error:
+        title = Text("fault", "bold yellow")
+        yield Part("fault", title, partial(plain, error), note=_fault(trajectory), characters=len(error))
     if manner.hidden:
         told = [("hidden from the agent", task.hidden)]
         if task.ground_truth != task.hidden:
@@ -201,8 +200,11 @@ def reply(turn: Turn, manner: Manner) -> Iterator[Block]:
     before, _, after = said.partition(seen) if seen else (said, "", "")
     yield from _unseen(before)
     answer = manner.delivered(turn, seen)
-    around, _, rest = seen.partition(answer) if answer and "```" not in answer else (seen, "", "")
-    for text, whole in ((around, False), (answer if rest or around != seen else "", True), (rest, False)):
+    texts = [(seen, False)]
+    if answer and "```" not in answer:
+        around, _, rest = seen.partition(answer)
+        texts = [(around, False), (answer, True), (rest, False)]
+    for text, whole in texts:
         if text.strip():
             yield from manner.text(text.strip("\n"), whole=whole)
     yield from _unseen(after)
@@ -210,15 +212,14 @@ def reply(turn: Turn, manner: Manner) -> Iterator[Block]:
 
 def _unseen(text: str) -> Iterator[Block]:
     if text.strip():
-        for block in plain(text.strip("\n"), "dim"):
-            yield Block(partial(_marked, block), block.lines, block.characters)
+        yield from cut(Text(printable(text.strip("\n")), "dim"), _marked)
 
 
-def _marked(block: Block) -> RenderableType:
+def _marked(text: Text) -> RenderableType:
     table = Table.grid()
     table.add_column(width=len(UNSEEN), no_wrap=True)
     table.add_column(overflow="fold")
-    for line in Text.assemble(block.make()).split("\n", allow_blank=True):  # type: ignore[arg-type]
+    for line in text.split("\n", allow_blank=True):
         table.add_row(Text(UNSEEN, "dim"), line)
     return table
 

@@ -129,9 +129,9 @@ def one(make: Callable[[], RenderableType], lines: int = 1) -> Body:
     return lambda: [Block(make, lines)]
 
 
-def plain(text: str, style: str = "") -> Iterator[Block]:
+def plain(text: str) -> Iterator[Block]:
     """Text as it is."""
-    yield from cut(Text(printable(text), style, overflow="fold"))
+    yield from cut(Text(printable(text), overflow="fold"))
 
 
 def prose(text: str, language: str, *, whole: bool = False) -> Iterator[Block]:

@@ -29,7 +29,7 @@ STOPS = frozenset({"agent", "answer"})
 Key = tuple[str, int | None]
 
 
-@dataclass
+@dataclass(eq=False)
 class Row:
     """Some lines of the view.
 
@@ -103,19 +103,15 @@ class PartsView(ScrollView, can_focus=True):
     def jump(self, step: int) -> bool:
         """To the next turn of the agent, or the one before; False where there is none."""
         here = round(self.scroll_y)
-        stops = [start for row, start in zip(self._rows, self._starts, strict=False) if self._stops(row)]
+        rows = [row for row in self._placed() if row[0].heading and row[0].part.kind in STOPS]
         if step > 0:
-            further = [stop for stop in stops if stop > here]
+            further = [row.key for row, start in rows if start > here]
         else:
-            further = [stop for stop in reversed(stops) if stop < here]
+            further = [row.key for row, start in reversed(rows) if start < here]
         if not further or (step > 0 and here >= self.max_scroll_y):
             return False
-        self._go(further[0])
+        self._go_to(further[0])
         return True
-
-    @staticmethod
-    def _stops(row: Row) -> bool:
-        return row.heading and row.part.kind in STOPS
 
     # Rows
 
@@ -129,11 +125,10 @@ class PartsView(ScrollView, can_focus=True):
             if not folded:
                 self._rows.append(Row(part, heading=False, height=self._guess(part.characters, 1)))
         self._measure()
-        starts = {row.key: start for row, start in reversed(list(zip(self._rows, self._starts, strict=False)))}
-        y = starts.get(place[0], 0) if place else 0
-        self._go(y)
-        if place and place[1]:
-            self._go(y + place[1])
+        if place is None or place[0] not in {row.key for row in self._rows}:
+            self.action_scroll_home()
+        else:
+            self._go_to(*place)
         self.refresh()
 
     def _guess(self, characters: int, lines: int) -> int:
@@ -155,25 +150,36 @@ class PartsView(ScrollView, can_focus=True):
     def _row_at(self, y: int) -> Row:
         return self._rows[self._index_at(y)]
 
+    def _placed(self) -> list[tuple[Row, int]]:
+        """The rows and where they begin."""
+        return list(zip(self._rows, self._starts, strict=False))
+
+    def _start(self, key: Key) -> int:
+        return next((start for row, start in self._placed() if row.key == key), 0)
+
     def _place(self) -> tuple[Key, int] | None:
-        """The part at the upper edge, and how many lines of it are above the edge."""
+        """The part at the upper edge, and how many lines of it are above the edge; 0 where it may be folded next."""
         if not self._rows:
             return None
         here = round(self.scroll_y)
         key = self._row_at(here).key
-        return key, here - next(start for row, start in zip(self._rows, self._starts, strict=False) if row.key == key)
+        return key, 0 if key[0] in FOLDABLE else here - self._start(key)
 
     def action_scroll_home(self) -> None:
-        """To the first line: what is drawn above others on the way must not keep them in their place."""
-        self._go(0)
-        while self.scroll_y > 0:
-            self._go(0)
+        if self._rows:
+            self._go_to(self._rows[0].key)
 
     def action_scroll_end(self) -> None:
         """To the last line: where that is, is known once it is drawn."""
         height = -1
         while height != (height := self._starts[-1]):
             self._go(self.max_scroll_y)
+
+    def _go_to(self, key: Key, below: int = 0) -> None:
+        """To a part: as long as something on the way is drawn for the first time, it may have moved."""
+        height = -1
+        while height != (height := self._starts[-1]):
+            self._go(self._start(key) + below)
 
     def _go(self, y: int) -> None:
         self._move(y)

@@ -366,6 +366,11 @@ def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
         await pilot.press("right_square_bracket", "right_square_bracket", "end")
         assert time.process_time() - before < 2
         assert seen(host).splitlines()[-2].strip() == "</html>"
+        for turn in (50, 49, 48):
+            await pilot.press("left_square_bracket")
+            if turn == 50:  # the answer comes before it
+                await pilot.press("left_square_bracket")
+            assert seen(host).splitlines()[2].startswith(f" agent {turn} ")
         drawn = sum(row.height for row in view._rows if row.strips is not None)
         assert drawn < 3_000
 
