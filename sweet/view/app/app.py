@@ -63,7 +63,6 @@ class ViewerApp(App[None]):
         self.theme = THEME
         self.animation_level = "none"
         self.run_ = run
-        self.config = config
         self.records = Records(run, config.from_)
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
@@ -149,7 +148,7 @@ class ViewerApp(App[None]):
                 return
             while self.screen is not self.table:
                 self.pop_screen()
-            self.table.search(pattern, regex=prompt.regex)
+            attempt(self, lambda: self.table.search(pattern, regex=prompt.regex))
 
         self.push_screen(prompt, search)
 
@@ -165,8 +164,8 @@ class ViewerApp(App[None]):
                 return
             removes = noted is not None and not text
             if attempt(self, lambda: self.bookmarks.remove(name) if removes else self.bookmarks.set(name, text)):
-                self.reload()
                 tell(self, "bookmark removed" if removes else "bookmarked")
+                attempt(self, self.reload)
 
         hint = "" if noted is None else "nothing removes it"
         self.push_screen(Prompt(f"note on {name}", noted or "", hint), note)
@@ -180,6 +179,7 @@ class ViewerApp(App[None]):
 
         def write(name: str | None) -> None:
             if name:
+                tell(self, f"exporting {count}")
                 self.run_worker(self._export(chosen, Path(name).expanduser(), count))
 
         proposed = f"{self.run_.path.absolute().name}-selection.jsonl"
@@ -205,4 +205,5 @@ class ViewerApp(App[None]):
         super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
+        """No traceback on the terminal, with the values of variables in it."""
         self._close_messages_no_wait()

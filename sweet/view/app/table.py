@@ -213,12 +213,12 @@ class TableScreen(Screen[None], inherit_bindings=False):
         attempt(self.app, open_)
 
     def action_side_by_side(self) -> None:
+        from sweet.view.app.side_by_side import SideBySide
+
         pair = self._pair()
         if pair is None:
             tell(self.app, "mark one trajectory, or two, of this task to see two side by side")
             return
-        from sweet.view.app.side_by_side import SideBySide
-
         attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=self.album)))
 
     def _pair(self) -> tuple[Summary, Summary] | None:

@@ -328,6 +328,35 @@ def test_side_by_side(run: Run) -> None:
     played(viewer(run), script)
 
 
+def test_the_way_into_dialogues_and_back(run: Run) -> None:
+    app = viewer(run)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "2 of 6" in seen(app)
+        assert "Which number?" in seen(app)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "next dialogue" in seen(app)
+        await pilot.press("q", "n", "n")
+        whole = app.records.path.read_bytes()
+        app.records.path.write_text("{}\n")
+        await pilot.press("n")
+        await pilot.pause()
+        assert "error: " in seen(app), "and it is still there"
+        app.records.path.write_bytes(whole)
+        await pilot.press("q")
+        assert cursor(app) == "t003"
+        await pilot.press("home", "space", "s")
+        await pilot.pause()
+        assert "side by side" in seen(app)
+        await pilot.press("q")
+        assert app.screen is app.table
+
+    played(app, script)
+
+
 def test_searching(run: Run, snapshot: Snapshot) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
