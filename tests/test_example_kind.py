@@ -186,7 +186,7 @@ def test_looking_moving_and_what_it_does_not_take(
     assert first == {"passed": True, "expected": "[]", "got": "[]"}
     assert run(["view", "runs/sql", "--id", "sql-test-late", "--hidden"]) == 0
     told = capsys.readouterr().out
-    assert "INSERT INTO loans" in told
+    assert "INSERT INTO loans" in " ".join(told.split())
     assert "ORDER BY days, id" in told
     assert run(["view", "runs/sql", "--html", "page.html"]) == 0
     assert "ORDER BY days, id" in Path("page.html").read_text()

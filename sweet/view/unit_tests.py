@@ -69,13 +69,15 @@ def why_not(record: Record) -> str:
 
 @dataclass(frozen=True)
 class UnitTestTable:
-    """A line a test: verdict, call, expected and got; with few columns, or where only words are told, those below."""
+    """A line a test: verdict, call, expected and got. With few columns for its call, or where only words are told, what
+    came of it stands below."""
 
     tests: Sequence[UnitTest]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns = options.max_width >= NARROW and all(test.got for test in self.tests)
-        yield self._columns() if columns else self._lines()
+        longest = max((len(test.call) for test in self.tests), default=0)
+        room = options.max_width >= max(NARROW, 2 * longest)
+        yield self._columns() if room and all(test.got for test in self.tests) else self._lines()
 
     def _columns(self) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
