@@ -1,4 +1,5 @@
-"""The files of the repository that the program writes itself: README's command reference and the completion files.
+"""The files of the repository that the program writes itself: docs/commands.md, README's table of the commands, and
+the completion files.
 
 `python -m sweet.cli.generated`, run in the repository, brings them up to date; a test compares them with what this
 module makes now, so that no option can be added without its line.
@@ -14,35 +15,98 @@ from pathlib import Path
 from typing import Any
 
 from sweet.cli.app import build
-from sweet.cli.command import Command
-from sweet.cli.options import OptionSpec, option_specs
+from sweet.cli.command import Command, CommandLine, common_parameters
+from sweet.cli.options import OPERATIONAL_PANEL, OptionSpec, option_specs
+from sweet.cli.reference import CHAPTERS, METRICS, VARIABLES
 
-BEGIN = "<!-- command reference: python -m sweet.cli.generated -->"
-END = "<!-- end of command reference -->"
+BEGIN = "<!-- commands: python -m sweet.cli.generated -->"
+END = "<!-- end of commands -->"
 
 COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
 """Shell, as Typer names it, and the file under `completions/`."""
 
+_ALIGNED = 60
+"""Characters of an example up to which what it does stands in one column."""
 
-def command_reference() -> str:
-    """Every command with its arguments and options, as Markdown."""
-    return "\n".join(part for command in build().commands.values() for part in _command(command)) + "\n"
+_HEAD = """# Commands
+
+Written by the program: `python -m sweet.cli.generated` makes this page anew, and a test compares.
+
+An option comes from its flag, else from an environment variable, else from the file that `--config` names, else it has
+its default. The variable of `--num-tasks` of `sweet rollout` is `SWEET_ROLLOUT_NUM_TASKS`, and so on; a list is
+written with spaces between its items. RUN is a run directory. With `--json` a command prints one object,
+`{"stage", "run", "metrics", "artifacts"}`; the figures under each command are its `metrics`. A rate has its 95 %
+interval beside it, as `success_rate_ci_low` and `success_rate_ci_high`; what cannot be known is `null`.
+[results.md](results.md) says how the figures are computed.
+"""
+
+
+def chapters(line: CommandLine) -> dict[str, list[Command[Any]]]:
+    """The commands under their titles, in the order of the pipeline."""
+    commands = line.commands.values()
+    return {
+        title: [command for name in names for command in commands if command.name.split()[0] == name]
+        for title, names in CHAPTERS.items()
+    }
+
+
+def command_table() -> str:
+    """Every command with its one line, as a Markdown table."""
+    rows = [
+        f"| [`sweet {command.name}`](docs/commands.md#sweet-{command.name.replace(' ', '-')}) | {command.summary} |"
+        for commands in chapters(build()).values()
+        for command in commands
+    ]
+    return "\n".join(["| | |", "|---|---|", *rows]) + "\n"
+
+
+def command_pages() -> str:
+    """docs/commands.md: every command with its examples, arguments, options and figures."""
+    parts = [_HEAD, *_common()]
+    for title, commands in chapters(build()).items():
+        parts.append(f"## {title}\n")
+        parts += [part for command in commands for part in _command(command)]
+    parts += ["## Environment variables\n", "| variable | |\n|---|---|"]
+    parts += [f"| `{name}` | {what} |" for name, what in VARIABLES.items()]
+    return "\n".join(parts) + "\n"
+
+
+def _common() -> Iterator[str]:
+    yield "Every command has these:\n\n| option | |\n|---|---|"
+    for parameter in common_parameters("COMMAND"):
+        option = parameter.default
+        yield f"| `{option.param_decls[0]}{' FILE' if option.param_decls[0] == '--config' else ''}` | {option.help} |"
+    yield "| `--help`, `-h` | Show the examples and the options. |\n"
 
 
 def _command(command: Command[Any]) -> Iterator[str]:
     arguments = [parameter.default for parameter in command.positional()]
     names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
     names.insert(len(command.arguments()), "[OPTIONS]")
-    yield f"### `{' '.join(['sweet', command.name, *names])}`\n"
+    yield f"### sweet {command.name}\n"
+    yield f"```text\n{' '.join(['sweet', command.name, *names])}\n```\n"
     yield f"{command.help()}\n"
+    width = max((len(line) for line, _ in command.examples if len(line) <= _ALIGNED), default=0)
+    yield from ["```console", *(f"$ {line:{width}}    # {what}" for line, what in command.examples), "```\n"]
     for argument in arguments:
         yield f"- `{argument.metavar}`: {argument.help}"
     if arguments:
         yield ""
     taken = {parameter.name for parameter in command.positional()}
     specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
+    yield from _options("option", [spec for spec in specs if not spec.operational])
+    yield from _options(OPERATIONAL_PANEL.lower(), [spec for spec in specs if spec.operational])
     if specs:
-        yield "| option | default | |\n|---|---|---|"
+        yield f"`{specs[0].envvar}` is the variable of `{specs[0].flag}`, and so on.\n"
+    if figures := METRICS.get(command.name):
+        yield "| figure | |\n|---|---|"
+        yield from (f"| `{name}` | {what} |" for name, what in figures.items())
+        yield ""
+
+
+def _options(title: str, specs: list[OptionSpec]) -> Iterator[str]:
+    if specs:
+        yield f"| {title} | default | |\n|---|---|---|"
         yield from map(_row, specs)
         yield ""
 
@@ -58,10 +122,10 @@ def _row(spec: OptionSpec) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def with_reference(readme: str) -> str:
-    """The README with the command reference between its markers."""
+def with_table(readme: str) -> str:
+    """The README with the table of the commands between its markers."""
     head, rest = readme.split(BEGIN)
-    return f"{head}{BEGIN}\n\n{command_reference()}\n{END}{rest.split(END)[1]}"
+    return f"{head}{BEGIN}\n\n{command_table()}\n{END}{rest.split(END)[1]}"
 
 
 def completion(shell: str) -> str:
@@ -74,7 +138,8 @@ def completion(shell: str) -> str:
 def main(root: Path) -> None:
     """Write the files under the repository's root."""
     readme = root / "README.md"
-    readme.write_text(with_reference(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    readme.write_text(with_table(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    (root / "docs" / "commands.md").write_text(command_pages(), encoding="utf-8")
     (root / "completions").mkdir(exist_ok=True)
     for shell, name in COMPLETIONS.items():
         (root / "completions" / name).write_text(completion(shell), encoding="utf-8")

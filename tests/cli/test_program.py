@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sweet.cli.app import build
-from sweet.cli.generated import BEGIN, COMPLETIONS, END, command_reference, completion
+from sweet.cli.generated import COMPLETIONS, completion
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "openai", "vllm", "deepspeed", "starlette", "uvicorn", "datasets", "numpy")
@@ -140,10 +140,3 @@ def test_bash_completes_commands_and_choices() -> None:
     assert made.stdout.split() == ["rollout"]
     made = sweet(_SWEET_COMPLETE="complete_bash", COMP_WORDS="sweet rollout --recipe ", COMP_CWORD="3")
     assert made.stdout.split() == ["paper", "upstream"]
-
-
-def test_the_command_reference_of_the_readme_is_current() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme.split(BEGIN)[1].split(END)[0].strip() == command_reference().strip(), (
-        "run: python -m sweet.cli.generated"
-    )
