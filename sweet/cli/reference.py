@@ -95,6 +95,8 @@ METRICS: dict[str, dict[str, str]] = {
         "tasks": "different tasks among them",
         "success_rate": "share of the dialogues that pass all hidden tests, with interval (code)",
         "tests_passed": "mean share of the hidden tests passed, with interval (code)",
+        "upstream_success_rate": "with --scorer both: the same by the published evaluator, with interval (code)",
+        "upstream_tests_passed": "with --scorer both: the same by the published evaluator, with interval (code)",
         "cosine": "mean likeness of page and reference, with interval (html)",
         "block_match": "share of the texts' area that both pages have, with interval (html)",
         "text": "how alike paired texts read, with interval (html)",

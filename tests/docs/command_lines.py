@@ -58,19 +58,22 @@ def shell_lines(block: Piece) -> Iterator[str]:
 
 
 def simple_commands(block: Piece) -> Iterator[Simple]:
-    """The simple commands of a block for a shell, in their order. Assignments that are exported hold from there on."""
+    """The simple commands of a block for a shell, in their order. What is exported, and the variables that the block
+    itself sets, hold from there on."""
     exported: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for line in shell_lines(block):
+        for name, value in variables.items():
+            line = re.sub(rf"\${name}\b", value, line)
         for words in _split(line):
-            assigned: dict[str, str] = {}
             if words[0] == "export":
                 exported |= dict(word.split("=", 1) for word in words[1:])
                 continue
-            while words and _ASSIGNMENT.match(words[0]):
-                name, _, value = words.pop(0).partition("=")
-                assigned[name] = value
-            if words:
-                yield Simple(block.where, words, {**exported, **assigned})
+            assigned = dict(word.split("=", 1) for word in itertools.takewhile(_ASSIGNMENT.match, words))
+            if rest := words[len(assigned) :]:
+                yield Simple(block.where, rest, {**exported, **assigned})
+            else:
+                variables |= assigned
 
 
 def _split(line: str) -> Iterator[list[str]]:

@@ -19,22 +19,7 @@ from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
 SHELLS = ("console", "sh", "bash")
 LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
-PROGRAMS = {
-    "apt",
-    "cat",
-    "cd",
-    "cp",
-    "curl",
-    "echo",
-    "git",
-    "head",
-    "jq",
-    "kill",
-    "ls",
-    "mkdir",
-    "playwright",
-    "pytest",
-}
+PROGRAMS = {"apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "mkdir", "playwright", "pytest", "wait"}
 """Programs of others that a reader has; a word that is none of these, and not ours, is misspelt."""
 
 FOREIGN = {
@@ -179,3 +164,15 @@ def test_every_variable_is_read_somewhere(page: Page, parser: Parser) -> None:
     known = {spec.envvar for specs in parser.line.specs.values() for spec in specs}
     named = set(re.findall(r"\bSWEET_[A-Z_]+[A-Z]\b", page.path.read_text(encoding="utf-8")))
     assert {name for name in named - known if f'"{name}"' not in source} == set()
+
+
+def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
+    readme = read_page(ROOT / "README.md")
+    typed = [line for block in readme.blocks[:2] for line in block.text.splitlines()]
+    steps = re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert typed == ["$ pip install . && sweet demo", "$ pip install -e '.[test]' && pytest"]
+    assert {part for line in typed for part in (line[2:], *line[2:].split(" && "))} & set(steps) == {
+        "pip install . && sweet demo",
+        "pip install -e '.[test]'",
+        "pytest",
+    }
