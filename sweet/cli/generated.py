@@ -1,4 +1,5 @@
-"""The files of the repository that the program writes itself: README's command reference and the completion files.
+"""The files of the repository that the program writes itself: the index of its commands, README's command reference and
+the completion files.
 
 `python -m sweet.cli.generated`, run in the repository, brings them up to date; a test compares them with what this
 module makes now, so that no option can be added without its line.
@@ -11,39 +12,33 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from sweet.cli.app import build
-from sweet.cli.command import Command
-from sweet.cli.options import OptionSpec, option_specs
+from sweet.cli import index
+from sweet.cli.app import declarations
+from sweet.cli.declaration import Declaration, OptionSpec
 
 BEGIN = "<!-- command reference: python -m sweet.cli.generated -->"
 END = "<!-- end of command reference -->"
 
 COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
-"""Shell, as Typer names it, and the file under `completions/`."""
+"""Shell and the file under `completions/`."""
 
 
 def command_reference() -> str:
     """Every command with its arguments and options, as Markdown."""
-    return "\n".join(part for command in build().commands.values() for part in _command(command)) + "\n"
+    return "\n".join(part for command in declarations() for part in _command(command)) + "\n"
 
 
-def _command(command: Command[Any]) -> Iterator[str]:
-    arguments = [parameter.default for parameter in command.positional()]
-    names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
-    names.insert(len(command.arguments()), "[OPTIONS]")
-    yield f"### `{' '.join(['sweet', command.name, *names])}`\n"
-    yield f"{command.help()}\n"
-    for argument in arguments:
+def _command(command: Declaration) -> Iterator[str]:
+    yield f"### `{command.usage}`\n"
+    yield "\n\n".join(filter(None, (command.summary, command.text))) + "\n"
+    for argument in command.positional:
         yield f"- `{argument.metavar}`: {argument.help}"
-    if arguments:
+    if command.positional:
         yield ""
-    taken = {parameter.name for parameter in command.positional()}
-    specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
-    if specs:
+    if command.flags:
         yield "| option | default | |\n|---|---|---|"
-        yield from map(_row, specs)
+        yield from map(_row, command.flags)
         yield ""
 
 
@@ -73,6 +68,7 @@ def completion(shell: str) -> str:
 
 def main(root: Path) -> None:
     """Write the files under the repository's root."""
+    index.PATH.write_text(index.render(declarations()), encoding="utf-8")
     readme = root / "README.md"
     readme.write_text(with_reference(readme.read_text(encoding="utf-8")), encoding="utf-8")
     (root / "completions").mkdir(exist_ok=True)
