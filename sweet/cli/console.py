@@ -8,24 +8,28 @@ that a path or a command in it can be found and copied. Text that came from mode
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from sweet.errors import SweetError
-from sweet.stages.base import StageResult
 from sweet.view.text import printable
+
+if TYPE_CHECKING:
+    from sweet.stages.base import StageResult
 
 UNWRAPPED = 4000
 """Columns of what is not a terminal."""
+NARROWEST = 20
+"""Fewer columns than this nobody can read."""
 PAGE = 120
 """The same for text to read."""
 
@@ -45,18 +49,26 @@ def narration_console() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else UNWRAPPED
+    width = columns() or (None if stream.isatty() else UNWRAPPED)
     return _Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+
+
+def columns() -> int | None:
+    """`COLUMNS`, where it is a number that a terminal could have."""
+    given = os.environ.get("COLUMNS", "")
+    return max(int(given), NARROWEST) if given.isascii() and given.isdigit() and len(given) < 6 else None
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader is gone: `sweet.cli.command.guarded` ends quietly (rich would exit with 1)."""
+        """The reader is gone: `sweet.cli.ending.ended` returns quietly (rich would exit with 1)."""
         raise BrokenPipeError
 
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout; not-a-number and infinity, which JSON lacks, are null."""
+    from pydantic_core import to_json  # the help has no use for it
+
     text = to_json(value, indent=2, inf_nan_mode="null", fallback=str).decode()
     sys.stdout.write(text + "\n")
 
@@ -192,6 +204,17 @@ def figure(value: Any) -> str:
     return str(value)
 
 
-def silence_broken_pipe() -> None:
-    """The reader of stdout is gone (`| head`): what is still buffered must not raise when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def size(count: float) -> str:
+    """Bytes in the unit that suits them: `436 MB`."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    power = next((power for power in (1, 2) if count < 999.5 * 1000**power), 3)
+    shown = count / 1000**power
+    return f"{shown:,.0f} {'kMG'[power - 1]}B" if shown >= 99.95 else f"{shown:,.1f} {'kMG'[power - 1]}B"
+
+
+def drop_output() -> None:
+    """Nobody reads stdout any more, or it cannot be written: what is still buffered must not raise when the process
+    ends."""
+    with contextlib.suppress(OSError, ValueError):  # it may be closed, or no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,5 @@
-"""The files of the repository that the program writes itself: docs/commands.md, README's table of the commands, and
-the completion files.
+"""The files of the repository that the program writes itself: the index of its commands, docs/commands.md, README's
+table of the commands, and the completion files.
 
 `python -m sweet.cli.generated`, run in the repository, brings them up to date; a test compares them with what this
 module makes now, so that no option can be added without its line.
@@ -12,18 +12,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from sweet.cli.app import build
-from sweet.cli.command import Command, CommandLine, common_parameters
-from sweet.cli.options import OPERATIONAL_PANEL, OptionSpec, option_specs
-from sweet.cli.reference import CHAPTERS, METRICS, VARIABLES
+from sweet.cli import index
+from sweet.cli.app import MODULES, declarations
+from sweet.cli.declaration import COMMON, Declaration, OptionSpec
+from sweet.cli.help import OPERATIONAL_PANEL
+from sweet.cli.reference import METRICS, VARIABLES
 
 BEGIN = "<!-- commands: python -m sweet.cli.generated -->"
 END = "<!-- end of commands -->"
 
 COMPLETIONS = {"bash": "sweet.bash", "zsh": "_sweet", "fish": "sweet.fish", "powershell": "sweet.ps1"}
-"""Shell, as Typer names it, and the file under `completions/`."""
+"""Shell and the file under `completions/`."""
 
 _ALIGNED = 60
 """Characters of an example up to which what it does stands in one column."""
@@ -41,29 +41,31 @@ interval beside it, as `success_rate_ci_low` and `success_rate_ci_high`; what ca
 """
 
 
-def chapters(line: CommandLine) -> dict[str, list[Command[Any]]]:
-    """The commands under their titles, in the order of the pipeline."""
-    commands = line.commands.values()
+def chapters() -> dict[str, list[Declaration]]:
+    """The commands under the titles of the help, in the order of the pipeline."""
+    declared = declarations()
     return {
-        title: [command for name in names for command in commands if command.name.split()[0] == name]
-        for title, names in CHAPTERS.items()
+        title: [one for name in names for one in declared if one.name.split()[0] == name.replace("_", "-")]
+        for title, names in MODULES.items()
     }
 
 
 def command_table() -> str:
     """Every command with its one line, as a Markdown table."""
     rows = [
-        f"| [`sweet {command.name}`](docs/commands.md#sweet-{command.name.replace(' ', '-')}) | {command.summary} |"
-        for commands in chapters(build()).values()
-        for command in commands
+        f"| [`sweet {one.name}`](docs/commands.md#sweet-{one.name.replace(' ', '-')}) | {one.summary} |"
+        for commands in chapters().values()
+        for one in commands
     ]
     return "\n".join(["| | |", "|---|---|", *rows]) + "\n"
 
 
 def command_pages() -> str:
     """docs/commands.md: every command with its examples, arguments, options and figures."""
-    parts = [_HEAD, *_common()]
-    for title, commands in chapters(build()).items():
+    parts = [_HEAD, "Every command has these:\n", "| option | |\n|---|---|"]
+    parts += [f"| `{f'--{key} {value}'.strip()}` | {help} |" for key, value, help in COMMON]
+    parts.append("| `--help`, `-h` | Show the examples and the options. |\n")
+    for title, commands in chapters().items():
         parts.append(f"## {title}\n")
         parts += [part for command in commands for part in _command(command)]
     parts += ["## Environment variables\n", "| variable | |\n|---|---|"]
@@ -71,33 +73,20 @@ def command_pages() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _common() -> Iterator[str]:
-    yield "Every command has these:\n\n| option | |\n|---|---|"
-    for parameter in common_parameters("COMMAND"):
-        option = parameter.default
-        yield f"| `{option.param_decls[0]}{' FILE' if option.param_decls[0] == '--config' else ''}` | {option.help} |"
-    yield "| `--help`, `-h` | Show the examples and the options. |\n"
-
-
-def _command(command: Command[Any]) -> Iterator[str]:
-    arguments = [parameter.default for parameter in command.positional()]
-    names = [argument.metavar if argument.default is ... else f"[{argument.metavar}]" for argument in arguments]
-    names.insert(len(command.arguments()), "[OPTIONS]")
+def _command(command: Declaration) -> Iterator[str]:
     yield f"### sweet {command.name}\n"
-    yield f"```text\n{' '.join(['sweet', command.name, *names])}\n```\n"
-    yield f"{command.help()}\n"
+    yield f"```text\n{command.usage}\n```\n"
+    yield "\n\n".join(filter(None, (command.summary, command.text))) + "\n"
     width = max((len(line) for line, _ in command.examples if len(line) <= _ALIGNED), default=0)
     yield from ["```console", *(f"$ {line:{width}}    # {what}" for line, what in command.examples), "```\n"]
-    for argument in arguments:
+    for argument in command.positional:
         yield f"- `{argument.metavar}`: {argument.help}"
-    if arguments:
+    if command.positional:
         yield ""
-    taken = {parameter.name for parameter in command.positional()}
-    specs = [spec for spec in option_specs(command.config, command.name) if spec.field not in taken]
-    yield from _options("option", [spec for spec in specs if not spec.operational])
-    yield from _options(OPERATIONAL_PANEL.lower(), [spec for spec in specs if spec.operational])
-    if specs:
-        yield f"`{specs[0].envvar}` is the variable of `{specs[0].flag}`, and so on.\n"
+    yield from _options("option", [option for option in command.flags if not option.operational])
+    yield from _options(OPERATIONAL_PANEL.lower(), [option for option in command.flags if option.operational])
+    if command.flags:
+        yield f"`{command.flags[0].envvar}` is the variable of `{command.flags[0].flag}`, and so on.\n"
     if figures := METRICS.get(command.name):
         yield "| figure | |\n|---|---|"
         yield from (f"| `{name}` | {what} |" for name, what in figures.items())
@@ -137,6 +126,7 @@ def completion(shell: str) -> str:
 
 def main(root: Path) -> None:
     """Write the files under the repository's root."""
+    index.PATH.write_text(index.render(declarations()), encoding="utf-8")
     readme = root / "README.md"
     readme.write_text(with_table(readme.read_text(encoding="utf-8")), encoding="utf-8")
     (root / "docs" / "commands.md").write_text(command_pages(), encoding="utf-8")

@@ -1,18 +1,10 @@
-"""What docs/commands.md says beyond what the commands declare: chapters, environment variables, the figures of --json.
+"""What docs/commands.md says beyond what the commands declare: environment variables, and the figures of --json.
 
-Tests hold it against the program: every command stands in one chapter, every variable that the source reads is named,
-and the figures of real calls are those listed here. A rate has its interval beside it, as NAME_ci_low and NAME_ci_high.
+Tests hold it against the program: every variable that the source reads is named, and the figures of real calls are
+those listed here. A rate has its interval beside it, as NAME_ci_low and NAME_ci_high.
 """
 
 from __future__ import annotations
-
-CHAPTERS: dict[str, tuple[str, ...]] = {
-    "To begin": ("demo", "doctor"),
-    "The pipeline": ("serve-sim", "rollout", "eval", "label", "train-critic", "rank", "pair", "train-actor"),
-    "What came out": ("view", "status"),
-    "Data": ("data",),
-}
-"""Title, and the commands under it; a group stands for all of its commands."""
 
 VARIABLES: dict[str, str] = {
     "OPENAI_API_KEY": "key of every server that wants one",

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
+from sweet.near import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -113,7 +114,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             yield from enumerate(file, 1)
     except FileNotFoundError as error:
-        raise InputError("There is no such file.", path=path) from error
+        beside = map(str, path.parent.glob("*.jsonl"))
+        raise InputError(f"There is no such file.{did_you_mean(str(path), beside)}", path=path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except PermissionError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib.metadata import entry_points
 from typing import cast
 
 from sweet.errors import UsageError
+from sweet.near import did_you_mean, nearest
 from sweet.tasks.base import TaskKind
 
 GROUP = "sweet.tasks"
@@ -20,12 +20,11 @@ def task_kind(name: str) -> TaskKind:
     """
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
-        near = difflib.get_close_matches(name, points, n=1)
-        hint = f"--task {near[0]}" if near else "--task " + "|".join(sorted(points))
         raise UsageError(
-            f"There is no kind of task called {name!r}; installed: {', '.join(sorted(points)) or 'none'}.",
+            f"There is no kind of task called {name!r}; installed: {', '.join(sorted(points)) or 'none'}."
+            + did_you_mean(name, points),
             where="--task",
-            fix=hint,
+            fix=f"--task {nearest(name, points) or '|'.join(sorted(points))}",
         )
     try:
         return cast(TaskKind, points[name].load()())

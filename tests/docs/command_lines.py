@@ -14,19 +14,19 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.main import get_command
 
-from sweet.cli.app import all_commands, build
-from sweet.cli.command import Call, Command, Common
+from sweet.cli import declaration
+from sweet.cli.app import build, declarations, load, run
+from sweet.cli.command import Call, Command
+from sweet.cli.declaration import Declaration
 from tests.docs.pages import Piece
 
-COMMON = {f"--{name.replace('_', '-')}" for name in Common.__dataclass_fields__} | {"--help"}
+COMMON = {f"--{key}" for key, *_ in declaration.COMMON} | {"--help"}
 """Options of every command."""
 
 _PUNCTUATION = "|&;<>()"
@@ -101,22 +101,19 @@ def alternatives(span: str) -> list[list[str]]:
 
 
 class Parser:
-    """The program, whose commands do nothing once they have been understood."""
+    """The program, whose commands do nothing once they have been understood.
+
+    Attributes:
+        commands: what each command declares, by its name.
+        words: the names, and the first words of those that have two.
+        flags: every option that some command has.
+    """
 
     def __init__(self) -> None:
-        self.line = build([_idle(command) for command in all_commands()])
-        self._program = get_command(self.line.app)
-        self.flags = (
-            {
-                flag
-                for name, specs in self.line.specs.items()
-                for spec in specs
-                for flag in ((spec.flag, f"--no-{spec.key}") if spec.is_switch else (spec.flag,))
-            }
-            | COMMON
-            | {"--version", "--install-completion"}
-        )
-        self.words = {word for name in self.line.commands for word in (name, name.split()[0])}
+        self.commands = {one.name: one for one in declarations()}
+        self.words = {word for name in self.commands for word in (name, name.split()[0])}
+        self.flags = COMMON | {"--version"} | {flag for one in self.commands.values() for flag in _flags(one)}
+        self._line = replace(build(), load=lambda name: _idle(load(name)), kept=None)
 
     def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
         """What the program has against a call, `words` beginning with `sweet`; None where it takes it."""
@@ -127,10 +124,7 @@ class Parser:
             for name, value in (environment or {}).items():
                 patch.setenv(name, value)
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-                try:
-                    code = self._program.main(args=self._filled(words[1:]), prog_name="sweet", standalone_mode=False)
-                except typer.TyperException as error:
-                    return error.format_message()
+                code = run(self._filled(words[1:]), self._line)
         return said.getvalue() if code else None
 
     def of_some_command(self, words: list[str]) -> str | None:
@@ -138,17 +132,18 @@ class Parser:
         flag = words[0].partition("=")[0]
         if flag not in self.flags:
             return f"no command has {flag}"
-        for name, command in self.line.commands.items():
-            has = flag in COMMON or flag.replace("--no-", "--") in {spec.flag for spec in self.line.specs[name]}
-            if has and self.complaint(["sweet", *name.split(), *_needed(command), *words]) is None:
+        for name, command in self.commands.items():
+            needed = [argument.metavar for argument in command.arguments if argument.required]
+            has = flag in COMMON or flag in _flags(command)
+            if has and self.complaint(["sweet", *name.split(), *needed, *words]) is None:
                 return None
         return f"no command takes {shlex.join(words)}"
 
     def _filled(self, words: list[str]) -> list[str]:
         """The words of a call without the options whose value is left open: a letter (`--lora R`), or nothing at all
         at the end."""
-        name = next((name for name in self.line.commands if words[: len(name.split())] == name.split()), "")
-        valued = {"--config", *(spec.flag for spec in self.line.specs.get(name, ()) if not spec.is_switch)}
+        called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
+        valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
         kept: list[str] = []
         for word in [*words, "X"]:
             if kept and kept[-1] in valued and len(word) == 1 and word.isupper():
@@ -158,8 +153,9 @@ class Parser:
         return kept[:-1] if kept[-1:] == ["X"] else kept
 
 
-def _needed(command: Command[Any]) -> list[str]:
-    return [str(argument.default.metavar) for argument in command.arguments() if argument.default.default is ...]
+def _flags(command: Declaration) -> set[str]:
+    switches = {f"--no-{spec.key}" for spec in command.flags if spec.is_switch}
+    return switches | {spec.flag for spec in command.flags}
 
 
 def _idle(command: Command[Any]) -> Command[Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sweet.cli.app import load
 from sweet.cli.config_file import read_config
 from sweet.cli.options import resolve
 from tests.docs.command_lines import Parser, Simple, alternatives, simple_commands, touch_configurations
@@ -134,11 +135,11 @@ def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path)
             continue
         file = tmp_path / "sweet.toml"
         file.write_text(block.text, encoding="utf-8")
-        for name, command in parser.line.commands.items():
-            specs = parser.line.specs[name]
-            given = read_config(file, name, parser.line.specs)
-            if not any(spec.required for spec in specs):
-                resolve(command.config, specs, given, name)
+        options = {name: command.options for name, command in parser.commands.items()}
+        for name, command in parser.commands.items():
+            given = read_config(file, name, options)
+            if not any(option.required for option in command.options):
+                resolve(load(name).config, command.options, given, name)
 
 
 def test_blocks_of_data_and_of_python_can_be_read(page: Page) -> None:
@@ -161,7 +162,7 @@ def test_every_extra_that_is_installed_exists(page: Page) -> None:
 
 def test_every_variable_is_read_somewhere(page: Page, parser: Parser) -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
-    known = {spec.envvar for specs in parser.line.specs.values() for spec in specs}
+    known = {option.envvar for command in parser.commands.values() for option in command.options}
     named = set(re.findall(r"\bSWEET_[A-Z_]+[A-Z]\b", page.path.read_text(encoding="utf-8")))
     assert {name for name in named - known if f'"{name}"' not in source} == set()
 

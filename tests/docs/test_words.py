@@ -22,8 +22,8 @@ def parser() -> Parser:
 
 
 def test_every_example_of_the_help_is_understood(parser: Parser, workplace: Path) -> None:
-    wrong = []
-    for name, command in parser.line.commands.items():
+    wrong: list[str] = []
+    for name, command in parser.commands.items():
         for line, _ in command.examples:
             first, *_ = simple_commands(Piece(f"sweet {name} --help", line, "sh"))
             why = parser.complaint(first.words, first.environment)
@@ -32,9 +32,9 @@ def test_every_example_of_the_help_is_understood(parser: Parser, workplace: Path
 
 
 def test_the_help_names_only_what_is_there(parser: Parser) -> None:
-    wrong = []
-    for name, command in parser.line.commands.items():
-        texts = [command.help(), *(spec.help for spec in parser.line.specs[name])]
+    wrong: list[str] = []
+    for name, command in parser.commands.items():
+        texts = [command.summary, command.text, *(option.help for option in command.options)]
         wrong += [f"sweet {name} --help: {why}" for text in texts for why in _strangers(text, parser)]
     assert wrong == []
 

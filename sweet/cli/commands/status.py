@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-
 from rich.table import Table
 from rich.text import Text
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
+from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.stages.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 
@@ -16,7 +15,7 @@ STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
 
 class Status(Command[StatusConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [newest_run_argument()]
 
     def work(self, call: Call[StatusConfig]) -> None:
