@@ -42,12 +42,16 @@ class StageConfig(BaseModel):
 
     def outcome_settings(self) -> dict[str, Any]:
         """The fields that are not operational, as JSON types."""
-        skip = {
+        return self.model_dump(mode="json", exclude=self.operational())
+
+    @classmethod
+    def operational(cls) -> set[str]:
+        """The fields that change nothing of what comes out."""
+        return {
             name
-            for name, info in type(self).model_fields.items()
+            for name, info in cls.model_fields.items()
             if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("operational")
         }
-        return self.model_dump(mode="json", exclude=skip)
 
     @classmethod
     def behind_dashes(cls) -> str | None:

@@ -9,7 +9,6 @@ The interval is over tasks.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +19,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.dialogue import agent_system
-from sweet.stages.statistics import clustered_mean
+from sweet.stages.statistics import clustered_mean, expected_last, powers_of_two
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
@@ -78,39 +77,21 @@ def measure_best_of(
             where=rollouts.id,
             fix="sweet rollout with --samples 16",
         )
-    return {"critic": artifact.id, "left_out": left_out, "n": {str(n): at(n, by_task) for n in sizes(most)}}
-
-
-def sizes(most: int) -> list[int]:
-    """1, 2, 4, … up to `most`."""
-    return [2**power for power in range(most.bit_length())]
+    return {"critic": artifact.id, "left_out": left_out, "n": {str(n): at(n, by_task) for n in powers_of_two(most)}}
 
 
 def at(n: int, by_task: dict[str, list[Liked]]) -> dict[str, Any]:
     """Success of the best of `n`, over the tasks that have as many dialogues."""
     tasks = {task: found for task, found in by_task.items() if len(found) >= n}
     choices = {
-        "critic": [expected(n, [d.solved for d in sorted(f, key=lambda d: d.liking)]) for f in tasks.values()],
+        "critic": [expected_last(n, [d.solved for d in sorted(f, key=lambda d: d.liking)]) for f in tasks.values()],
         "random": [sum(d.solved for d in found) / len(found) for found in tasks.values()],
-        "oracle": [expected(n, sorted(d.solved for d in found)) for found in tasks.values()],
+        "oracle": [expected_last(n, sorted(d.solved for d in found)) for found in tasks.values()],
     }
     told: dict[str, Any] = {"tasks": len(tasks)}
     for name, values in choices.items():
-        rate = clustered_mean(values, list(tasks))
-        told |= {
-            name: round(rate.mean, 6),
-            f"{name}_ci_low": round(rate.low, 6),
-            f"{name}_ci_high": round(rate.high, 6),
-        }
+        told |= clustered_mean(values, list(tasks)).told(name)
     return told
-
-
-def expected(n: int, rising: Sequence[float]) -> float:
-    """The expected value of the last of `n` drawn without replacement from `rising`, kept in its order.
-
-    The item at index i is the last of C(i, n - 1) of the C(len, n) choices.
-    """
-    return sum(math.comb(i, n - 1) * value for i, value in enumerate(rising)) / math.comb(len(rising), n)
 
 
 def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:

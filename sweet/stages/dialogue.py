@@ -7,6 +7,7 @@ once. A dialogue's seed gives every turn its own sampling seed, so a dialogue do
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +55,12 @@ class Assignment:
         """31 bits that depend on nothing but the dialogue's name and the turn."""
         name = f"{self.task.id}\0{self.sample}\0{self.seed}\0{turn}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def sample_of(name: str, task_id: str) -> int | None:
+    """The sample in a dialogue's name (`Assignment.id`); None where it was named elsewhere."""
+    told = re.fullmatch(r"-s(\d{1,9})-r\d+", name.removeprefix(task_id)) if name.startswith(task_id) else None
+    return None if told is None else int(told[1])
 
 
 @dataclass(frozen=True)

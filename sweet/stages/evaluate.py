@@ -12,27 +12,26 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.best_of import measure_best_of
-from sweet.stages.statistics import Comparison, Interval, clustered_mean, compare
+from sweet.stages.compare import FLIPS, measure_comparison
+from sweet.stages.evaluation import Evaluation, Values, find_evaluation
+from sweet.stages.fairness import check_alike
+from sweet.stages.samples import measure_samples
+from sweet.stages.statistics import clustered_mean
 from sweet.tasks.base import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer, reward
+from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
-
-REWARD = "reward"
-"""The name of the rewards beside those of the figures."""
 
 
 class EvalConfig(StageConfig):
@@ -46,8 +45,13 @@ class EvalConfig(StageConfig):
     efficientnet or pixels. Without it clip where its weights are on this machine, else pixels."""
     from_: str | None = None
     """The rollouts to score; without it the newest."""
-    compare: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """Another run: its newest scores are compared with these, task by task."""
+    compare: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """The baseline, with which these scores are compared task by task: RUN (its newest scores before), RUN:scores-2 or
+    RUN:rollouts-1, as in sweet compare."""
+    flips: int = Field(default=FLIPS, ge=0, json_schema_extra=OPERATIONAL)
+    """With --compare: flipped tasks to name, of each direction."""
+    allow_different: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    """With --compare: compare rewards by different scorers nevertheless; a warning says so."""
     best_of: Literal["critic"] | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """critic: also tell the success of the best of N dialogues of a task, N = 1, 2, 4, …, chosen by the critic."""
     critic: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
@@ -65,7 +69,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
-    other = None if config.compare is None else _Other(config.compare)
+    baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
     request = ScoringRequest(
         run=run.path.absolute(),
         say=reporter.say,
@@ -77,7 +81,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     began = time.monotonic()
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, kind.open_scorer(request) as scorer:
         attempt.environment |= scorer.environment
-        theirs = None if other is None else other.values(scorer)
+        if baseline is not None:
+            _check_baseline(run, baseline, scorer, config)
         draft = attempt.start_artifact("scores", meta={**scorer.meta, "scorer": scorer.name, "rollouts": rollouts.id})
         tally = _Tally(scorer.figures)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
@@ -86,13 +91,17 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
                 tally.add(trajectory, score)
                 bar.advance()
         _warn(tally, reporter)
-        metrics = {**tally.metrics(), **scorer.environment, "seconds": round(time.monotonic() - began, 3)}
-        if other is not None and theirs is not None:
-            metrics |= _compared(tally.values, theirs, other.path)
+        metrics = {**tally.metrics(), **measure_samples(tally.values, kind.rewards), **scorer.environment}
         if config.best_of is not None:
             metrics["best_of"] = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
+        if baseline is not None:
+            ours = Evaluation(run, run.manifest(), artifact)
+            metrics["compare"] = measure_comparison(baseline, ours, flips=config.flips)
+            metrics |= {name: value for name, value in metrics["compare"].items() if name.startswith("win_rate")}
+        metrics["seconds"] = round(time.monotonic() - began, 3)
+        attempt.metrics.update(metrics)
     return StageResult("eval", run.path, metrics, [artifact])
 
 
@@ -107,13 +116,24 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
             )
 
 
+def _check_baseline(run: Run, baseline: Evaluation, scorer: TrajectoryScorer, config: EvalConfig) -> None:
+    """Refuse a baseline that cannot be compared, before anything is scored."""
+    check_alike(
+        baseline,
+        kind=run.manifest().task,
+        scorer=scorer.name,
+        options=scorer.option,
+        allow=config.allow_different,
+    )
+
+
 class _Tally:
     """The scores so far, and what is counted apart."""
 
     def __init__(self, figures: Mapping[str, Figure]) -> None:
         self.figures = figures
         self.scores: list[Score] = []
-        self.values = _Values(figures)
+        self.values = Values(figures)
         self.faults: Counter[str] = Counter()
         self.invalid: dict[str, str] = {}
 
@@ -131,53 +151,13 @@ class _Tally:
             "tasks": len({score.task_id for score in self.scores}),
         }
         for name, figure in self.figures.items():
-            rows = self.values.of(name)
-            mean = clustered_mean(
-                [value for _, value in rows], [task for task, _ in rows], bounds=(figure.low, figure.high)
-            )
-            found |= _told(name, mean) if rows else dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high"))
+            rows = [(value, task) for task, values in self.values.of(name).items() for value in values]
+            mean = clustered_mean([v for v, _ in rows], [task for _, task in rows], bounds=(figure.low, figure.high))
+            found |= mean.told(name) if rows else dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high"))
         outcomes = Counter(score.outcome for score in self.scores)
         found |= {"outcomes": dict(sorted(outcomes.items())), "faults": self.faults.total()}
         found |= {"invalid_tasks": len(self.invalid)}
         return found
-
-
-class _Values:
-    """The values of the rewards and of each figure so far, with their tasks."""
-
-    def __init__(self, figures: Mapping[str, Figure]) -> None:
-        self._figures = {REWARD: Figure(reward), **figures}
-        self._rows: dict[str, list[tuple[str, float]]] = {name: [] for name in self._figures}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._rows)
-
-    def add(self, score: Score) -> None:
-        if score.outcome == "invalid":
-            return
-        for name, figure in self._figures.items():
-            value = figure.value(score)
-            if value is not None:
-                self._rows[name].append((score.task_id, value))
-
-    def of(self, name: str) -> list[tuple[str, float]]:
-        return self._rows[name]
-
-    def by_task(self, name: str) -> dict[str, float]:
-        """Each task's mean over its dialogues."""
-        values: dict[str, list[float]] = {}
-        for task, value in self._rows[name]:
-            values.setdefault(task, []).append(value)
-        return {task: sum(found) / len(found) for task, found in values.items()}
-
-
-def _told(name: str, interval: Interval) -> dict[str, float]:
-    return {
-        name: round(interval.mean, 6),
-        f"{name}_ci_low": round(interval.low, 6),
-        f"{name}_ci_high": round(interval.high, 6),
-    }
 
 
 def _warn(tally: _Tally, reporter: Reporter) -> None:
@@ -188,61 +168,3 @@ def _warn(tally: _Tally, reporter: Reporter) -> None:
     if tally.faults:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(tally.faults.items()))
         reporter.warn(f"Dialogues that ended by a fault count as unsolved: {counts}.")
-
-
-class _Other:
-    """The newest scores of another run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self._run = path, Run.open(path)
-        self._artifact: Artifact = self._run.find("scores", needed_by="eval --compare")
-
-    def values(self, scorer: TrajectoryScorer) -> _Values:
-        """What they are worth by the figures that are compared.
-
-        Raises:
-            UsageError: another scorer made them.
-        """
-        made_by = self._artifact.meta.get("scorer")
-        if made_by != scorer.name:
-            raise UsageError(
-                f"{self._artifact.id} was scored by {made_by}, these answers are scored by {scorer.name}.",
-                where=self._run.file(self._artifact),
-                fix=f"sweet eval {self.path} {scorer.option}",
-            )
-        found = _Values({name: figure for name, figure in scorer.figures.items() if figure.compared})
-        for score in read_jsonl(self._run.file(self._artifact), Score):
-            found.add(score)
-        return found
-
-
-def _compared(ours: _Values, theirs: _Values, path: Path) -> dict[str, Any]:
-    """The win rate by reward, and under `compare` each figure's paired difference."""
-    found: dict[str, Any] = {"run": str(path)}
-    win_rate: dict[str, float] = {}
-    for name in theirs.names:
-        try:
-            result = compare(ours.by_task(name), theirs.by_task(name))
-        except ValueError as error:
-            if name == REWARD:
-                raise UsageError(
-                    "The two runs share no valid task.", where=path, fix="compare runs of the same tasks"
-                ) from error
-            continue
-        if name == REWARD:
-            found["tasks"], win_rate = result.tasks, _told("win_rate", result.win_rate)
-        else:
-            found[name] = _difference(result)
-    return {**win_rate, "compare": found}
-
-
-def _difference(result: Comparison) -> dict[str, Any]:
-    return {
-        "difference": round(result.difference.mean, 6),
-        "ci_low": round(result.difference.low, 6),
-        "ci_high": round(result.difference.high, 6),
-        "p_value": round(result.p_value, 6),
-        "wins": result.wins,
-        "losses": result.losses,
-        "ties": result.ties,
-    }

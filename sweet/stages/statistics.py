@@ -1,23 +1,32 @@
 """Rates with intervals and paired comparisons, for dialogues that come in clusters: several of one task.
 
 Dialogues of one task are alike, so tasks, not dialogues, are what a further evaluation would draw anew: the bootstrap
-resamples tasks, and a comparison pairs them. Pure functions, deterministic under their seed, without numpy.
+resamples tasks, and a comparison pairs them. Where several dialogues of a task are there, what the best of k of them is
+worth is an expectation over all choices of k, so nothing is drawn for it (`expected_last`). Pure functions,
+deterministic under their seed.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _EXACT_SIGNS = 14
 """Up to so many differing pairs every assignment of signs is tried."""
 _PERMUTATIONS = 10_000
-_DRAWS = 4_000_000
+_DRAWS = 40_000_000
 """Bound on random draws of one bootstrap: with very many tasks fewer resamples are needed anyway."""
+_TOGETHER = 1_000_000
+"""Random numbers that are held at once."""
+_ROUNDING = 1e-11
+"""Relative error of a sum of floats: what is closer than this counts as equal."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,14 @@ class Interval:
     low: float
     high: float
 
+    def told(self, name: str) -> dict[str, float]:
+        """The interval as metrics: `name`, `name_ci_low`, `name_ci_high`."""
+        return {
+            name: round(self.mean, 6),
+            f"{name}_ci_low": round(self.low, 6),
+            f"{name}_ci_high": round(self.high, 6),
+        }
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -35,13 +52,14 @@ class Comparison:
 
     Attributes:
         difference: of the means over tasks, with its interval.
-        p_value: two-sided, paired permutation (for one dialogue a task and rewards 0 or 1, McNemar's exact test).
+        p_value: two-sided, by `test`.
         win_rate: share of the tasks on which ours is higher, one on which both are equal counting half.
         wins, losses, ties: tasks on which ours is higher, lower, equal.
     """
 
     difference: Interval
     p_value: float
+    test: Literal["mcnemar", "permutation"]
     win_rate: Interval
     wins: int
     losses: int
@@ -64,6 +82,7 @@ def clustered_mean(
     """The mean of `values`, its interval by bootstrap over clusters.
 
     Where all values are equal a bootstrap knows no spread; the Wilson interval for as many clusters then stands in.
+    The order of the values is of no account.
 
     Args:
         values: [n], one a dialogue.
@@ -77,7 +96,7 @@ def clustered_mean(
         return Interval(math.nan, math.nan, math.nan)
     sums: dict[str, float] = {}
     sizes: dict[str, int] = {}
-    for value, cluster in zip(values, clusters, strict=True):
+    for value, cluster in sorted(zip(values, clusters, strict=True), key=lambda row: row[1]):
         sums[cluster] = sums.get(cluster, 0.0) + value
         sizes[cluster] = sizes.get(cluster, 0) + 1
     mean = fmean(values)
@@ -85,8 +104,8 @@ def clustered_mean(
         least, most = bounds
         share = min(max((mean - least) / (most - least), 0.0), 1.0)
         low, high = (least + (most - least) * bound for bound in wilson(share, len(sums), level))
-        return Interval(mean, min(low, mean), max(high, mean))
-    low, high = _bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
+    else:
+        low, high = _bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
     return Interval(mean, min(low, mean), max(high, mean))
 
 
@@ -104,11 +123,17 @@ def compare(
     ours: Mapping[str, float],
     theirs: Mapping[str, float],
     *,
+    single: bool = False,
+    span: float = 1.0,
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Comparison:
     """Pair two evaluations by task, over the tasks that both have; each value is a task's mean over its dialogues.
+
+    Args:
+        single: whether both have one dialogue a task: then McNemar's test judges values that are 0 or 1.
+        span: between the least and the greatest value there can be.
 
     Raises:
         ValueError: they share no task.
@@ -117,61 +142,124 @@ def compare(
     if not shared:
         raise ValueError("the two evaluations share no task")
     differences = [ours[task] - theirs[task] for task in shared]
-    mean = fmean(differences)
-    if min(differences) == max(differences):
-        low = high = mean
-    else:
-        low, high = _bootstrap(differences, [1] * len(differences), level, resamples, seed)
     won = [float(d > 0) + 0.5 * (d == 0) for d in differences]
+    wins, losses = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    binary = single and all(side[task] in (0.0, 1.0) for task in shared for side in (ours, theirs))
     return Comparison(
-        difference=Interval(mean, min(low, mean), max(high, mean)),
-        p_value=sign_flip_p_value(differences, seed=seed),
+        difference=mean_difference(differences, span=span, level=level, resamples=resamples, seed=seed),
+        p_value=mcnemar_p_value(wins, losses) if binary else sign_flip_p_value(differences, seed=seed),
+        test="mcnemar" if binary else "permutation",
         win_rate=clustered_mean(won, shared, level=level, resamples=resamples, seed=seed),
-        wins=sum(d > 0 for d in differences),
-        losses=sum(d < 0 for d in differences),
-        ties=sum(d == 0 for d in differences),
+        wins=wins,
+        losses=losses,
+        ties=len(shared) - wins - losses,
     )
 
 
+def mean_difference(
+    differences: Sequence[float], *, span: float = 1.0, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """The mean of paired differences, one a task, its interval by bootstrap over tasks.
+
+    Where all are equal a bootstrap knows no spread: the Wilson interval of their share of `span` then stands in, on
+    both sides of zero where no task differs.
+    """
+    mean = fmean(differences)
+    if min(differences) < max(differences):
+        low, high = _bootstrap(differences, None, level, resamples, seed)
+    else:
+        low, high = (span * bound for bound in wilson(min(abs(mean) / span, 1.0), len(differences), level))
+        if mean == 0:
+            low = -high
+        elif mean < 0:
+            low, high = -high, -low
+    return Interval(mean, min(low, mean), max(high, mean))
+
+
+def mcnemar_p_value(wins: int, losses: int) -> float:
+    """McNemar's exact test, two-sided: under the hypothesis each task on which the sides differ is a fair coin."""
+    differing = wins + losses
+    tail = sum(math.comb(differing, k) for k in range(min(wins, losses) + 1))
+    return min(1.0, float(2 * tail / 2**differing))
+
+
 def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:
-    """Two-sided p-value of paired differences under the hypothesis that each sign is a fair coin.
+    """The paired permutation test, two-sided: under the hypothesis the sign of each difference is a fair coin.
 
     Exact for few differing pairs; otherwise by random signs, with the observed ones counted in, so never 0.
     """
-    differing = [d for d in differences if d != 0]
-    if not differing:
+    import numpy as np
+
+    sizes = np.abs([d for d in differences if d != 0])
+    if not len(sizes):
         return 1.0
-    sizes = [abs(d) for d in differing]
-    bound = abs(math.fsum(differing)) - 1e-12 * math.fsum(sizes)
-    if len(sizes) <= _EXACT_SIGNS:
-        sums = (abs(math.fsum(s * d for s, d in zip(signs, sizes, strict=True))) for signs in _signs(len(sizes)))
-        return sum(total >= bound for total in sums) / (1 << len(sizes))
-    rng = random.Random(seed)
-    whole = math.fsum(sizes)
-    extreme = 0
-    for _ in range(_PERMUTATIONS):
-        bits = rng.getrandbits(len(sizes))
-        negative = sum(size for index, size in enumerate(sizes) if bits >> index & 1)
-        extreme += abs(whole - 2 * negative) >= bound
-    return (extreme + 1) / (_PERMUTATIONS + 1)
+    whole = float(sizes.sum())
+    bound = abs(math.fsum(differences)) - _ROUNDING * whole
+    extreme = tried = 0
+    for negative in _negated(len(sizes), seed):
+        extreme += int((np.abs(whole - 2 * (negative @ sizes)) >= bound).sum())
+        tried += len(negative)
+    return extreme / tried if len(sizes) <= _EXACT_SIGNS else (extreme + 1) / (tried + 1)
 
 
-def _signs(n: int) -> itertools.product[tuple[int, ...]]:
-    return itertools.product((1, -1), repeat=n)
+def _negated(n: int, seed: int) -> Iterator[NDArray[Any]]:
+    """Which of n differences change their sign, a row each assignment: all there are, or random ones."""
+    import numpy as np
+
+    if n <= _EXACT_SIGNS:
+        yield np.arange(2**n)[:, None] >> np.arange(n) & 1
+        return
+    generator = np.random.default_rng(seed)
+    for count in _portions(_PERMUTATIONS, n):
+        yield generator.integers(0, 2, size=(count, n), dtype=np.int8)
+
+
+def expected_last(k: int, rising: Sequence[float]) -> float:
+    """The expected value of the last of k drawn without replacement from `rising`, kept in its order.
+
+    The item at index i is the last of C(i, k - 1) of the C(n, k) choices. In the order of their worth this is best of
+    k; for values 0 and 1 it is pass@k, 1 - C(n - c, k) / C(n, k) with c ones (M. Chen et al., 2021, equation 1).
+    """
+    return math.fsum(weight * value for weight, value in zip(_last_of(k, len(rising)), rising, strict=True))
+
+
+@lru_cache(maxsize=256)
+def _last_of(k: int, n: int) -> tuple[float, ...]:
+    choices = math.comb(n, k)
+    return tuple(math.comb(index, k - 1) / choices for index in range(n))
+
+
+def powers_of_two(most: int) -> list[int]:
+    """1, 2, 4, … up to `most`."""
+    return [2**power for power in range(most.bit_length())]
+
+
+def binomial_deviation(rate: float, n: int) -> float:
+    """The standard deviation of a share of n draws, each of which hits at this rate."""
+    return math.sqrt(rate * (1 - rate) / n)
 
 
 def _bootstrap(
-    sums: Sequence[float], sizes: Sequence[int], level: float, resamples: int, seed: int
+    sums: Sequence[float], sizes: Sequence[int] | None, level: float, resamples: int, seed: int
 ) -> tuple[float, float]:
-    """Percentile bounds of sum / size over resampled clusters."""
-    rng = random.Random(seed)
+    """Percentile bounds of sum / size over resampled clusters; without sizes each is 1."""
+    import numpy as np
+
     n = len(sums)
     resamples = max(200, min(resamples, _DRAWS // n))
-    indices = range(n)
-    means = []
-    for _ in range(resamples):
-        drawn = rng.choices(indices, k=n)
-        means.append(sum(map(sums.__getitem__, drawn)) / sum(map(sizes.__getitem__, drawn)))
-    means.sort()
+    tops, generator = np.asarray(sums, dtype=float), np.random.default_rng(seed)
+    below = None if sizes is None or set(sizes) == {1} else np.asarray(sizes, dtype=float)
+    parts = []
+    for count in _portions(resamples, n):
+        drawn = generator.integers(0, n, size=(count, n), dtype=np.int32)
+        parts.append(tops[drawn].sum(axis=1) / (n if below is None else below[drawn].sum(axis=1)))
+    means = np.sort(np.concatenate(parts))
     tail = (1 - level) / 2
-    return means[math.floor(tail * (resamples - 1))], means[math.ceil((1 - tail) * (resamples - 1))]
+    return float(means[math.floor(tail * (resamples - 1))]), float(means[math.ceil((1 - tail) * (resamples - 1))])
+
+
+def _portions(rows: int, columns: int) -> Iterator[int]:
+    """`rows` in parts that hold few enough numbers at once."""
+    most = max(1, _TOGETHER // columns)
+    for start in range(0, rows, most):
+        yield min(most, rows - start)

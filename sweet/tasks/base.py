@@ -8,7 +8,7 @@ Kinds are found by entry point (group `sweet.tasks`), so that a package can brin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
-    from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+    from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 NO_ANSWER = "No answer"
 """The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
@@ -98,6 +98,10 @@ class TaskKind(Protocol):
     """How its rewards are read by who learns from them."""
     scorer_options: frozenset[str]
     """Which options of `sweet eval` that decide rewards its scorer takes: of scorer, tolerance, similarity."""
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        """The rates that can stand for its scores, by name, the first one the most telling."""
 
     @property
     def visual(self) -> bool:

@@ -1,7 +1,7 @@
 """What trajectories are worth: a row of scores, what a kind brings to make it, and how its rewards are read.
 
 `sweet eval` opens the scorer of the run's kind, hands it the trajectories and takes their scores as they are known; it
-knows nothing of how they come about. Which rates stand for them, the scorer says too (`figures`).
+knows nothing of how they come about. Which rates stand for them, the kind says too (`figures`).
 """
 
 from __future__ import annotations
@@ -47,18 +47,16 @@ class Score(BaseModel):
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over scores that `eval` tells with its interval.
+    """A mean over scores that is told with its interval.
 
     Attributes:
         value: a score's part in it; None where it has none.
         low, high: between which values lie.
-        compared: whether `eval --compare` pairs it with another run's.
     """
 
     value: Callable[[Score], float | None]
     low: float = 0.0
     high: float = 1.0
-    compared: bool = True
 
 
 def reward(score: Score) -> float | None:
@@ -119,7 +117,7 @@ class TrajectoryScorer(Protocol):
         option: how to ask `sweet eval` for it.
         meta: kept with the scores: what decides the rewards.
         environment: kept with the attempt and told with the metrics: by what and where it was scored.
-        figures: the rates that stand for the scores, by name, the first one the most telling.
+        figures: those of the kind's figures (`TaskKind.figures`) that it gives.
     """
 
     @property

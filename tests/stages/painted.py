@@ -21,6 +21,7 @@ from sweet.render.page import Block, RenderFailed, Screenshot
 from sweet.render.similarity import open_similarity
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
+from sweet.tasks.html.figures import FIGURES
 from sweet.tasks.html.kind import HtmlKind
 from sweet.tasks.html.scoring import EMBEDDINGS, HtmlEvaluation
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
@@ -63,6 +64,7 @@ class PaintedKind(CodeKind):
     name = "painted"
     rewards = HtmlKind.rewards
     scorer_options = HtmlKind.scorer_options
+    figures = FIGURES
     painter = Painter()
 
     def agent_system(self) -> str:

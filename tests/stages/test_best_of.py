@@ -1,13 +1,10 @@
-"""Best of N by the critic: the expectation is exact, the critic's credit is the ranking's, the stage tells it."""
+"""Best of N by the critic: the critic's credit is the ranking's, the stage tells it."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
@@ -15,22 +12,10 @@ from sweet.learn.tokens import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.best_of import Liked, at, expected, measure_best_of, sizes
+from sweet.stages.best_of import Liked, at, measure_best_of
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.tasks.base import Recipe
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=7), st.integers(1, 7))
-def test_the_expectation_is_over_every_choice(values: list[float], n: int) -> None:
-    if n > len(values):
-        return
-    chosen = [values[max(places)] for places in itertools.combinations(range(len(values)), n)]
-    assert expected(n, values) == pytest.approx(sum(chosen) / len(chosen), abs=1e-9)
-
-
-def test_sizes_are_powers_of_two_that_there_are() -> None:
-    assert [sizes(most) for most in (1, 2, 3, 4, 9)] == [[1], [1, 2], [1, 2], [1, 2, 4], [1, 2, 4, 8]]
 
 
 def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chance() -> None:

@@ -94,7 +94,8 @@ def test_both_scorers_side_by_side(tmp_path: Path) -> None:
     assert metrics["scorer"] == "both"
     meta = run.find("scores", needed_by="test").meta
     assert (meta["scorer"], meta["tolerance"]) == ("strict", 1e-9)
-    evaluate(run, compare=run.path)
+    figures = evaluate(run, compare=f"{run.path}:scores-1")[0]["compare"]["figures"]
+    assert "upstream_tests_passed" not in figures, "only the baseline has them"
 
 
 def test_a_run_without_a_valid_task_has_no_rate(tmp_path: Path) -> None:
@@ -106,26 +107,62 @@ def test_comparison_pairs_tasks(tmp_path: Path) -> None:
     theirs = make_run(tmp_path / "theirs", *(trajectory(f"a{i}", f"t{i}", BAD) for i in range(10)))
     ours = make_run(tmp_path / "ours", *(trajectory(f"b{i}", f"t{i}", GOOD if i < 8 else BAD) for i in range(12)))
     with pytest.raises(UsageError, match="none yet"):
-        evaluate(ours, compare=theirs.path)
+        evaluate(ours, compare=str(theirs.path))
     evaluate(theirs)
-    metrics, _ = evaluate(ours, compare=theirs.path)
-    success = metrics["compare"]["success_rate"]
+    metrics, _ = evaluate(ours, compare=str(theirs.path))
+    success = metrics["compare"]["figures"]["success_rate"]
     assert metrics["compare"]["tasks"] == 10
     assert (success["wins"], success["losses"], success["ties"]) == (8, 0, 2)
     assert success["difference"] == 0.8
     assert success["p_value"] == pytest.approx(2 / 2**8, abs=1e-6)
-    assert metrics["compare"]["tests_passed"]["difference"] == 0.4
+    assert metrics["compare"]["figures"]["tests_passed"]["difference"] == 0.4
+    assert metrics["win_rate"] == metrics["compare"]["win_rate"] == 0.9
+    assert metrics["win_rate_ci_low"] < 0.9 < metrics["win_rate_ci_high"]
+    recorded = ours.manifest().attempts[-1].metrics
+    assert recorded["compare"] == metrics["compare"]
 
 
 def test_only_alike_scores_are_compared(tmp_path: Path) -> None:
     theirs = make_run(tmp_path / "theirs", trajectory("a", "t1", GOOD))
     evaluate(theirs, scorer="upstream")
     with pytest.raises(UsageError) as caught:
-        evaluate(make_run(tmp_path / "ours", trajectory("a", "t1", GOOD)), compare=theirs.path)
+        evaluate(make_run(tmp_path / "ours", trajectory("a", "t1", GOOD)), compare=str(theirs.path))
     assert "--scorer strict" in str(caught.value.fix)
     evaluate(theirs)
+    others = make_run(tmp_path / "others", trajectory("a", "t2", GOOD))
     with pytest.raises(UsageError, match="share no"):
-        evaluate(make_run(tmp_path / "others", trajectory("a", "t2", GOOD)), compare=theirs.path)
+        evaluate(others, compare=str(theirs.path))
+    assert others.find("scores", needed_by="test").rows == 1, "what was scored is kept"
+
+
+def test_different_scorers_are_compared_where_somebody_wants_it(tmp_path: Path) -> None:
+    theirs = make_run(tmp_path / "theirs", trajectory("a", "t1", GOOD))
+    evaluate(theirs, scorer="upstream")
+    ours = make_run(tmp_path / "ours", trajectory("a", "t1", GOOD))
+    metrics, _ = evaluate(ours, compare=str(theirs.path), allow_different=True)
+    assert metrics["compare"]["warnings"][0]["about"] == "scorer"
+
+
+def test_a_baseline_that_is_not_alike_is_refused_before_anything_is_scored(tmp_path: Path) -> None:
+    theirs = make_run(tmp_path / "theirs", trajectory("a", "t1", GOOD))
+    evaluate(theirs, scorer="upstream")
+    ours = make_run(tmp_path / "ours", trajectory("a", "t1", GOOD))
+    with pytest.raises(UsageError):
+        evaluate(ours, compare=str(theirs.path))
+    assert not ours.manifest().of_kind("scores")
+
+
+def test_several_dialogues_of_a_task_have_pass_at_k(tmp_path: Path) -> None:
+    rows = [trajectory(f"a{i}", f"t{i % 2}", GOOD if i in (0, 2, 1) else BAD) for i in range(6)]
+    metrics, _ = evaluate(make_run(tmp_path / "run", *rows))
+    told = metrics["pass_at_k"]
+    assert list(told) == ["1", "2"]
+    assert (told["1"]["tasks"], told["1"]["rate"]) == (2, 0.5)
+    assert told["2"]["rate"] == pytest.approx((1 + 2 / 3) / 2, abs=1e-6)
+    assert told["2"]["rate_ci_low"] <= told["2"]["rate"] <= told["2"]["rate_ci_high"]
+    assert metrics["best_of_k"]["1"]["rate"] == pytest.approx(metrics["tests_passed"])
+    alone, _ = evaluate(make_run(tmp_path / "alone", rows[0], rows[1]))
+    assert not {"pass_at_k", "best_of_k"} & alone.keys()
 
 
 def test_a_run_without_rollouts_names_the_stage(tmp_path: Path) -> None:

@@ -172,14 +172,14 @@ def test_the_win_rate_counts_ties_half(tmp_path: Path, painter: Painter) -> None
         trajectory("b9", CLOSE, reference=REFERENCE, task="t9"),
     )
     evaluate(theirs)
-    metrics, _ = evaluate(ours, compare=theirs.path)
+    metrics, _ = evaluate(ours, compare=str(theirs.path))
     assert metrics["win_rate"] == pytest.approx((5 + 0.5 * 2) / 8)
     assert metrics["win_rate_ci_low"] < metrics["win_rate"] < metrics["win_rate_ci_high"]
-    cosine = metrics["compare"]["cosine"]
+    cosine = metrics["compare"]["figures"]["cosine"]
     assert (cosine["wins"], cosine["losses"], cosine["ties"]) == (5, 1, 2)
-    assert cosine["ci_low"] < cosine["difference"] < cosine["ci_high"]
+    assert cosine["difference_ci_low"] < cosine["difference"] < cosine["difference_ci_high"]
     assert metrics["compare"]["tasks"] == 8
-    assert metrics["compare"]["text"]["wins"] == 5
+    assert metrics["compare"]["figures"]["text"]["wins"] == 5
 
 
 def test_figures_of_different_similarities_are_not_compared(tmp_path: Path, painter: Painter) -> None:
@@ -189,9 +189,9 @@ def test_figures_of_different_similarities_are_not_compared(tmp_path: Path, pain
     metrics, _ = evaluate(theirs, similarity=clip, device="cpu")
     assert metrics["scorer"].startswith("tiny@")
     with pytest.raises(UsageError, match=r"scored by tiny@.*scored by pixels-1") as caught:
-        evaluate(ours, compare=theirs.path)
+        evaluate(ours, compare=str(theirs.path))
     assert str(caught.value.fix).endswith("--similarity pixels")
-    assert evaluate(ours, similarity=clip, compare=theirs.path)[0]["compare"]["tasks"] == 1
+    assert evaluate(ours, similarity=clip, compare=str(theirs.path))[0]["compare"]["tasks"] == 1
     assert len(list((theirs.path / "embeddings").rglob("*.f32"))) == 2
 
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sweet.cli import console
+from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
+from sweet.stages.base import StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.view.comparison import MEASURES, samples
+
+
+def _show(result: StageResult) -> None:
+    drawn = {"compare", *MEASURES}
+    console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
+    for section in samples(result.metrics):
+        console.show(section)
+    if "compare" in result.metrics:
+        show_comparison(result.metrics["compare"])
+
 
 COMMANDS = (
     StageCommand(
         name="eval",
         config=EvalConfig,
         stage=run_eval,
+        show=_show,
         summary="Score the newest dialogues: code by its hidden tests, pages by their likeness to the reference.",
         text="Code runs in a sandbox, pages in headless browsers (sweet doctor says what this machine has).",
         examples=(
             ("sweet eval", "score the newest run"),
-            ("sweet eval RUN --compare OTHER", "the difference to another run on the same tasks, and the win rate"),
+            ("sweet eval RUN --compare BASELINE", "and compare it with another run on the same tasks"),
+            ("sweet eval RUN --compare RUN:scores-1", "after training with before, in one run"),
             ("sweet eval RUN --similarity clip", "pages by CLIP ViT-B/32, as the paper does"),
             ("sweet eval RUN --scorer upstream", "as the published code scores, to compare with its numbers"),
             ("sweet eval RUN --scorer both", "the two side by side"),

@@ -17,8 +17,9 @@ from sweet.sandbox.box import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Scorer
+from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.scoring import CodeScorer, Verdict
-from sweet.tasks.scores import Figure, Score, ScoringRequest, reward, solved
+from sweet.tasks.scores import Score, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
@@ -43,12 +44,7 @@ class CodeEvaluation:
         self.option = f"--scorer {self.name}"
         self.meta: dict[str, Any] = {"scorer": self.name, "tolerance": request.tolerance, "sandbox": box.tier}
         self.environment: dict[str, Any] = self.meta | {"scorer": request.scorer}
-        self.figures = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
-        if self._both:
-            self.figures |= {
-                "upstream_success_rate": Figure(_solved_upstream, compared=False),
-                "upstream_tests_passed": Figure(lambda score: score.upstream_reward, compared=False),
-            }
+        self.figures = FIGURES | (UPSTREAM_FIGURES if self._both else {})
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""
@@ -101,7 +97,3 @@ def _score(trajectory: Trajectory, verdict: Verdict, published: float | None) ->
         upstream_reward=published,
         detail=detail,
     )
-
-
-def _solved_upstream(score: Score) -> float | None:
-    return None if score.upstream_reward is None else float(score.upstream_reward >= 1)

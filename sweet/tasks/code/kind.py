@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from sweet.errors import UsageError
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.code import datasets
+from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.prompts import HumanPrompt, Prompts, read_move
 from sweet.tasks.datasets import colbench_file
-from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind:
@@ -23,6 +24,7 @@ class CodeKind:
     scorer_options = frozenset({"scorer", "tolerance"})
     visual = False
     scripted_agent = None
+    figures: Mapping[str, Figure] = FIGURES | UPSTREAM_FIGURES
 
     def __init__(self, prompts: Prompts | None = None) -> None:
         self.prompts = prompts or Prompts.packaged()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sweet.tasks.datasets import websight_file
 from sweet.tasks.html import datasets, writer
 from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
-from sweet.tasks.scores import RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class HtmlKind:
@@ -29,6 +29,12 @@ class HtmlKind:
 
     def with_prompts(self, folder: Path) -> HtmlKind:
         return HtmlKind(Prompts.of(folder))
+
+    @property
+    def figures(self) -> Mapping[str, Figure]:
+        from sweet.tasks.html.figures import FIGURES  # numpy
+
+        return FIGURES
 
     def default_tasks(self) -> str:
         return "websight" if websight_file("train").is_file() else "pages"

@@ -25,8 +25,9 @@ from sweet.render.embeddings import Embeddings
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.similarity import Similarity, black, cosine, open_similarity
 from sweet.render.store import SCREENSHOTS
-from sweet.tasks.html.diagnostics import Diagnostics, diagnose
-from sweet.tasks.scores import Figure, Score, ScoreOutcome, ScoringRequest, reward
+from sweet.tasks.html.diagnostics import diagnose
+from sweet.tasks.html.figures import FIGURES
+from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 EMBEDDINGS = "embeddings"
@@ -107,8 +108,7 @@ class HtmlEvaluation:
         self.option = f"--similarity {similarity.choice}"
         self.meta: dict[str, Any] = {"similarity": self.name}
         self.environment: dict[str, Any] = {"scorer": self.name, "similarity": self.name}
-        self.figures = {"cosine": Figure(reward, low=-1.0)}
-        self.figures |= {name: Figure(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__}
+        self.figures = FIGURES
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score. Batches are rendered ahead of the one that is compared, so that neither
@@ -199,11 +199,3 @@ def _score(trajectory: Trajectory, likeness: float | None, outcome: ScoreOutcome
         outcome=outcome,
         detail=detail,
     )
-
-
-def _diagnostic(name: str) -> Callable[[Score], float | None]:
-    def value(score: Score) -> float | None:
-        told: dict[str, float] = score.detail.get("diagnostics", {})
-        return told.get(name)
-
-    return value

@@ -1,0 +1,77 @@
+"""`sweet compare`, and how the comparison of `sweet eval --compare` is shown."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from sweet.cli import console
+from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.declaration import ArgumentSpec
+from sweet.errors import UsageError
+from sweet.stages.base import StageResult
+from sweet.stages.compare import CompareConfig, run_compare
+from sweet.view.comparison import as_markdown, sections
+
+
+class Compare(Command[CompareConfig]):
+    def arguments(self) -> list[ArgumentSpec]:
+        return [
+            path_argument(
+                "a", "A", "The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.", required=True
+            ),
+            path_argument("b", "B", "What is compared with it, in the same way.", required=True),
+        ]
+
+    def work(self, call: Call[CompareConfig]) -> None:
+        if call.config.markdown and call.common.json:
+            raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="leave one out")
+        result = run_compare(call.arguments["a"], call.arguments["b"], call.config)
+        if call.config.markdown:
+            sys.stdout.write(as_markdown(result.metrics))
+        else:
+            console.finish(result, as_json=call.common.json, show_people=_show)
+        for line in look_at(result.metrics):
+            call.reporter.say(f"next: {line}")
+
+
+def _show(result: StageResult) -> None:
+    show_comparison(result.metrics)
+
+
+def show_comparison(metrics: Mapping[str, Any]) -> None:
+    for section in sections(metrics):
+        console.show(section)
+
+
+def look_at(metrics: Mapping[str, Any]) -> list[str]:
+    """The commands that show the first flipped task on both sides."""
+    flips = metrics["flips"]
+    rows = [*flips["lost"]["tasks"], *flips["gained"]["tasks"]][:1]
+    return [
+        shlex.join(
+            ["sweet", "view", metrics[side]["run"], "--from", metrics[side]["rollouts"], "--id", row[f"{side}_ids"][0]]
+        )
+        for row in rows
+        for side in "ab"
+        if metrics[side]["rollouts"] is not None
+    ]
+
+
+COMMANDS = (
+    Compare(
+        name="compare",
+        config=CompareConfig,
+        summary="Compare two evaluations on the same tasks: paired differences, p-values, the tasks that flipped.",
+        text="Every difference is B - A. Nothing is written into either run. Two evaluations in one run are told apart "
+        "by their artifacts: RUN:scores-1 RUN:scores-3.",
+        examples=(
+            ("sweet compare runs/before runs/after", "the newest scores of both"),
+            ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
+            ("sweet compare A B --markdown", "a table for a pull request"),
+            ("sweet compare A B --repeats OTHER", "how much seeds vary, OTHER being played with another seed"),
+        ),
+    ),
+)

@@ -1,0 +1,22 @@
+"""The rates that stand for the scores of html tasks: the cosine, and what tells why it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweet.tasks.html.diagnostics import Diagnostics
+from sweet.tasks.scores import Figure, Score, reward
+
+
+def _diagnostic(name: str) -> Callable[[Score], float | None]:
+    def value(score: Score) -> float | None:
+        told: dict[str, float] = score.detail.get("diagnostics", {})
+        return told.get(name)
+
+    return value
+
+
+FIGURES = {
+    "cosine": Figure(reward, low=-1.0),
+    **{name: Figure(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__},
+}

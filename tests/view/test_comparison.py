@@ -1,0 +1,121 @@
+"""A comparison as people read it: wide, narrow, and as Markdown."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sweet.stages.compare import measure_comparison
+from sweet.stages.samples import measure_samples
+from sweet.view.comparison import as_markdown, p, samples, sections
+from sweet.view.markdown import code, prose
+from tests.stages.evaluations import evaluate
+
+HOSTILE = "t\x1b[31m|[bold]<b>@who`x`\n"
+
+
+def compared(path: Path, task: str = "t1", **settings: Any) -> dict[str, Any]:
+    a = evaluate(path / "a", {task: [1.0, 1.0], "t2": [0.0, 0.5], "t3": [1.0, 0.0]})
+    b = evaluate(path / "b", {task: [0.0, 0.2], "t2": [1.0, 1.0], "t3": [1.0, 0.0]}, agent="trained", **settings)
+    return measure_comparison(a, b)
+
+
+def drawn(metrics: dict[str, Any], width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False, markup=False)
+    for section in sections(metrics):
+        console.print(section)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_all_is_told_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = drawn(compared(Path(), max_turns=5), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text, "nothing is cut off"
+    told = (
+        "B against A",
+        "3 tasks",
+        "Turn limit: 10 in A, 5 in B.",
+        "a:scores-1",
+        "trained",
+        "success rate",
+        "0.500",
+        "+0.000",
+        "paired permutation",
+        "pass@k",
+        "best of k",
+        "binomial",
+        "Solved by A and not by B: 1 task",
+        "Solved by B and not by A: 1 task",
+        "t1-s0-r0",
+        "t2-s0-r0",
+    )
+    for words in told:
+        assert words in text.replace("\n", " ").replace("  ", " ") or words in text, words
+    assert "reward " not in text.replace("by reward", ""), "for code the rewards are the tests passed"
+
+
+def test_narrow_tables_become_lists(tmp_path: Path) -> None:
+    metrics = compared(tmp_path)
+    assert "┃" in drawn(metrics, 200)
+    narrow = drawn(metrics, 40)
+    assert "  B - A  +0.000 [" in narrow
+
+
+def test_one_repeat_is_said_plainly(tmp_path: Path) -> None:
+    a, b = evaluate(tmp_path / "a", {"t": [1.0]}), evaluate(tmp_path / "b", {"t": [0.0]}, agent="other")
+    assert "One repeat only of A and of B: how much it varies is not known." in drawn(measure_comparison(a, b), 200)
+
+
+@pytest.mark.parametrize("width", [40, 200])
+def test_text_from_files_is_no_markup(tmp_path: Path, width: int) -> None:
+    metrics = compared(tmp_path, HOSTILE)
+    text = drawn(metrics, width)
+    assert "\x1b" not in text
+    assert "␛[31m|[bold]<b>@who`x`␊" in text.replace("\n", "")
+    shown = as_markdown(metrics)
+    assert "\x1b" not in shown
+    rows = [line for line in shown.splitlines() if "[bold]" in line]
+    assert rows
+    assert all(line.startswith("| ``") and line.endswith("|") for line in rows)
+
+
+def test_markdown_is_one_table_after_the_other(tmp_path: Path) -> None:
+    metrics = compared(tmp_path, max_turns=5)
+    shown = as_markdown(metrics)
+    assert "| figure | A | B | B - A | p |\n| --- | ---: | ---: | ---: | ---: |\n| success rate | 0.500 [" in shown
+    assert "- Turn limit: 10 in A, 5 in B." in shown
+    assert shown.count("<details>") == shown.count("</details>") == 2
+    for line in shown.splitlines():
+        assert not line.startswith("|") or line.endswith("|")
+
+
+def test_code_and_prose_in_markdown() -> None:
+    assert code("a|b") == "`a\\|b`"
+    assert code("`x") == "`` `x ``"
+    assert code("") == ""
+    assert prose("*a* <b> @who\n") == "\\*a\\* \\<b\\> @<!-- -->who␊"
+
+
+def test_p_values_are_quoted_as_one_does() -> None:
+    assert [p({"p_value": value}) for value in (1.0, 0.146, 0.0684, 0.0012, 0.00099)] == [
+        "1.00",
+        "0.15",
+        "0.068",
+        "0.0012",
+        "< 0.001",
+    ]
+
+
+def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
+    found = evaluate(tmp_path / "a", {"t1": [1.0, 0.0], "t2": [0.0, 0.5]})
+    first, second = samples(measure_samples(found.values(), found.kind.rewards))
+    assert (first.title, [row[:2] for row in first.rows]) == ("pass@k", [("1", "2"), ("2", "2")])
+    assert second.title == "best of k, by reward"
+    assert samples({"success_rate": 1.0}) == []
