@@ -31,7 +31,7 @@ MODULES = {
         "pair",
         "train_actor",
     ),
-    "Look at what came out": ("view", "compare", "status"),
+    "Look at what came out": ("view", "compare", "report", "status"),
     "Data and machine": ("data", "doctor"),
 }
 """Modules of `sweet.cli.commands`, each with its `COMMANDS`, by the title under which the help lists them. A module is

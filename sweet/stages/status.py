@@ -159,30 +159,48 @@ def _unfinished(manifest: Manifest) -> list[Attempt]:
     ]
 
 
-def command_of(attempt: Attempt, run: str | Path) -> str:
-    """The command line that does the same again: the options in which the attempt differs from the defaults."""
-    words = ["sweet", attempt.stage, str(run)]
-    module, name = _CONFIGS[attempt.stage]
-    config = cast(type[StageConfig], getattr(import_module(f"sweet.stages.{module}"), name))
-    defaults = {
-        field: info.get_default(call_default_factory=True)
-        for field, info in config.model_fields.items()
-        if not info.is_required()
+def _config_of(stage: str) -> type[StageConfig]:
+    module, name = _CONFIGS[stage]
+    return cast(type[StageConfig], getattr(import_module(f"sweet.stages.{module}"), name))
+
+
+def default_settings(stage: str) -> dict[str, Any] | None:
+    """A stage's options and their defaults, as a recorded configuration shows them; None where the stage is not one
+    that makes an artifact."""
+    if stage not in _CONFIGS:
+        return None
+    return {
+        field: None if info.is_required() else _json(info.get_default(call_default_factory=True))
+        for field, info in _config_of(stage).model_fields.items()
     }
+
+
+def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
+    """The command line that does the same again: the options in which the attempt differs from the defaults.
+
+    Args:
+        resume: go on from the checkpoint of a training.
+    """
+    words = ["sweet", attempt.stage, str(run)]
+    config = _config_of(attempt.stage)
+    defaults = default_settings(attempt.stage) or {}
     tail: list[str] = []
     for field, value in attempt.config.items():
-        if field not in config.model_fields or value is None or value == _json(defaults.get(field)):
+        if field not in defaults or value is None or value == defaults[field]:
             continue
+        if field == "resume" and not resume:
+            continue
+        items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
         if field == config.behind_dashes():
-            tail = ["--", *map(str, cast(list[str], value))]
+            tail = ["--", *items]
             continue
         flag = field.rstrip("_").replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            for item in value if isinstance(value, list) else [value]:
-                words += [f"--{flag}", str(item)]
-    if "resume" in config.model_fields and "--resume" not in words:
+            for item in items:
+                words += [f"--{flag}", item]
+    if resume and "resume" in defaults and "--resume" not in words:
         words.append("--resume")
     return shlex.join(words + tail)
 
@@ -231,7 +249,7 @@ def _without(manifest: Manifest, sources: Iterable[Artifact], kind: str, stale: 
 def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]:
     """Play the actor, on the tasks of the run's first dialogues; then look at how it did."""
     rollouts = manifest.of_kind("rollouts", "done")
-    played = [one for one in rollouts if _is_agent(one.meta.get("agent"), actor)]
+    played = [one for one in rollouts if is_agent(one.meta.get("agent"), actor)]
     if played:
         return [_sweet("view", run)]
     first = min(rollouts, key=lambda one: one.created)
@@ -243,7 +261,8 @@ def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]
     return [_sweet("rollout", run, *options)]
 
 
-def _is_agent(agent: JsonValue, actor: Artifact) -> bool:
+def is_agent(agent: JsonValue, actor: Artifact) -> bool:
+    """Whether an agent, as rollouts name it, is this actor of their run."""
     parts = PurePosixPath(actor.path).parts
     return isinstance(agent, str) and PurePosixPath(agent.replace("\\", "/")).parts[-len(parts) :] == parts
 

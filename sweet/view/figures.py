@@ -22,9 +22,6 @@ QUALITY = 75
 TOGETHER = 48 * 2**20
 """Characters of all data: addresses of a page."""
 
-POLICY = "img-src data:; "
-"""What the page's Content-Security-Policy says besides."""
-
 
 class Figures:
     """The pictures of one page, in the order in which they are asked for.

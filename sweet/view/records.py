@@ -138,10 +138,9 @@ class Records:
         """The scores without their details, which are read again for the one that is shown."""
         if self.scores is None:
             return {}
-        return {
-            row["id"]: Score.model_validate({**row, "detail": {}})
-            for _, row in rows_with_offsets(self.run.file(self.scores))
-        }
+        path = self.run.file(self.scores)
+        rows = (_validated(Score, {**row, "detail": {}}, path) for _, row in rows_with_offsets(path))
+        return {score.id: score for score in rows}
 
     @cached_property
     def _score_offsets(self) -> dict[str, list[int]]:

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from pydantic import Field
 from rich.console import RenderableType
 
-from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.tasks.trajectory import dump
+from sweet.view.html import check_target
 from sweet.view.pictures import Album
 from sweet.view.records import Record, Records, Summary
 from sweet.view.terminal import TrajectoryTable, dialogue
@@ -145,10 +145,7 @@ class Viewer:
         from sweet.view.figures import Figures
         from sweet.view.page import write_page
 
-        if not path.parent.is_dir():
-            raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")
-        if path.is_dir():
-            raise UsageError("This is a folder, not a file.", where=path, fix="--html FILE")
+        check_target(path, "--html")
         shown = [self.records.find(self.config.id)] if self.config.id else self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
         title = f"{self.run.path.name} · {self.records.rollouts.id}"

@@ -1,0 +1,112 @@
+"""Artifacts, attempts and settings of a run, as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.run import Run
+from sweet.stages.report.facts import ArtifactFact, AttemptFact, Link, words
+from sweet.stages.status import command_of, default_settings, is_agent
+
+RUN = "RUN"
+"""How commands and agents name the run, wherever it lies."""
+
+
+class Names:
+    """Agents by name: an actor of the run is called by its id."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    def actor(self, agent: JsonValue) -> Artifact | None:
+        """The actor of the run that an agent is."""
+        return next((actor for actor in self._manifest.of_kind("actor") if is_agent(agent, actor)), None)
+
+    def agent(self, agent: JsonValue) -> str:
+        actor = self.actor(agent)
+        return words(agent) if actor is None else actor.id
+
+    def dataset(self, rollouts: Artifact | None) -> str:
+        parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
+        return " / ".join(filter(None, parts))
+
+
+def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
+    staleness = run.staleness(manifest)
+    return [
+        ArtifactFact(
+            id=artifact.id,
+            kind=artifact.kind,
+            path=artifact.path,
+            rows=artifact.rows,
+            bytes=artifact.bytes,
+            sha256=artifact.sha256,
+            status=artifact.status,
+            stale=staleness(artifact),
+            made_by=artifact.attempt,
+            inputs=[ref.id for ref in artifact.inputs],
+        )
+        for artifact in manifest.artifacts
+    ]
+
+
+def links(manifest: Manifest, names: Names) -> Iterator[Link]:
+    """What was made from what, and which actor spoke in which rollouts. Inputs that are gone are left out."""
+    for artifact in manifest.artifacts:
+        for ref in artifact.inputs:
+            if manifest.artifact(ref.id) is not None:
+                yield Link(source=ref.id, target=artifact.id)
+        actor = names.actor(artifact.meta.get("agent")) if artifact.kind == "rollouts" else None
+        if actor is not None:
+            yield Link(source=actor.id, target=artifact.id, played=True)
+
+
+def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
+    config = _portable(attempt.config, names)
+    defaults = default_settings(attempt.stage)
+    changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
+    command = None
+    if defaults is not None:
+        command = command_of(attempt.model_copy(update={"config": config}), RUN, resume=False)
+    end = attempt.finished
+    return AttemptFact(
+        id=attempt.id,
+        stage=attempt.stage,
+        status=attempt.status,
+        started=attempt.started,
+        seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
+        outputs=list(attempt.outputs),
+        changed=changed,
+        defaults={key: value for key, value in config.items() if key not in changed},
+        environment=dict(_flat(attempt.environment)),
+        command=command,
+        error=attempt.error,
+    )
+
+
+def _portable(config: dict[str, JsonValue], names: Names) -> dict[str, JsonValue]:
+    """Settings in which an actor of the run is named from RUN on, wherever the run lies."""
+    actor = names.actor(config.get("agent"))
+    return config if actor is None else {**config, "agent": f"{RUN}/{actor.path}"}
+
+
+def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    for key, value in environment.items():
+        if isinstance(value, dict):
+            yield from ((inner, words(version)) for inner, version in value.items())
+        else:
+            yield key, words(value)
+
+
+def method(manifest: Manifest) -> str:
+    """What was learned and how, in a few words."""
+    found = []
+    for kind, key in (("critic", "variant"), ("actor", "method")):
+        made = manifest.of_kind(kind, "done")
+        if made and made[-1].meta.get(key) is not None:
+            recipe = words(made[-1].meta.get("recipe"))
+            found.append(f"{kind} {words(made[-1].meta[key])}" + (f" (recipe {recipe})" if recipe else ""))
+    return ", ".join(found)

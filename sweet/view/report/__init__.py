@@ -1,0 +1,118 @@
+"""The report of a run as one HTML page, complete in itself (see `sweet.view.html`): no script, no network, charts as
+inline SVG. What it says is in `sweet.stages.report`; here it is only drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweet.errors import SweetError
+from sweet.runs.run import Run
+from sweet.stages.report.facts import Report, Sample
+from sweet.stages.report.quote import rate_name
+from sweet.view.figures import Figures
+from sweet.view.html import head, line, resource, write
+from sweet.view.pictures import Album
+from sweet.view.records import Records
+from sweet.view.report import charts
+from sweet.view.report.parts import moment, section
+from sweet.view.report.results import advantages, rate_cell, results, success, training
+from sweet.view.report.scales import minus
+from sweet.view.report.sources import again, environment, lineage, quote, settings
+from sweet.view.transcript import trajectory
+
+PICTURES = 12 * 2**20
+"""Characters of all pictures in a report."""
+
+
+def write_report(path: Path, run: Run, report: Report, *, samples: bool = True) -> None:
+    """Write the page to `path`, which is replaced only once all of it is written."""
+    write(path, page(run, report, samples=samples))
+
+
+def page(run: Run, report: Report, *, samples: bool = True) -> Iterator[str]:
+    """The page in parts."""
+    title = f"{report.run} · report"
+    yield head(title, resource("transcript.css", "report/report.css"), pictures=True)
+    yield "<header>\n" + _masthead(report) + "</header>\n<main>\n"
+    yield _problems(report.problems)
+    for part in (results, training, success, advantages):
+        yield part(report)
+    if samples:
+        yield section("dialogues", "Some dialogues", "".join(_samples(run, report)))
+    for part in (lineage, settings, environment, again, quote):
+        yield part(report)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _masthead(report: Report) -> str:
+    facts = [
+        ("task", report.task),
+        ("method", report.method),
+        ("began", moment(report.created)),
+        ("ended", moment(report.ended) if report.ended else ""),
+        ("sweet", ", ".join(report.versions)),
+    ]
+    headline = report.headline
+    result = report.result(headline.scores) if headline else None
+    if result is not None:
+        facts[1:1] = [
+            ("dataset", result.dataset),
+            ("agent", result.agent),
+            ("simulated human", result.sim),
+            ("scorer", " in ".join(filter(None, [result.scorer, result.sandbox]))),
+        ]
+    told = "".join(f"<div><dt>{line(name)}</dt><dd>{line(found)}</dd></div>" for name, found in facts if found)
+    return f"<h1>{line(report.run)}</h1>\n{_headline(report)}<dl>{told}</dl>\n"
+
+
+def _headline(report: Report) -> str:
+    headline = report.headline
+    if headline is None:
+        return '<p class="headline">Nothing in this run has been scored yet.</p>\n'
+    rate = headline.rate
+    change = ""
+    comparison = next((one for one in report.comparisons if one.after == headline.scores), None)
+    if comparison is not None:
+        measure = comparison.measures[0]
+        bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
+        change = (
+            f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
+            f"{line(measure.name)} against before training, p = {measure.p_value:.2g}</p>\n"
+        )
+    return (
+        f'<p class="headline"><span>{line(rate_name(rate.name))}</span> {rate_cell(rate)} {charts.interval(rate)}</p>\n'
+        f"{change}"
+    )
+
+
+def _problems(problems: list[str]) -> str:
+    if not problems:
+        return ""
+    items = "".join(f"<li>{line(problem)}</li>" for problem in problems)
+    return f'<aside class="problems"><h2>Not all of the run could be read</h2><ul>{items}</ul></aside>\n'
+
+
+def _samples(run: Run, report: Report) -> Iterator[str]:
+    """The chosen dialogues, one rollouts artifact after the other."""
+    room = PICTURES
+    for rollouts in dict.fromkeys(sample.rollouts for sample in report.samples):
+        chosen = {sample.id: sample for sample in report.samples if sample.rollouts == rollouts}
+        yield f"<h3>{line(rollouts)}</h3>\n"
+        try:
+            records = Records(run, rollouts)
+            album = Album.of(run, records.rollouts, draw=True)
+            figures = None if album is None else Figures(album, room)
+            yield from _dialogues(records, chosen, figures)
+            room = room if figures is None else figures.room
+        except (SweetError, OSError) as error:
+            yield f'<p class="note">Its dialogues cannot be shown: {line(str(error))}</p>\n'
+
+
+def _dialogues(records: Records, chosen: dict[str, Sample], figures: Figures | None) -> Iterator[str]:
+    found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
+    for id, sample in chosen.items():
+        if id in found:
+            record = records.record(found[id])
+            yield trajectory(found[id], record, hidden=False, figures=figures, title=", ".join(sample.why))

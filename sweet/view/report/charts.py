@@ -1,0 +1,246 @@
+"""Charts as inline SVG: small, quiet, and readable without a script.
+
+All are drawn in the same frame, a few hundred units wide, and shown at about their own size, so that their text is as
+large as the page's on a phone as well; a wide page puts several side by side. What a mark stands for is said in its
+`<title>`, and under the charts that have few marks in a table. Series differ in colour and in dash; colours are
+classes, which the page's style sheet names (a policy by hashes forbids style attributes). Titles and names of series
+are any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sweet.stages.report.facts import Bin, Point, Rate, Series, TurnAdvantage
+from sweet.view.html import line
+from sweet.view.report.scales import Scale, labels, short, ticks
+
+WIDTH, HEIGHT = 360, 210
+LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 32
+SMALL_WIDTH, SMALL_HEIGHT = 150, 16
+COLOURS = 4
+"""Series are told apart by so many classes: s0, s1, …"""
+FEW = 16
+"""Points of a curve up to which each is a dot that says its numbers."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: round numbers from end to end, and where they lie."""
+
+    values: list[float]
+    scale: Scale
+
+    @classmethod
+    def across(cls, values: Iterable[float]) -> Axis:
+        """From left to right, from the first value to the last, with round numbers between."""
+        found = list(values)
+        low, high = min(found), max(found)
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        inside = [tick for tick in ticks(low, high) if low <= tick <= high]
+        return cls(inside, Scale(low, high, LEFT + 4, WIDTH - RIGHT - 4))
+
+    @classmethod
+    def up(cls, values: Iterable[float], bounds: tuple[float, float] | None = None) -> Axis:
+        """From bottom to top; between the bounds if all values are, else between round numbers around them."""
+        found = list(values)
+        if bounds is not None and min(found) >= bounds[0] and max(found) <= bounds[1]:
+            found = list(bounds)
+        rising = ticks(min(found), max(found), 5)
+        return cls(rising, Scale(rising[0], rising[-1], HEIGHT - BOTTOM, TOP))
+
+
+def lines(title: str, x_name: str, series: Sequence[Series], *, share: bool = False, doubling: bool = False) -> str:
+    """Curves over a number; where points have bounds, these are a band.
+
+    Args:
+        share: the values are shares, and the axis goes from 0 to 1.
+        doubling: the numbers are 1, 2, 4, …, and lie equally far apart.
+    """
+    places = sorted({point.x for one in series for point in one.points})
+    at = {x: float(index) for index, x in enumerate(places)} if doubling else {x: x for x in places}
+    across = Axis.across(at.values())
+    reach = [value for one in series for p in one.points for value in (p.y, p.low, p.high) if value is not None]
+    up = Axis.up(reach, (0.0, 1.0) if share else None)
+    parts = [_level(up)]
+    if doubling:
+        named = list(zip([across.scale(at[x]) for x in places], [short(x) for x in places], strict=True))
+    else:
+        named = list(zip(map(across.scale, across.values), labels(across.values), strict=True))
+    parts += [_along(x_name, named)]
+    for number, one in enumerate(series):
+        parts.append(_curve(one, number, [across.scale(at[point.x]) for point in one.points], up.scale))
+    legend = _legend([one.name for one in series]) if len(series) > 1 else ""
+    return _figure(title, "".join(parts), legend)
+
+
+def _curve(series: Series, number: int, places: Sequence[float], up: Scale) -> str:
+    colour = f"s{number % COLOURS}"
+    banded = [(x, p.low, p.high) for x, p in zip(places, series.points, strict=True) if p.low is not None and p.high]
+    band = ""
+    if len(banded) > 1:
+        above = [f"{x:.1f},{up(high):.1f}" for x, _, high in banded if high is not None]
+        below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(banded) if low is not None]
+        band = f'<polygon class="band {colour}" points="{" ".join(above + below)}"/>'
+    points = " ".join(f"{x:.1f},{up(p.y):.1f}" for x, p in zip(places, series.points, strict=True))
+    told = f"<title>{line(series.name)}</title>"
+    drawn = f'<polyline class="curve {colour}" points="{points}">{told}</polyline>' if len(places) > 1 else ""
+    few = zip(places, series.points, strict=True) if len(places) <= FEW else ()
+    dots = "".join(_dot(x, up(p.y), colour, 3, _point(series.name, p)) for x, p in few)
+    return band + drawn + dots
+
+
+def _dot(x: float, y: float, colour: str, radius: int, told: str) -> str:
+    return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{line(told)}</title></circle>'
+
+
+def _point(name: str, point: Point) -> str:
+    bounds = "" if point.low is None or point.high is None else f" [{point.low:.3f}, {point.high:.3f}]"
+    return f"{name} at {short(point.x)}: {short(point.y)}{bounds}"
+
+
+def bins(title: str, name: str, found: Sequence[Bin]) -> str:
+    """A rate with its interval for each bin, and how many there are."""
+    reach = [value for one in found for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
+    up = Axis.up(reach, (0.0, 1.0))
+    places = _columns(len(found))
+    parts = [_level(up), _along(name, [(x, span(one)) for x, one in zip(places, found, strict=True)])]
+    for x, one in zip(places, found, strict=True):
+        told = f"{span(one)} {name}: {_bounds(one.rate)}, n = {one.n:,}"
+        parts.append(f"<g><title>{line(told)}</title>{_whisker(x, one.rate, up.scale)}</g>")
+    rows = [[span(one), f"{one.n:,}", *_cells(one.rate)] for one in found]
+    return _figure(title, "".join(parts), numbers([name, "n", found[0].rate.name, "95% interval"], rows))
+
+
+def span(one: Bin) -> str:
+    """`3` · `12–17` · `0.58–0.62`."""
+    if one.low == one.high:
+        return short(one.low)
+    for digits in (2, 3, 4):
+        low, high = (short(value) if value == int(value) else f"{value:.{digits}g}" for value in (one.low, one.high))
+        if low != high:
+            break
+    return f"{low}–{high}"
+
+
+def _bounds(rate: Rate) -> str:
+    return " ".join(_cells(rate)).strip()
+
+
+def _cells(rate: Rate) -> list[str]:
+    bounds = "" if rate.low is None or rate.high is None else f"[{rate.low:.3f}, {rate.high:.3f}]"
+    return [f"{rate.mean:.3f}", bounds]
+
+
+def _whisker(x: float, rate: Rate, up: Scale) -> str:
+    bar = ""
+    if rate.low is not None and rate.high is not None:
+        bar = f'<line class="whisker s0" x1="{x:.1f}" x2="{x:.1f}" y1="{up(rate.low):.1f}" y2="{up(rate.high):.1f}"/>'
+    return f'{bar}<circle class="s0" cx="{x:.1f}" cy="{up(rate.mean):.1f}" r="4"/>'
+
+
+def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> str:
+    """For each turn a box from the first quartile to the third, a line at the median, a dot at the mean, and a diamond
+    at the mean of the replies that were given."""
+    reach = [value for one in turns for value in (one.lower, one.upper, one.mean, one.taken) if value is not None]
+    up = Axis.up([*reach, 0.0])
+    places = _columns(len(turns))
+    zero = up.scale(0.0)
+    parts = [_level(up), _along("turn", [(x, str(one.turn)) for x, one in zip(places, turns, strict=True)])]
+    parts.append(f'<line class="zero-line" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{zero:.1f}" y2="{zero:.1f}"/>')
+    half = min(12.0, (WIDTH - LEFT - RIGHT) / max(len(turns), 1) * 0.3)
+    for x, one in zip(places, turns, strict=True):
+        top, foot, middle = (up.scale(value) for value in (one.upper, one.lower, one.median))
+        told = f"turn {one.turn}: mean {one.mean:+.3f}, quartiles {one.lower:+.3f}, {one.median:+.3f}, {one.upper:+.3f}"
+        parts.append(
+            f"<g><title>{line(told)}</title>"
+            f'<rect class="box s0" x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{foot - top:.1f}"/>'
+            f'<line class="median s0" x1="{x - half:.1f}" x2="{x + half:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
+            f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.mean):.1f}" r="3"/>'
+        )
+        if one.taken is not None:
+            y = up.scale(one.taken)
+            parts.append(f'<path class="mark s1" d="M{x:.1f} {y - 5:.1f} l4 5 -4 5 -4 -5z"/>')
+        parts.append("</g>")
+    key = (
+        '<p class="legend"><span class="key s0">candidates: quartiles, median, mean</span> '
+        '<span class="key given s1">the reply that was given</span></p>'
+    )
+    return _figure(f"{title}, {unit}", "".join(parts), key)
+
+
+def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> str:
+    """A rate and its interval as a small drawing for a line of a table."""
+    scale = Scale(min(low, rate.mean), max(high, rate.mean), 4, SMALL_WIDTH - 4)
+    bar = ""
+    if rate.low is not None and rate.high is not None:
+        first, last = (scale(min(max(bound, scale.low), scale.high)) for bound in (rate.low, rate.high))
+        bar = f'<line class="whisker s0" x1="{first:.1f}" x2="{last:.1f}" y1="8" y2="8"/>'
+    return (
+        f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
+        f'height="{SMALL_HEIGHT}" aria-hidden="true"><line class="grid" x1="4" x2="{SMALL_WIDTH - 4}" y1="8" y2="8"/>'
+        f'{bar}<circle class="s0" cx="{scale(rate.mean):.1f}" cy="8" r="4"/></svg>'
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """A share of a whole as a small bar for a line of a table."""
+    length = SMALL_WIDTH * part / whole if whole else 0.0
+    return (
+        f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
+        f'height="{SMALL_HEIGHT}" aria-hidden="true"><rect class="share s0" x="0" y="3" width="{length:.1f}" '
+        'height="10"/></svg>'
+    )
+
+
+def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The numbers of a chart, folded. The first column names, the others are numbers."""
+    head = "".join(f'<th scope="col">{line(name)}</th>' for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{line(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<details class="numbers"><summary>numbers</summary><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></details>"
+    )
+
+
+def _columns(count: int) -> list[float]:
+    width = (WIDTH - LEFT - RIGHT) / max(count, 1)
+    return [LEFT + width * (index + 0.5) for index in range(count)]
+
+
+def _level(up: Axis) -> str:
+    """The lines of the values, and what they are."""
+    return "".join(
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up.scale(value):.1f}" y2="{up.scale(value):.1f}"/>'
+        f'<text class="y" x="{LEFT - 6}" y="{up.scale(value) + 4:.1f}">{shown}</text>'
+        for value, shown in zip(up.values, labels(up.values), strict=True)
+    )
+
+
+def _along(name: str, named: Sequence[tuple[float, str]]) -> str:
+    """What stands under the drawing, behind its name; on two lines in turn where it would not fit on one."""
+    room = (WIDTH - LEFT - RIGHT) / max(len(named), 1)
+    crowded = max((len(shown) for _, shown in named), default=0) * 6.5 > room
+    depths = (14, 26 if crowded else 14)
+    return (
+        "".join(
+            f'<text class="x" x="{x:.1f}" y="{HEIGHT - BOTTOM + depths[index % 2]}">{line(shown)}</text>'
+            for index, (x, shown) in enumerate(named)
+        )
+        + f'<text class="y" x="{LEFT - 6}" y="{HEIGHT - BOTTOM + depths[1]}">{line(name)}</text>'
+    )
+
+
+def _legend(names: Sequence[str]) -> str:
+    keys = " ".join(f'<span class="key s{n % COLOURS}">{line(name)}</span>' for n, name in enumerate(names))
+    return f'<p class="legend">{keys}</p>'
+
+
+def _figure(title: str, drawn: str, under: str = "") -> str:
+    """`drawn` and `under` are HTML already."""
+    return (
+        f'<figure class="chart"><figcaption>{line(title)}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{line(title)}">{drawn}</svg>{under}</figure>\n'
+    )

@@ -1,0 +1,92 @@
+"""Small pieces of the report: tables, folded parts, values as text. All content is escaped here unless it is said to be
+HTML already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from sweet.view.html import line, text
+from sweet.view.report.scales import short
+
+LONGEST = 400
+"""Characters of a value that are shown."""
+
+
+def section(name: str, title: str, content: str) -> str:
+    """A part of the report; nothing where it has no content. `title` and `content` are HTML already."""
+    return f'<section class="part" id="{name}">\n<h2>{title}</h2>\n{content}</section>\n' if content else ""
+
+
+def folded(title: str, content: str) -> str:
+    """`content` is HTML already."""
+    return f"<details><summary>{line(title)}</summary>\n{content}</details>\n" if content else ""
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> str:
+    """A table whose cells are HTML already.
+
+    Args:
+        header: any text.
+        align: a letter a column: `l` for text, `r` for numbers; text where there is none.
+    """
+    kinds = [' class="r"' if letter == "r" else "" for letter in align.ljust(len(header), "l")]
+    head = "".join(f'<th scope="col"{kind}>{line(name)}</th>' for name, kind in zip(header, kinds, strict=True))
+    body = "".join(
+        "<tr>" + "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n'
+        if body
+        else ""
+    )
+
+
+def charts(drawn: Iterable[str]) -> str:
+    """Charts side by side, as many as there is room for; HTML already."""
+    content = "".join(drawn)
+    return f'<div class="charts">\n{content}</div>\n' if content else ""
+
+
+def preformatted(content: str) -> str:
+    return f"<pre>{text(content)}</pre>\n"
+
+
+def note(content: str) -> str:
+    return f'<p class="note">{line(content)}</p>\n'
+
+
+def value(found: JsonValue) -> str:
+    """A value of a manifest, short enough to stand in a table."""
+    shown = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return cut(shown)
+
+
+def cut(shown: str) -> str:
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}… ({len(shown):,} characters)"
+
+
+def size(count: int) -> str:
+    """Bytes in a few characters."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{short(round(count / factor, 1))} {unit}"
+    return f"{count} B"
+
+
+def moment(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{seconds:.1f} s"

@@ -1,0 +1,207 @@
+"""The parts of the report about what came out: evaluations, trainings, what success goes with, the critic's view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweet.stages.report.facts import (
+    AdvantagesFact,
+    ComparisonFact,
+    DialoguesFact,
+    Measure,
+    Point,
+    Rate,
+    Report,
+    ScoresFact,
+    Series,
+    TrainingFact,
+)
+from sweet.stages.report.quote import rate_name
+from sweet.view.html import line
+from sweet.view.report import charts
+from sweet.view.report.parts import charts as side_by_side
+from sweet.view.report.parts import folded, note, section, table
+from sweet.view.report.scales import minus, short
+from sweet.view.terminal import count
+
+TRAINED = (
+    ("loss", ("loss",), False),
+    ("accuracy", ("accuracy", "heldout_accuracy"), True),
+    ("margin of chosen over rejected", ("margin",), False),
+    ("learning rate", ("lr",), False),
+    ("gradient norm", ("grad_norm",), False),
+    ("tokens a second", ("tokens_per_second",), False),
+)
+"""Charts of a training: title, figures, whether they are shares."""
+FACTS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
+CURVES = {"pass_at_k": ("pass@k", "k"), "best_of": ("best of N dialogues", "N")}
+
+
+def rate_cell(rate: Rate) -> str:
+    """A rate with its interval, as HTML."""
+    bounds = "" if rate.low is None or rate.high is None else f"[{rate.low:.3f}, {rate.high:.3f}]"
+    return f'<b>{minus(f"{rate.mean:.3f}")}</b> <span class="ci">{minus(bounds)}</span>'
+
+
+def results(report: Report) -> str:
+    told = "".join(_evaluation(result) for result in report.results)
+    told = f'<div class="wide"><table class="rates">{told}</table></div>\n' if told else ""
+    told += "".join(_comparison(found, report) for found in report.comparisons)
+    told += side_by_side(_curves(report))
+    told += _outcomes(report)
+    return section("results", "Results", told)
+
+
+def _evaluation(result: ScoresFact) -> str:
+    """One evaluation: a line that says of what, and its rates."""
+    state = "unfinished" if result.status == "partial" else f"stale: {result.stale}" if result.stale else ""
+    facts = [result.agent, result.dataset, result.scorer and f"scored by {result.scorer}"]
+    if result.trajectories is not None:
+        facts.append(count(result.trajectories, "dialogue"))
+    if result.tasks is not None:
+        facts.append(count(result.tasks, "task"))
+    if result.faults:
+        facts.append(count(result.faults, "fault"))
+    if result.invalid_tasks:
+        facts.append(count(result.invalid_tasks, "invalid task"))
+    about = f'<b>{line(result.id)}</b> <span class="note">{line(" · ".join(filter(None, facts)))}</span>'
+    mark = f' <span class="state">{line(state)}</span>' if state else ""
+    rows = "".join(
+        f"<tr><td>{line(rate_name(rate.name))}</td><td>{rate_cell(rate)}</td><td>{charts.interval(rate)}</td></tr>\n"
+        for rate in result.rates
+    )
+    return f'<tbody><tr><th colspan="3" scope="rowgroup">{about}{mark}</th></tr>\n{rows}</tbody>'
+
+
+def _comparison(found: ComparisonFact, report: Report) -> str:
+    before, after = (report.result(id) for id in (found.before, found.after))
+    names = [one.agent or one.id for one in (before, after) if one is not None]
+    rows = [_measure(measure) for measure in found.measures]
+    header = ["", "before", "after", "paired difference", "p", "wins", "ties", "losses"]
+    warning = note(f"Not the same on both sides: {', '.join(found.differs)}.") if found.differs else ""
+    title = f"<h3>Before and after training: {line(' and '.join(names))} on the same {found.tasks:,} tasks</h3>\n"
+    return title + table(header, rows, "lrrrrrrr") + warning
+
+
+def _measure(measure: Measure) -> list[str]:
+    difference = minus(f"{measure.difference:+.3f}")
+    bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
+    return [
+        line(measure.name),
+        f"{measure.before:.3f}",
+        f"{measure.after:.3f}",
+        f'<b>{difference}</b> <span class="ci">{bounds}</span>',
+        f"{measure.p_value:.2g}",
+        f"{measure.wins:,}",
+        f"{measure.ties:,}",
+        f"{measure.losses:,}",
+    ]
+
+
+def _curves(report: Report) -> Iterator[str]:
+    for result in report.results:
+        for curve in result.curves:
+            title, name = CURVES.get(curve.name, (rate_name(curve.name), ""))
+            named = [Series(name=rate_name(one.name), points=one.points) for one in curve.series]
+            drawn = [one for one in named if one.points][: charts.COLOURS]
+            if drawn:
+                yield charts.lines(f"{title}, {result.id}", name, drawn, share=True, doubling=True)
+
+
+def _outcomes(report: Report) -> str:
+    """How answers scored, as shares of all, and how dialogues ended."""
+    parts = []
+    for found in report.dialogues:
+        whole = sum(found.outcomes.values())
+        rows = [
+            [line(name), f"{number:,}", f"{number / whole:.1%}", charts.share(number, whole)]
+            for name, number in found.outcomes.items()
+            if whole
+        ]
+        answers = table(["", "", "", ""], rows, "lrrl") or note("not scored")
+        ended = note(f"dialogues: {_listed(found.ends)}") if found.ends else ""
+        faults = note(f"the human's faults: {_listed(found.human_faults)}") if found.human_faults else ""
+        parts.append(f"<div><h4>{line(_whose(found))}</h4>{answers}{ended}{faults}</div>\n")
+    content = side_by_side(parts)
+    return f"<h3>How answers scored and dialogues ended</h3>\n{content}" if content else ""
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return " · ".join(f"{name} {number:,}" for name, number in counts.items())
+
+
+def training(report: Report) -> str:
+    return section("training", "Training", "".join(_training(found) for found in report.training))
+
+
+def _training(found: TrainingFact) -> str:
+    facts = [f"{found.steps:,} steps"] if found.steps else []
+    facts += [f"{rate_name(name)} {short(found.metrics[name])}" for name in FACTS if name in found.metrics]
+    told = note(" · ".join(facts)) if facts else ""
+    if found.together > 1:
+        told += note(f"Each point is the mean of {found.together} steps.")
+    drawn = []
+    for title, names, share in TRAINED:
+        series = [Series(name=rate_name(name), points=found.series[name]) for name in names if name in found.series]
+        if series:
+            drawn.append(charts.lines(title, "step", series, share=share))
+    curves = side_by_side(drawn) or note("There is no log of its steps.")
+    return f"<h3>{line(found.artifact)}</h3>\n{told}{curves}"
+
+
+def success(report: Report) -> str:
+    """By turns, tokens and seconds: of the headline's dialogues open, of the others folded."""
+    about = report.headline.scores if report.headline else None
+    shown = [
+        (found, side_by_side(charts.bins(f"{found.measure} by {one.by}", one.by, one.bins) for one in found.by))
+        for found in report.dialogues
+    ]
+    content = ""
+    for found, drawn in sorted(shown, key=lambda one: one[0].scores != about):
+        if drawn:
+            first = not content
+            content += f"<h3>{line(_whose(found))}</h3>\n{drawn}" if first else folded(_whose(found), drawn)
+    return section("success", "Success against turns, tokens and seconds", content)
+
+
+def _whose(found: DialoguesFact) -> str:
+    return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, f"{found.count:,} dialogues"]))
+
+
+def advantages(report: Report) -> str:
+    content = "".join(_advantages(found) for found in report.advantages if found.turns)
+    return section("advantage", "Advantage along the dialogue", content)
+
+
+def _advantages(found: AdvantagesFact) -> str:
+    turns = found.turns
+    spread = [Series(name="spread", points=[Point(x=one.turn, y=one.spread) for one in turns])]
+    rows = [
+        [
+            str(one.turn),
+            f"{one.ranked:,}",
+            f"{one.candidates:,}",
+            *(minus(f"{value:+.3f}") for value in (one.mean, one.lower, one.median, one.upper)),
+            "–" if one.taken is None else minus(f"{one.taken:+.3f}"),
+            f"{one.spread:.3f}",
+        ]
+        for one in turns
+    ]
+    header = [
+        "turn",
+        "dialogues",
+        "candidates",
+        "mean",
+        "lower quartile",
+        "median",
+        "upper quartile",
+        "given",
+        "spread",
+    ]
+    drawn = [
+        charts.quartiles("advantage of the candidates", found.unit, turns),
+        charts.lines(f"spread: best less worst candidate, {found.unit}", "turn", spread),
+    ]
+    return f"<h3>{line(found.candidates)}</h3>\n{side_by_side(drawn)}" + folded(
+        "numbers", table(header, rows, "rrrrrrrrr")
+    )

@@ -1,0 +1,67 @@
+"""Numbers to places and to labels: what charts are made with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+STEPS = (1.0, 2.0, 5.0, 10.0)
+NEAR = 1e-9
+"""Values that differ by so small a share are drawn as one."""
+NOTHING = 1e-12
+"""What is smaller is drawn as nothing."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A straight line from the values `low` to `high` onto the places `start` to `end`, in the drawing's units."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Round numbers (1, 2 or 5 times a power of ten apart) from the last one at or below `low` to the first one at or
+    above `high`: the ends of a chart's axis, and what is written along it. At least two."""
+    largest = max(abs(low), abs(high))
+    if high - low <= max(NEAR * largest, NOTHING):
+        reach = largest * 0.1 if largest > NOTHING else 0.5
+        low, high = low - reach, high + reach
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in STEPS if factor * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, max(last, first + 1) + 1)]
+
+
+def labels(values: Iterable[float]) -> list[str]:
+    """The values of an axis with as many digits as tell them apart."""
+    found = list(values)
+    largest = max(map(abs, found), default=0.0)
+    step = min((b - a for a, b in pairwise(found)), default=1.0)
+    if largest and not 1e-3 <= largest < 1e7:
+        return [short(value) for value in found]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [minus(f"{value:,.{digits}f}") for value in found]
+
+
+def short(value: float) -> str:
+    """A number in a few characters: 1,234 · 0.422 · 1.5e-5."""
+    if value == int(value) and abs(value) < 1e7:
+        return minus(f"{value:,.0f}")
+    if 1e-3 <= abs(value) < 1e7:
+        return minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}")
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return minus(f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}")
+
+
+def minus(shown: str) -> str:
+    """With a real minus sign, which is as wide as a plus; nothing below nothing is nothing."""
+    return shown.lstrip("-") if not shown.strip("-0.,") else shown.replace("-", "−")

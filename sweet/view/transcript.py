@@ -1,0 +1,144 @@
+"""A trajectory as HTML: the part that the page of dialogues and the report of a run have in common.
+
+Every text is escaped. Its style is `transcript.css`.
+"""
+
+from __future__ import annotations
+
+from sweet.tasks.trajectory import Turn
+from sweet.view.code import pieces
+from sweet.view.figures import Figures
+from sweet.view.html import line, text
+from sweet.view.records import Record, Summary
+from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
+from sweet.view.unit_tests import unit_tests, why_not
+
+BAR_WIDTH = 120
+
+
+def trajectory(
+    summary: Summary, record: Record, *, hidden: bool, figures: Figures | None = None, title: str = ""
+) -> str:
+    """One trajectory, folded: a line of facts, and under it the dialogue with all that is known of it.
+
+    Args:
+        hidden: show the hidden information too.
+        figures: the pictures of the page that it will stand in, where the dialogue is about pages.
+        title: stands before its id.
+    """
+    outcome = summary.outcome or summary.ended
+    facts = [
+        f'<span class="outcome {_outcome_class(outcome)}">{line(outcome)}</span>',
+        f"reward {figure(summary.reward)}",
+        f"tests {tests_passed(summary.passed, summary.total)}",
+        count(summary.turns, "turn"),
+        "– tokens" if summary.tokens is None else count(summary.tokens, "token"),
+        f"{figure(summary.seconds, 1)} s",
+    ]
+    if summary.fault:
+        facts.append(f'<span class="outcome other">{line(summary.fault)}</span>')
+    named = f'<span class="why">{line(title)}</span> ' if title else ""
+    reward = "" if summary.reward is None else repr(summary.reward)
+    scale = record.scale
+    body = [f'<p class="task">task {line(summary.task_id)}</p>']
+    for index, turn in enumerate(record.trajectory.dialogue_history):
+        body.append(_turn(record, index, turn, scale, figures))
+    answer = _prose(record.trajectory.answer, whole=True)
+    if figures is not None:
+        answer = f"<details><summary>the page's HTML</summary>{answer}</details>"
+    body.append(_section("answer", "answer", answer))
+    body.append(_tests(record))
+    if why := why_not(record):
+        body.append(_section("why", "why", f"<pre>{text(why)}</pre>"))
+    if record.trajectory.error:
+        body.append(_section("fault", "fault", f"<pre>{text(record.trajectory.error)}</pre>"))
+    if hidden:
+        body.append(_section("hidden", "hidden from the agent", f"<pre>{text(record.trajectory.task.hidden)}</pre>"))
+    if figures is not None:
+        reference = figures.reference(record.trajectory.task.ground_truth)
+        body = ['<div class="pictured">\n<div>', *body, f"</div>\n<aside>{reference}</aside>\n</div>\n"]
+    return (
+        f'<details class="trajectory" data-outcome="{line(outcome)}" data-reward="{reward}">\n'
+        f"<summary>{named}<b>{line(summary.id)}</b> {' · '.join(facts)}</summary>\n" + "".join(body) + "</details>\n"
+    )
+
+
+def _outcome_class(outcome: str) -> str:
+    return outcome if outcome in ("passed", "failed") else "other"
+
+
+def _section(kind: str, title: str, content: str, note: str = "") -> str:
+    """`title` and `content` are HTML already."""
+    return f'<section class="{kind}"><h3>{title}{note}</h3>{content}</section>\n'
+
+
+def _turn(record: Record, index: int, turn: Turn, scale: float, figures: Figures | None) -> str:
+    if turn.role == "user":
+        return _section("human", "human", f"<pre>{text(turn.content)}</pre>")
+    advantage = record.advantage(index)
+    if figures is None:
+        content = _prose(turn.content, whole=False)
+    else:
+        content = figures.turn(turn) + f"<pre>{text(figures.album.in_short(turn.content))}</pre>"
+    if figures is not None or turn.said != turn.content:
+        content += f"<details><summary>whole reply</summary><pre>{text(turn.said)}</pre></details>"
+    content += _candidates(record, index, scale) + _pairs(record, index)
+    return _section("agent", "agent", content, "" if advantage is None else " " + _bar(advantage, scale))
+
+
+def _candidates(record: Record, index: int, scale: float) -> str:
+    candidates = record.best_first(index)
+    if not candidates:
+        return ""
+    rows = "".join(
+        f"<tr><td>{_bar(candidate.advantage, scale)}</td><td><pre>{text(candidate.text)}</pre></td></tr>"
+        for candidate in candidates
+    )
+    return f"<details><summary>{count(len(candidates), 'candidate')}</summary><table>{rows}</table></details>"
+
+
+def _pairs(record: Record, index: int) -> str:
+    pairs = record.pairs.get(index, [])
+    if not pairs:
+        return ""
+    rows = "".join(
+        f'<tr class="{name}"><td>{name}</td><td>{signed(advantage)}</td><td><pre>{text(reply)}</pre></td></tr>'
+        for pair in pairs
+        for name, advantage, reply in (
+            ("chosen", pair.chosen_advantage, pair.chosen),
+            ("rejected", pair.rejected_advantage, pair.rejected),
+        )
+    )
+    return f"<details><summary>{count(len(pairs), 'pair')}</summary><table>{rows}</table></details>"
+
+
+def _tests(record: Record) -> str:
+    tests = unit_tests(record)
+    if not tests:
+        return ""
+    rows = []
+    for test in tests:
+        cells = "".join(f"<td><pre>{text(told)}</pre></td>" for told in (test.call, test.told))
+        kind = {True: "passed", False: "failed", None: "other"}[test.passed]
+        rows.append(f'<tr><td class="{kind}">{VERDICTS[test.passed][0]}</td>{cells}</tr>')
+    return _section("tests", "unit tests", f"<table>{''.join(rows)}</table>")
+
+
+def _prose(content: str, *, whole: bool) -> str:
+    return "".join(
+        f'<pre class="code">{text(piece.text)}</pre>' if piece.language else f"<pre>{text(piece.text)}</pre>"
+        for piece in pieces(content, "python", whole=whole)
+    )
+
+
+def _bar(value: float, scale: float) -> str:
+    """A drawing rather than a styled element: the policy forbids style attributes."""
+    half = BAR_WIDTH // 2
+    length = round(half * min(abs(value) / scale, 1.0), 1) if scale > 0 else 0
+    start = half - length if value < 0 else half
+    kind = "negative" if value < 0 else "positive"
+    return (
+        f'<span class="advantage">{signed(value)} <svg width="{BAR_WIDTH}" height="10" aria-hidden="true">'
+        f'<rect class="{kind}" x="{start}" y="1" width="{length}" height="8"/>'
+        f'<rect class="zero" x="{half}" y="0" width="1" height="10"/></svg></span>'
+    )
