@@ -103,7 +103,9 @@ METRICS: dict[str, dict[str, str]] = {
         "sandbox": "jail that ran the code (code)",
         "seconds": "of scoring",
         "win_rate": "with --compare: share of the tasks won, a tie counting half, with interval",
-        "compare": "with --compare: the paired differences",
+        "compare": "with --compare: the figures of sweet compare",
+        "pass_at_k": "with several dialogues a task: chance that one of k solves it, by k, with interval (code)",
+        "best_of_k": "with several dialogues a task: expected reward of the best of k, by k, with interval",
         "best_of": "with --best-of: success of the best of 1, 2, 4, … dialogues, by critic, chance and oracle",
     },
     "label": {
@@ -137,6 +139,22 @@ METRICS: dict[str, dict[str, str]] = {
         "shown": "those in the object",
         "html": "the page that was written, with --html",
         "pictures_left_out": "screenshots that did not fit into it",
+    },
+    "compare": {
+        "a": "which scores of which dialogues the baseline is, with its agent",
+        "b": "the same of what is compared with it",
+        "tasks": "tasks that both have; everything else is of these",
+        "win_rate": "share of them on which B's reward is higher, a tie counting half, with interval",
+        "figures": "by name: a, b, difference and win_rate with intervals, p_value, test, wins, losses, ties",
+        "flips": "tasks that only A solves (lost) and that only B solves (gained)",
+        "pass_at_k": "with several dialogues a task: chance that one of k solves it, for both and the difference",
+        "best_of_k": "the same of the expected reward of the best of k",
+        "repeats": "how much repeats of A and of B vary",
+        "warnings": "what is not the same on both sides",
+    },
+    "report": {
+        "success_rate": "of the newest scores, with interval (code)",
+        "cosine": "the same (html)",
     },
     "status": {
         "attempts": "attempts in the manifest",

@@ -134,7 +134,8 @@ class Parser:
             return f"no command has {flag}"
         for name, command in self.commands.items():
             needed = [argument.metavar for argument in command.arguments if argument.required]
-            has = flag in COMMON or flag in _flags(command)
+            valued = {spec.flag for spec in command.flags if not spec.is_switch}
+            has = flag in COMMON or flag in (valued if words[1:] else _flags(command))
             if has and self.complaint(["sweet", *name.split(), *needed, *words]) is None:
                 return None
         return f"no command takes {shlex.join(words)}"

@@ -42,9 +42,10 @@ def test_the_pipeline_of_the_readme_runs(
         told = json.loads(said.out)
         seen.append(told["stage"])
         assert _strangers(told) == [], "sweet/cli/reference.py says what each figure is"
-    assert seen == [
-        *("rollout", "eval", "label", "train-critic", "rank", "pair", "train-actor", "rollout", "eval", "view")
-    ]
+        assert not told["metrics"].get("warnings"), "the README compares what can be compared"
+    assert " ".join(seen) == (
+        "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"
+    )
 
 
 def _strangers(told: dict[str, Any]) -> list[str]:
