@@ -23,7 +23,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 Source = Callable[[click.Context, str], Iterable[str]]
 
 RUNS = Path("runs")
-HARMLESS = re.compile(r"[\w./:@%+,=-]+")
+HARMLESS = re.compile(r"[\w./:@%+=-]+")
 """Words that every shell takes as they are. A leading hyphen would make an option of one."""
 ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
 LARGEST_MANIFEST = 16 * 2**20
@@ -93,7 +93,7 @@ def _safely(source: Source) -> Complete:
 
 def is_harmless(word: str) -> bool:
     """Whether a shell takes a word as it is."""
-    return HARMLESS.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "="))
+    return HARMLESS.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "=", "@", "%"))
 
 
 def _runs(typed: str) -> Iterator[str]:

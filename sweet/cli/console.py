@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.errors import SweetError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 UNWRAPPED = 4000
 """Columns of what is not a terminal."""
+NARROW = 70
+"""Columns below which a table has no room."""
 NARROWEST = 20
 """Fewer columns than this nobody can read."""
 PAGE = 120
@@ -122,12 +125,11 @@ def show_result(result: StageResult) -> None:
         metrics.add_row(inert(name), inert(value))
     show(metrics)
     if result.artifacts:
-        made = Table("made", "kind", "rows", "path")
-        made.columns[2].justify = "right"
-        for artifact in result.artifacts:
-            rows = "" if artifact.rows is None else f"{artifact.rows:,}"
-            made.add_row(inert(artifact.id), inert(artifact.kind), rows, inert(artifact.path))
-        show(made)
+        made = [
+            (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
+            for artifact in result.artifacts
+        ]
+        show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
 
 
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
@@ -145,11 +147,28 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table on stdout."""
+    """A table on stdout, under a title."""
     heading(title)
-    table = Table(*header)
-    for row in rows:
-        table.add_row(*[cell if isinstance(cell, Text) else inert(cell) for cell in row])
+    show_rows(header, rows)
+
+
+def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterable[str] = ()) -> None:
+    """A table on stdout; on a narrow terminal each row is a paragraph instead, which loses nothing.
+
+    Args:
+        right: the headings of the columns of figures, which stand to the right.
+    """
+    cells = [[cell if isinstance(cell, Text) else inert(cell) for cell in row] for row in rows]
+    if output_console().width < NARROW:
+        for row in cells:
+            show(row[0])
+            for name, cell in zip(header[1:], row[1:], strict=True):
+                if cell.plain:
+                    show(Padding(Text(f"{name} " if name else "", "dim").append_text(cell), (0, 0, 0, 2)))
+        return
+    table = Table(*(Column(name, justify="right" if name in right else "left", overflow="fold") for name in header))
+    for row in cells:
+        table.add_row(*row)
     show(table)
 
 

@@ -162,7 +162,9 @@ class Leaf(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         tail = self.declaration.tail
-        if tail is None or ctx.resilient_parsing:
+        if ctx.resilient_parsing:  # an option whose value is being typed would keep the arguments from being read
+            return super().parse_args(ctx, args[:-1] if self._wants_value(args) else args)
+        if tail is None:
             return super().parse_args(ctx, args)
         at = args.index("--") if "--" in args else len(args)
         behind = tuple(args[at + 1 :])
@@ -173,6 +175,10 @@ class Leaf(click.Command):
             ctx.params[tail.name] = behind
             ctx.set_parameter_source(tail.name, click.core.ParameterSource.COMMANDLINE)
         return rest
+
+    def _wants_value(self, args: list[str]) -> bool:
+        options = [param for param in self.params if isinstance(param, click.Option) and not param.is_flag]
+        return bool(args) and any(args[-1] in option.opts for option in options)
 
     def get_help(self, ctx: click.Context) -> str:
         from sweet.cli import help

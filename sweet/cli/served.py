@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import urlsplit
 
@@ -26,10 +27,10 @@ def _ask(url: str, found: list[str]) -> None:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         kind = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme]
-        connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)
-        connection.request("GET", f"{parts.path.rstrip('/') or '/v1'}/models")
-        answer = connection.getresponse()
-        if answer.status == 200:
-            found.extend(str(model["id"]) for model in json.loads(answer.read(LARGEST))["data"])
+        with closing(kind(parts.hostname or "", parts.port, timeout=PATIENCE)) as connection:
+            connection.request("GET", f"{parts.path.rstrip('/') or '/v1'}/models")
+            answer = connection.getresponse()
+            if answer.status == 200:
+                found.extend(str(model["id"]) for model in json.loads(answer.read(LARGEST))["data"])
     except Exception:  # while somebody types there is nobody to tell
         return

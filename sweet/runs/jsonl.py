@@ -114,12 +114,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             yield from enumerate(file, 1)
     except FileNotFoundError as error:
-        beside = map(str, path.parent.glob("*.jsonl"))
-        raise InputError(f"There is no such file.{did_you_mean(str(path), beside)}", path=path) from error
+        raise no_such_file(path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except PermissionError as error:
         raise InputError("The file cannot be read.", path=path, fix="give yourself the right to read it") from error
+
+
+def no_such_file(path: Path) -> InputError:
+    """The error for a file that is not there; names the one beside it that was meant."""
+    beside = map(str, path.parent.glob("*.jsonl*"))
+    return InputError(f"There is no such file.{did_you_mean(str(path), beside)}", path=path)
 
 
 def _is_object(line: bytes) -> bool:

@@ -56,7 +56,11 @@ class Store:
             raise UsageError(what, where=self.root, fix="sweet rollout makes a run") from error
         except OSError as error:
             raise UsageError(f"The manifest cannot be read: {error.strerror}.", where=self.path) from error
-        return parse(data, self.path, self._mend())
+        try:
+            return parse(data, self.path, "")
+        except InputError as error:  # only now: looking for what mends it takes as long as reading it
+            error.fix = self._mend()
+            raise
 
     @contextmanager
     def change(self) -> Iterator[Manifest]:
