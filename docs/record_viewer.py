@@ -80,17 +80,18 @@ def film(frames: Sequence[str], seconds: Sequence[float]) -> str:
             frame_of.setdefault(element, [])
             if frame_of[element][-1:] != [number]:
                 frame_of[element].append(number)
-    groups: dict[tuple[int, ...], list[str]] = {}
+    groups: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
     for element, numbers in frame_of.items():
-        groups.setdefault(tuple(numbers), []).append(element)
+        groups.setdefault((element.startswith("<text"), tuple(numbers)), []).append(element)
     view = ElementTree.fromstring(frames[0]).attrib["viewBox"]
     rules = [f"text{{font:20px {FONT};white-space:pre}}", *(f".{name}{{{style}}}" for style, name in styles.items())]
     body = []
-    # What is in every screen (the window) lies below, backgrounds below letters.
-    for number, (shown, elements) in enumerate(sorted(groups.items(), key=lambda group: -len(group[0]))):
+    # Letters lie above backgrounds, and the window, which every screen has, below everything.
+    order = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[0][1])))
+    for number, ((_, shown), elements) in enumerate(order):
         if len(shown) < len(frames):
             rules += _visible(f"v{number}", shown, seconds)
-        body.append(f'<g class="v{number}">{"".join(sorted(elements, key=_is_text))}</g>')
+        body.append(f'<g class="v{number}">{"".join(elements)}</g>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}">\n<style>\n'
         + "\n".join(rules)
@@ -98,10 +99,6 @@ def film(frames: Sequence[str], seconds: Sequence[float]) -> str:
         + "\n".join(body)
         + "\n</svg>\n"
     )
-
-
-def _is_text(element: str) -> bool:
-    return element.startswith("<text")
 
 
 def _visible(name: str, shown: Sequence[int], seconds: Sequence[float]) -> list[str]:

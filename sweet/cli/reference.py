@@ -138,6 +138,7 @@ METRICS: dict[str, dict[str, str]] = {
         "chosen": "those that the filters leave",
         "shown": "those in the object",
         "html": "the page that was written, with --html",
+        "export": "the rows that were written, with --export",
         "pictures_left_out": "screenshots that did not fit into it",
     },
     "compare": {
