@@ -57,7 +57,7 @@ def test_tasks_in_the_docs_are_tasks(tmp_path: Path) -> None:
     seen = 0
     for path in PAGES:
         for block in read_page(path).blocks:
-            if block.language == "jsonl" and '"test_cases"' in block.text:
+            if block.language in ("json", "jsonl") and '"test_cases"' in block.text:
                 file = tmp_path / f"tasks-{seen}.jsonl"
                 file.write_text(block.text, encoding="utf-8")
                 assert task_kind("code").load(str(file), "train"), block.where
