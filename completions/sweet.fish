@@ -1,1 +1,11 @@
-complete --command sweet --no-files --arguments "(env _SWEET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) sweet)" --condition "env _SWEET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) sweet"
+function _sweet_completion
+    set -l words (commandline -cp | string collect)
+    set -l found (env _SWEET_COMPLETE=complete_fish _SWEET_WORDS="$words" sweet 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+
+complete --no-files --keep-order --command sweet --arguments '(_sweet_completion)'

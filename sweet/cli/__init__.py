@@ -1,7 +1,7 @@
 """The command line: parses into a frozen configuration, calls the stage, shows the result.
 
-The only room that prints. It imports Typer, rich and the configurations of the stages, none of the heavy libraries:
-those are imported by a stage when it runs.
+The only room that prints. It imports click and rich; a command's own module is imported when it is called, and
+the heavy libraries by a stage when it runs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 def main() -> None:
     """The entry point of the `sweet` program."""
-    from sweet.cli.app import main as program
+    try:
+        from sweet.cli.app import main as program
 
-    program()
+        program()
+    except KeyboardInterrupt:  # before there was anything to stop, or while it was being told
+        raise SystemExit(130) from None

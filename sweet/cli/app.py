@@ -1,90 +1,107 @@
-"""The program: every command in the order of the pipeline, and how a call ends.
-
-Typer prints the help; an error of usage that it finds (an unknown option, a value that is no number) is drawn as the
-same panel as every other error, with exit code 2.
-"""
+"""The program: which commands there are, and how a call of it ends."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.main import get_command
+import click
 
-from sweet import __version__
-from sweet.cli import console
-from sweet.cli.command import HELP_NAMES, Command, CommandLine, help_where_nothing_is_asked
-from sweet.errors import Interrupted, UsageError
+from sweet.cli import index
+from sweet.cli.declaration import Declaration
+from sweet.cli.parser import CommandLine, Program, unknown_option
+from sweet.errors import UsageError
 
-MODULES = (
-    "demo",
-    "serve_sim",
-    "rollout",
-    "eval",
-    "compare",
-    "label",
-    "train_critic",
-    "rank",
-    "pair",
-    "train_actor",
-    "view",
-    "report",
-    "status",
-    "data",
-    "doctor",
-)
-"""Modules of `sweet.cli.commands`, each with its `COMMANDS`."""
+if TYPE_CHECKING:
+    from sweet.cli.command import Command
+
+MODULES = {
+    "Start here": ("demo",),
+    "The pipeline, in order": (
+        "serve_sim",
+        "rollout",
+        "eval",
+        "label",
+        "train_critic",
+        "rank",
+        "pair",
+        "train_actor",
+    ),
+    "Look at what came out": ("view", "compare", "report", "status"),
+    "Data and machine": ("data", "doctor"),
+}
+"""Modules of `sweet.cli.commands`, each with its `COMMANDS`, by the title under which the help lists them. A module is
+named after the first word of its commands."""
 
 GROUPS = {"data": "Datasets and trajectories from elsewhere, and to elsewhere."}
 
 INTRODUCTION = """SWEET-RL and ColBench end to end: collaborate, score, credit each turn, learn.
 
-New here? [bold]sweet demo[/bold] runs the whole pipeline on this machine in a few minutes."""
+What a command makes lies in a run, a directory under runs/; the next command goes on with the newest."""
+
+EXAMPLES = (
+    ("sweet demo", "new here? the whole pipeline on this machine, in a few minutes"),
+    ("sweet status", "what a run holds, and what to do next"),
+)
+
+COMPLETE = "_SWEET_COMPLETE"
+"""The variable by which a shell asks for completions, or for the file that makes it ask."""
 
 
-def build(commands: Sequence[Command] | None = None) -> CommandLine:  # type: ignore[type-arg]
+def build(commands: Sequence[Command[Any]] | None = None) -> CommandLine:
     """The command line, of all commands unless some are given."""
-    app = typer.Typer(name="sweet", help=INTRODUCTION, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    app.callback(invoke_without_command=True, context_settings=HELP_NAMES)(_root)
-    line = CommandLine(app, group_summaries=GROUPS)
-    for command in all_commands() if commands is None else commands:
-        line.add(command)
-    return line
+    if commands is not None:
+        by_name = {command.name: command for command in commands}
+        summaries = {name: command.summary for name, command in by_name.items()}
+        return CommandLine({"Commands": list(by_name)}, summaries, by_name.__getitem__)
+    panels = {title: [name.replace("_", "-") for name in names] for title, names in MODULES.items()}
+    return CommandLine(
+        panels, index.summaries(), load, index.declaration, GROUPS, introduction=INTRODUCTION, examples=EXAMPLES
+    )
 
 
-def all_commands() -> list[Command]:  # type: ignore[type-arg]
-    return [command for name in MODULES for command in import_module(f"sweet.cli.commands.{name}").COMMANDS]
+def load(name: str) -> Command[Any]:
+    """The command of a name, and of all modules only its own. KeyError where there is none."""
+    module = import_module(f"sweet.cli.commands.{name.split()[0].replace('-', '_')}")
+    found: dict[str, Command[Any]] = {command.name: command for command in module.COMMANDS}
+    return found[name]
 
 
-def _root(
-    ctx: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version.", show_default=False),
-) -> None:
-    if version:
-        typer.echo(f"sweet {__version__}")
-        raise typer.Exit
-    help_where_nothing_is_asked(ctx)
+def declarations() -> list[Declaration]:
+    """What every command says of itself, from the commands themselves."""
+    from sweet.cli.command import declare
+
+    modules = [import_module(f"sweet.cli.commands.{name}") for names in MODULES.values() for name in names]
+    return [declare(command) for module in modules for command in module.COMMANDS]
 
 
 def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:
     """One call of the program; returns the exit code."""
-    command = get_command((line or build()).app)
+    from sweet.cli.ending import ended  # completion draws nothing
+
+    before_tail = itertools.takewhile(lambda word: word != "--", arguments)
+    program = Program(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
+    return ended(lambda: _invoke(program, list(arguments)))
+
+
+def _invoke(program: Program, arguments: list[str]) -> int:
     try:
-        code = command.main(args=list(arguments), prog_name="sweet", standalone_mode=False)
-    except typer.TyperException as error:
-        console.show_error(_usage_error(error))
-        return UsageError.exit_code
-    except typer.Abort:
-        console.show_error(Interrupted("Stopped."))
-        return Interrupted.exit_code
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        with program.make_context("sweet", arguments) as context:
+            code = program.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.NoSuchOption as error:
+        raise unknown_option(error) from None
+    except click.ClickException as error:
+        raise _usage_error(error) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage_error(error: typer.TyperException) -> UsageError:
+def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "sweet"
     return UsageError(error.format_message(), fix=f"{path} --help shows what is allowed")
@@ -92,12 +109,11 @@ def _usage_error(error: typer.TyperException) -> UsageError:
 
 def main() -> None:
     """The entry point of the `sweet` program."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    code = run(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        console.silence_broken_pipe()
-    sys.exit(code)
+    if instruction := os.environ.get(COMPLETE):
+        from sweet.cli.completion import answer
+
+        answer(instruction, Program(build(), looking=True))
+        return
+    from sweet.cli.signals import end_with
+
+    end_with(lambda: run(sys.argv[1:]))

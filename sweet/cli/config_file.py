@@ -7,22 +7,23 @@ misspelt key is found before hours of work were done with a default in its place
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet.cli.options import Given, OptionSpec
+from sweet.cli.declaration import OptionSpec
+from sweet.cli.options import Given
 from sweet.errors import InputError, UsageError
+from sweet.near import nearest
 
 
 def table_name(command: str) -> str:
     return command.replace(" ", "-")
 
 
-def read_config(path: Path, command: str, commands: Mapping[str, list[OptionSpec]]) -> dict[str, Given]:
+def read_config(path: Path, command: str, commands: Mapping[str, Sequence[OptionSpec]]) -> dict[str, Given]:
     """What the file says for one command, by field. `commands` are the options of every command there is.
 
     Raises:
@@ -73,10 +74,9 @@ def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str)
     allowed = sorted(allowed)
     if name in allowed:
         return name
-    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    near = nearest(name, allowed)
     raise UsageError(
-        f"The configuration has an unknown {what or 'key '}{shown!r}."
-        + (f" Did you mean {near[0]!r}?" if near else ""),
+        f"The configuration has an unknown {what or 'key '}{shown!r}." + (f" Did you mean {near}?" if near else ""),
         where=f"{path}, {what or 'key '}{shown}",
-        fix=f"write {near[0]}" if near else f"known here: {', '.join(allowed)}",
+        fix=f"write {near}" if near else f"known here: {', '.join(allowed)}",
     )

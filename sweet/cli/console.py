@@ -8,24 +8,31 @@ that a path or a command in it can be found and copied. Text that came from mode
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.errors import SweetError
-from sweet.stages.base import StageResult
 from sweet.view.text import printable
+
+if TYPE_CHECKING:
+    from sweet.stages.base import StageResult
 
 UNWRAPPED = 4000
 """Columns of what is not a terminal."""
+NARROW = 70
+"""Columns below which a table has no room."""
+NARROWEST = 20
+"""Fewer columns than this nobody can read."""
 PAGE = 120
 """The same for text to read."""
 
@@ -45,18 +52,38 @@ def narration_console() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else UNWRAPPED
-    return _Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+    width = columns() or (None if stream.isatty() else UNWRAPPED)
+    kind = _Narration if stderr else _Console
+    return kind(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+
+
+def columns() -> int | None:
+    """`COLUMNS`, where it is a number that a terminal could have."""
+    given = os.environ.get("COLUMNS", "")
+    return max(int(given), NARROWEST) if given.isascii() and given.isdigit() and len(given) < 6 else None
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader is gone: `sweet.cli.command.guarded` ends quietly (rich would exit with 1)."""
+        """The reader is gone: `sweet.cli.ending.ended` returns quietly (rich would exit with 1)."""
         raise BrokenPipeError
+
+
+class _Narration(_Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """A log on a full disk must not stop the work."""
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._buffer.clear()
 
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout; not-a-number and infinity, which JSON lacks, are null."""
+    from pydantic_core import to_json  # the help has no use for it
+
     text = to_json(value, indent=2, inf_nan_mode="null", fallback=str).decode()
     sys.stdout.write(text + "\n")
 
@@ -110,12 +137,11 @@ def show_result(result: StageResult) -> None:
         metrics.add_row(inert(name), inert(value))
     show(metrics)
     if result.artifacts:
-        made = Table("made", "kind", "rows", "path")
-        made.columns[2].justify = "right"
-        for artifact in result.artifacts:
-            rows = "" if artifact.rows is None else f"{artifact.rows:,}"
-            made.add_row(inert(artifact.id), inert(artifact.kind), rows, inert(artifact.path))
-        show(made)
+        made = [
+            (artifact.id, artifact.kind, "" if artifact.rows is None else f"{artifact.rows:,}", artifact.path)
+            for artifact in result.artifacts
+        ]
+        show_rows(["made", "kind", "rows", "path"], made, right=["rows"])
 
 
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
@@ -133,11 +159,28 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table on stdout."""
+    """A table on stdout, under a title."""
     heading(title)
-    table = Table(*header)
-    for row in rows:
-        table.add_row(*[cell if isinstance(cell, Text) else inert(cell) for cell in row])
+    show_rows(header, rows)
+
+
+def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterable[str] = ()) -> None:
+    """A table on stdout; on a narrow terminal each row is a paragraph instead, which loses nothing.
+
+    Args:
+        right: the headings of the columns of figures, which stand to the right.
+    """
+    cells = [[cell if isinstance(cell, Text) else inert(cell) for cell in row] for row in rows]
+    if output_console().width < NARROW:
+        for row in cells:
+            show(row[0])
+            for name, cell in zip(header[1:], row[1:], strict=True):
+                if cell.plain:
+                    show(Padding(Text(f"{name} " if name else "", "dim").append_text(cell), (0, 0, 0, 2)))
+        return
+    table = Table(*(Column(name, justify="right" if name in right else "left", overflow="fold") for name in header))
+    for row in cells:
+        table.add_row(*row)
     show(table)
 
 
@@ -192,6 +235,17 @@ def figure(value: Any) -> str:
     return str(value)
 
 
-def silence_broken_pipe() -> None:
-    """The reader of stdout is gone (`| head`): what is still buffered must not raise when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def size(count: float) -> str:
+    """Bytes in the unit that suits them: `436 MB`."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    power = next((power for power in (1, 2) if count < 999.5 * 1000**power), 3)
+    shown = count / 1000**power
+    return f"{shown:,.0f} {'kMG'[power - 1]}B" if shown >= 99.95 else f"{shown:,.1f} {'kMG'[power - 1]}B"
+
+
+def drop_output() -> None:
+    """Nobody reads stdout any more, or it cannot be written: what is still buffered must not raise when the process
+    ends."""
+    with contextlib.suppress(OSError, ValueError):  # it may be closed, or no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -37,20 +37,30 @@ NARROW = 60
 class ConsoleReporter:
     """Implements `sweet.stages.base.Reporter`. Thread-safe: everything is done under one lock."""
 
-    def __init__(self, console: Console | None = None, *, live: bool | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, live: bool | None = None, stamped: bool = False) -> None:
+        """
+        Args:
+            live: whether bars are redrawn; by default where stderr is a terminal that can do so.
+            stamped: whether each line begins with the seconds since the call began.
+        """
         self.console = console or narration_console()
-        self.live = self.console.is_terminal if live is None else live
+        self.live = _can_redraw(self.console) if live is None else live
+        self.stamped = stamped
+        self.began = time.monotonic()
         self._lock = threading.RLock()
         self._bars: Progress | None = None
         self._open = 0
 
     def say(self, text: str) -> None:
         with self._lock:
-            self.console.print(inert(text))
+            self.console.print(self._stamp().append_text(inert(text)))
 
     def warn(self, text: str) -> None:
         with self._lock:
-            self.console.print(Text("warning: ", style="yellow").append_text(inert(text)))
+            self.console.print(self._stamp().append("warning: ", "yellow").append_text(inert(text)))
+
+    def _stamp(self) -> Text:
+        return Text().append(f"{time.monotonic() - self.began:8.2f} s  " if self.stamped else "", "dim")
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Bar]:
@@ -80,6 +90,11 @@ class ConsoleReporter:
                     self._bars = None
             if finished:
                 self.say(f"{bar.title}: {bar.standing()}, {time.monotonic() - bar.began:.1f} s{bar.figures()}")
+
+
+def _can_redraw(console: Console) -> bool:
+    """Colour may be forced into a file (FORCE_COLOR), bars are not; a dumb terminal cannot move its cursor."""
+    return console.file.isatty() and not console.is_dumb_terminal
 
 
 class Bar:

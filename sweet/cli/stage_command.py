@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import shlex
 import shutil
@@ -14,6 +13,7 @@ from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.options import C
 from sweet.errors import TooManyFailures
 from sweet.runs.run import Run
@@ -24,7 +24,7 @@ RUNS = Path("runs")
 """Where new runs are made and the newest one is looked for."""
 
 
-def newest_run_argument() -> inspect.Parameter:
+def newest_run_argument() -> ArgumentSpec:
     return path_argument("run", "RUN", "The run directory; without it the newest under runs/.", required=False)
 
 
@@ -73,7 +73,7 @@ class StageCommand(Command[C]):
     plan: Callable[[Run, C, Reporter], dict[str, Any]] | None = None
     then: tuple[str, ...] = ()
 
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         if self.name_run is None:
             return [newest_run_argument()]
         help = "The run directory, made where it is not there; without it a new one under runs/."

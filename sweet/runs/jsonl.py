@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
+from sweet.near import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -122,11 +123,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             yield from enumerate(file, 1)
     except FileNotFoundError as error:
-        raise InputError("There is no such file.", path=path) from error
+        raise no_such_file(path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except PermissionError as error:
         raise InputError("The file cannot be read.", path=path, fix="give yourself the right to read it") from error
+
+
+def no_such_file(path: Path) -> InputError:
+    """The error for a file that is not there; names the one beside it that was meant."""
+    beside = map(str, path.parent.glob("*.jsonl*"))
+    return InputError(f"There is no such file.{did_you_mean(str(path), beside)}", path=path)
 
 
 def is_object(line: bytes) -> bool:

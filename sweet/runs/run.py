@@ -14,6 +14,7 @@ from typing import Any
 
 import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.near import did_you_mean
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sum
 from sweet.runs.lineage import Staleness, input_of
@@ -53,6 +54,9 @@ class Run:
             InputError: its manifest is damaged.
         """
         run = cls(path)
+        if not run._root.is_dir():
+            what = f"There is no such run.{did_you_mean(str(path), _runs_around(path))}"
+            raise UsageError(what, where=path, fix="sweet rollout makes a run")
         run._store.load()
         return run
 
@@ -234,5 +238,12 @@ class Run:
 
     def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:
         has = f"it has {', '.join(there)}" if there else "it has none that is finished"
-        what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}."
+        what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}.{did_you_mean(id, there)}"
         return UsageError(what, where=self.path, fix=f"name one of them, or {self._command('status')}")
+
+
+def _runs_around(path: Path) -> list[str]:
+    """The runs beside a path that is none, and under `runs/`."""
+    folders = {path.parent, Path("runs")}
+    entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
+    return [str(entry) for entry in entries if Store(entry).exists()]

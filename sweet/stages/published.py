@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from sweet.errors import InputError
-from sweet.runs.jsonl import read_rows
+from sweet.runs.jsonl import no_such_file, read_rows
 from sweet.stages.base import digest_of
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.trajectory import Trajectory
@@ -160,7 +160,7 @@ def _first_character(path: Path) -> str:
                 if text := line.lstrip():
                     return text[0]
     except FileNotFoundError as error:
-        raise InputError("There is no such file.", path=path) from error
+        raise no_such_file(path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except UnicodeDecodeError as error:

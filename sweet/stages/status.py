@@ -22,6 +22,7 @@ from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_sc
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.stages.dialogue import NO_MODEL
+from sweet.stages.disk_use import DiskUse, disk_use
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
 
@@ -57,6 +58,8 @@ _HEADLINES = (
 class StatusConfig(StageConfig):
     schema_: bool = False
     """Print the JSON Schema of the manifest instead."""
+    all_: bool = False
+    """Every run of the folder runs/, or of the folder that is given in place of RUN, a line each."""
 
 
 class _Plain(BaseModel):
@@ -105,11 +108,14 @@ class StatusReport(_Plain):
     artifacts: list[ArtifactStatus]
     unknown: list[str] = Field(default_factory=list)
     """Files in the artifacts' folders that the manifest does not know."""
+    disk: DiskUse
     next: list[str]
     """Commands to go on with, the likeliest first."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"stage": "status", **self.model_dump(mode="json")}
+        stale = sum(artifact.stale is not None for artifact in self.artifacts)
+        metrics = {"attempts": len(self.attempts), "artifacts": len(self.artifacts), "stale": stale}
+        return {"stage": "status", **self.model_dump(mode="json"), "metrics": metrics | {"bytes": self.disk.bytes}}
 
 
 def report(run: Run) -> StatusReport:
@@ -125,6 +131,7 @@ def report(run: Run) -> StatusReport:
         attempts=[_attempt(attempt) for attempt in manifest.attempts],
         artifacts=[_artifact(run, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
+        disk=disk_use(run.path, manifest),
         next=suggest_next(manifest, run.path, stale),
     )
 

@@ -6,7 +6,6 @@ file brings one, and what its kind of task wants besides.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
+from sweet.near import did_you_mean, nearest
 from sweet.runs.jsonl import read_rows
 from sweet.tasks.base import Task
 
@@ -62,8 +62,8 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
 
     for key in ("problem_description", "ground_truth"):
         if key not in row:
-            near = difflib.get_close_matches(key, row, n=1)
-            raise wrong(f"The task has no {key!r}.", f"rename {near[0]!r} to {key!r}" if near else f"add {key!r}")
+            near = nearest(key, row)
+            raise wrong(f"The task has no {key!r}.", f"rename {near!r} to {key!r}" if near else f"add {key!r}")
         if not isinstance(row[key], str) or not row[key].strip():
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
     fields = {**row, **of_kind(row, wrong), "id": row.get("id") or default_id}
@@ -81,7 +81,9 @@ def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -
     """UsageError where `tasks` is a dataset by name, with its splits in `splits`, and has no `split`."""
     if tasks in splits and split not in splits[tasks]:
         raise UsageError(
-            f"The dataset {tasks} has no split {split!r}.", where="--split", fix=_near(split, splits[tasks], "--split ")
+            f"The dataset {tasks} has no split {split!r}.{did_you_mean(split, splits[tasks])}",
+            where="--split",
+            fix=_near(split, splits[tasks], "--split "),
         )
 
 
@@ -92,11 +94,13 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
         hint = files[0] if files else "name a JSONL file"
         return InputError("The task file is a folder.", path=path, fix=f"--tasks {hint}" if files else hint)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
+    known = (*datasets, *beside)
     return InputError(
-        "There is no such task file or dataset.", path=path, fix=_near(str(path), (*datasets, *beside), "--tasks ")
+        f"There is no such task file or dataset.{did_you_mean(str(path), known)}",
+        path=path,
+        fix=_near(str(path), known, "--tasks "),
     )
 
 
 def _near(word: str, known: Collection[str], flag: str) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return flag + near[0] if near else f"{flag}{'|'.join(list(known)[:4])}"
+    return flag + (nearest(word, known) or "|".join(list(known)[:4]))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 
 from sweet.errors import UsageError
+from sweet.near import did_you_mean, nearest
 from sweet.plugins import Plugin, plugins
 from sweet.tasks.guard import GuardedKind, check_attributes, place_of_failure
 from sweet.tasks.kind import TaskKind
@@ -19,11 +19,11 @@ def task_kind(name: str) -> TaskKind:
     """
     installed = plugins()
     if name not in installed:
-        near = difflib.get_close_matches(name, installed, n=1)
         raise UsageError(
-            f"There is no kind of task called {name!r}; installed: {', '.join(installed) or 'none'}.",
+            f"There is no kind of task called {name!r}; installed: {', '.join(installed) or 'none'}."
+            + did_you_mean(name, installed),
             where="--task",
-            fix=f"--task {near[0]}" if near else "--task " + "|".join(installed),
+            fix=f"--task {nearest(name, installed) or '|'.join(installed)}",
         )
     first, *others = installed[name]
     if others and not first.ours:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from sweet.cli.app import build
-from sweet.cli.command import CommandLine
+from sweet.cli.parser import CommandLine
 from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run

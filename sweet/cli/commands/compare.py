@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import sys
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.declaration import ArgumentSpec
 from sweet.errors import UsageError
 from sweet.stages.base import StageResult
 from sweet.stages.compare import CompareConfig, run_compare
@@ -17,7 +17,7 @@ from sweet.view.comparison import as_markdown, sections
 
 
 class Compare(Command[CompareConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [
             path_argument(
                 "a", "A", "The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.", required=True

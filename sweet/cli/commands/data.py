@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.errors import UsageError
 from sweet.stages.assets import AssetsConfig, run_data_assets
@@ -34,7 +34,7 @@ class Assets(Command[AssetsConfig]):
 
 
 class Import(Command[DataImportConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [
             path_argument("file", "FILE", "JSONL of trajectories in the published layout.", required=True),
             path_argument("run", "RUN", "The run directory, made where it is not there.", required=True),
@@ -49,7 +49,7 @@ class Import(Command[DataImportConfig]):
 
 
 class Export(Command[DataExportConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [newest_run_argument()]
 
     def work(self, call: Call[DataExportConfig]) -> None:
@@ -64,7 +64,7 @@ class Export(Command[DataExportConfig]):
 
 
 class MicroAgent(Command[MicroAgentConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
 
     def work(self, call: Call[MicroAgentConfig]) -> None:
@@ -74,7 +74,7 @@ class MicroAgent(Command[MicroAgentConfig]):
 
 
 class NewTask(Command[NewTaskConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
 
     def work(self, call: Call[NewTaskConfig]) -> None:

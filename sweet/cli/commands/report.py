@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
+from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.stages.report import FILE, ReportConfig
 
 
 class ReportCommand(Command[ReportConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [newest_run_argument()]
 
     def work(self, call: Call[ReportConfig]) -> None:

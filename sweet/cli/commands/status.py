@@ -2,70 +2,84 @@
 
 from __future__ import annotations
 
-import inspect
+from datetime import datetime
+from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
-from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.cli.declaration import ArgumentSpec
+from sweet.cli.stage_command import RUNS, newest_run, newest_run_argument
+from sweet.runs.manifest import now
+from sweet.stages.disk_use import DiskUse
+from sweet.stages.overview import Headline, Overview, RunLine, overview
 from sweet.stages.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
 
 class Status(Command[StatusConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [newest_run_argument()]
 
     def work(self, call: Call[StatusConfig]) -> None:
+        given: Path | None = call.arguments["run"]
         if call.config.schema_:
             console.print_json(json_schema())
-            return
-        found = report(newest_run(call.arguments["run"], call.reporter))
-        if call.common.json:
-            stale = sum(artifact.stale is not None for artifact in found.artifacts)
-            metrics = {"attempts": len(found.attempts), "artifacts": len(found.artifacts), "stale": stale}
-            console.print_json({**found.as_json(), "metrics": metrics})
+        elif call.config.all_:
+            every = overview(given or RUNS)
+            if call.common.json:
+                console.print_json(every.as_json())
+            else:
+                _show_overview(every)
         else:
-            _show(found)
+            one = report(newest_run(given, call.reporter))
+            if call.common.json:
+                console.print_json(one.as_json())
+            else:
+                _show(one)
 
 
 def _show(found: StatusReport) -> None:
     made = f"{found.created:%Y-%m-%d %H:%M}"
     console.heading(f"{found.run} · task {found.task} · made {made} by sweet {found.sweet_version}")
-    attempts = Table("attempt", "", "seconds", "figures")
-    attempts.columns[2].justify = "right"
-    for attempt in found.attempts:
-        attempts.add_row(*_attempt(attempt))
-    console.show(attempts)
+    console.show_rows(["attempt", "", "seconds", "figures"], map(_attempt, found.attempts), right=["seconds"])
     if found.artifacts:
-        artifacts = Table("artifact", "rows", "MB", "made of", "path", "")
-        for column in artifacts.columns[1:3]:
-            column.justify = "right"
-        for artifact in found.artifacts:
-            artifacts.add_row(*_artifact(artifact))
-        console.show(artifacts)
+        header = ["artifact", "rows", "size", "made of", "path", ""]
+        console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
         console.show(console.inert(f"not in the manifest: {', '.join(found.unknown)}"))
+    _show_disk(found.disk)
     for command in found.next:
         console.show(Text("next: ").append_text(console.inert(command, "bold")))
 
 
-def _attempt(attempt: AttemptStatus) -> list[Text]:
+def _show_disk(disk: DiskUse) -> None:
+    kinds = ", ".join(f"{kind} {console.size(size)}" for kind, size in disk.by_kind.items())
+    console.show(console.inert(f"disk: {console.size(disk.bytes)} ({kinds})"))
+    for item in disk.disposable:
+        console.show(console.inert(f"could be deleted: {item.path}, {console.size(item.bytes)}: {item.why}"))
+    if disk.is_short:
+        console.show(Text("disk space is short: ", "yellow").append(f"{console.size(disk.free)} free"))
+
+
+def _attempt(attempt: AttemptStatus) -> list[object]:
     seconds = "" if attempt.seconds is None else f"{attempt.seconds:,.1f}"
     figures = ", ".join(f"{name.replace('_', ' ')} {console.figure(value)}" for name, value in attempt.metrics.items())
     return [
-        console.inert(attempt.id),
-        Text(attempt.status, STYLES.get(attempt.status, "yellow")),
-        Text(seconds),
-        console.inert(attempt.error.splitlines()[0] if attempt.error else figures),
+        attempt.id,
+        _state(attempt.status),
+        seconds,
+        attempt.error.splitlines()[0] if attempt.error else figures,
     ]
 
 
-def _artifact(artifact: ArtifactStatus) -> list[Text]:
-    rows = "" if artifact.rows is None else f"{artifact.rows:,}"
+def _state(status: str) -> Text:
+    return Text(status, STYLES.get(status, "yellow"))
+
+
+def _artifact(artifact: ArtifactStatus) -> list[object]:
     if artifact.status == "partial":
         state = Text("partial", "yellow")
     elif artifact.stale is not None:
@@ -73,13 +87,51 @@ def _artifact(artifact: ArtifactStatus) -> list[Text]:
     else:
         state = Text("")
     return [
-        console.inert(artifact.id),
-        Text(rows),
-        Text(f"{artifact.bytes / 1e6:,.1f}"),
-        console.inert(", ".join(artifact.inputs)),
-        console.inert(artifact.path),
+        artifact.id,
+        "" if artifact.rows is None else f"{artifact.rows:,}",
+        console.size(artifact.bytes),
+        ", ".join(artifact.inputs),
+        artifact.path,
         state,
     ]
+
+
+def _show_overview(found: Overview) -> None:
+    console.heading(f"{found.folder} · {len(found.runs):,} runs · {console.size(found.bytes)}")
+    if found.runs:
+        header = ["run", "task", "last stage", "result", "size", "age"]
+        console.show_rows(header, map(_run, found.runs), right=["size", "age"])
+    for run in found.runs:
+        if run.problem is not None:
+            console.show(Text("broken: ", "red").append_text(console.inert(f"{run.run}: {run.problem}")))
+    if found.cached:
+        said = f"could be deleted: {found.cache}, {console.size(found.cached)}: computed again where it is needed"
+        console.show(console.inert(said))
+
+
+def _run(run: RunLine) -> list[object]:
+    name = Path(run.run).name
+    size, age = console.size(run.bytes), _age(run.touched)
+    if run.problem is not None:
+        return [name, "", Text("broken", "red"), "", size, age]
+    stage = console.inert(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
+    return [name, run.task, stage, _headline(run.headline) if run.headline else "", size, age]
+
+
+def _headline(result: Headline) -> str:
+    interval = (
+        "" if result.ci_low is None or result.ci_high is None else f" [{result.ci_low:.2f}, {result.ci_high:.2f}]"
+    )
+    return f"{result.metric.removesuffix('_rate')} {result.value:.2f}{interval}"
+
+
+def _age(since: datetime) -> str:
+    """How long ago, in the unit that suits it: `3 d`."""
+    seconds = max((now() - since).total_seconds(), 0)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 COMMANDS = (
@@ -87,8 +139,10 @@ COMMANDS = (
         name="status",
         config=StatusConfig,
         summary="What a run holds, what is stale, and what to do next.",
+        text="Also what it takes on the disk, and what of that could be deleted.",
         examples=(
             ("sweet status", "the newest run"),
+            ("sweet status --all", "every run under runs/, a line each"),
             ("sweet status --schema", "the JSON Schema of manifest.json"),
         ),
     ),

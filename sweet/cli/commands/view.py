@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
+from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.view.viewer import ViewConfig, Viewer
 
 
 class View(Command[ViewConfig]):
-    def arguments(self) -> list[inspect.Parameter]:
+    def arguments(self) -> list[ArgumentSpec]:
         return [newest_run_argument()]
 
     def work(self, call: Call[ViewConfig]) -> None:

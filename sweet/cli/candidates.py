@@ -1,0 +1,197 @@
+"""What may stand where the cursor is: runs, artifacts, models, files, names.
+
+Everything here is read by a shell and put into the user's command line, so nothing is offered that a shell would read
+as anything but a plain word: a file, an id or a model whose name holds other characters is left to be typed. Whatever
+goes wrong, there is nothing to offer. No run is locked, changed or trusted: of a manifest, which may be anybody's, only
+the artifacts' ids are taken, if they look like ids.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Source = Callable[[click.Context, str], Iterable[str]]
+
+RUNS = Path("runs")
+HARMLESS = re.compile(r"[\w./:@%+=-]+")
+"""Words that every shell takes as they are. A leading hyphen would make an option of one."""
+ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
+LARGEST_MANIFEST = 16 * 2**20
+"""Bytes; a larger one is not read while somebody waits."""
+MOST = 200
+"""Entries of a folder, or models of a server, that are offered at most."""
+
+
+def of_option(command: Declaration, option: OptionSpec) -> Complete:
+    """What completes an option's value."""
+    return _safely(_source(command, option))
+
+
+def of_argument(command: Declaration, argument: ArgumentSpec) -> Complete:
+    """What completes an argument."""
+    if command.name == "compare":
+        return _safely(lambda _, typed: [*_runs(typed), *_artifacts_of_named_run(typed, "scores")])
+    return _safely(lambda _, typed: _paths(typed) if argument.metavar == "FILE" else _runs(typed))
+
+
+def _source(command: Declaration, option: OptionSpec) -> Source:
+    if option.choices:
+        return lambda _, __: option.choices
+    if kind := _artifact_kind(command.name, option.key):
+        return lambda ctx, _: _artifacts(_given_run(ctx), kind)
+    if option.key in _SERVERS:
+        return lambda ctx, typed: [*_models(ctx, _SERVERS[option.key]), *_checkpoints(typed)]
+    if option.key == "compare":
+        return lambda _, typed: [*_runs(typed), *_artifacts_of_named_run(typed, "scores")]
+    return _BY_KEY.get(option.key) or (
+        (lambda _, typed: _paths(typed)) if option.metavar == "PATH" else lambda _, __: ()
+    )
+
+
+_SERVERS = {"agent": "agent_url", "sim": "sim_url", "judge-model": "judge_url"}
+"""Options that name a model, and the field of the addresses it is served at."""
+
+_FROM = {
+    "eval": "rollouts",
+    "label": "scores",
+    "train-critic": "preferences",
+    "rank": "critic",
+    "pair": "candidates",
+    "train-actor": "pairs",
+    "view": "rollouts",
+    "data export": "rollouts",
+}
+"""The kind of artifact that `--from` of a command takes."""
+
+
+def _artifact_kind(command: str, key: str) -> str | None:
+    if key == "from":
+        return _FROM.get(command)
+    return {"critic": "critic", "rollouts": "rollouts"}.get(key)
+
+
+def _safely(source: Source) -> Complete:
+    def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+        try:
+            words = [word for word in dict.fromkeys(source(ctx, typed)) if word.startswith(typed) and is_harmless(word)]
+        except Exception:  # while somebody types there is nobody to tell
+            return []
+        return [CompletionItem(word) for word in words]
+
+    return complete
+
+
+def is_harmless(word: str) -> bool:
+    """Whether a shell takes a word as it is."""
+    return HARMLESS.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "=", "@", "%"))
+
+
+def _runs(typed: str) -> Iterator[str]:
+    """The runs under `runs/`, and below the folder that is being typed the runs and the folders that lead on."""
+    if not typed or str(RUNS).startswith(typed) or typed.startswith(f"{RUNS}/"):
+        yield from sorted((str(path) for path in _entries(RUNS) if _is_run(path)), reverse=True)
+    for word, path in _below(typed):
+        if path.is_dir():
+            yield word if _is_run(path) else f"{word}/"
+
+
+def _paths(typed: str) -> Iterator[str]:
+    for word, path in _below(typed):
+        yield f"{word}/" if path.is_dir() else word
+
+
+def _checkpoints(typed: str) -> Iterator[str]:
+    """Folders; those with a model in them end the word."""
+    if "/" in typed or typed.startswith((".", "~")):
+        for word, path in _below(typed):
+            if path.is_dir():
+                yield word if (path / "config.json").is_file() else f"{word}/"
+
+
+def _below(typed: str) -> Iterator[tuple[str, Path]]:
+    """What lies where the typed path ends: as it would be typed, and where it is. Hidden names only when asked for."""
+    folder, _, beginning = typed.rpartition("/")
+    shown = f"{folder}/" if "/" in typed else ""
+    for path in _entries(Path(shown or ".").expanduser()):
+        if path.name.startswith(beginning) and (not path.name.startswith(".") or beginning.startswith(".")):
+            yield shown + path.name, path
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())[:MOST] if folder.is_dir() else []
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
+def _given_run(ctx: click.Context) -> Path | None:
+    """The run of the command line so far; without one the newest, as the command would take it."""
+    given = ctx.params.get("run")
+    if given:
+        return Path(given).expanduser()
+    runs = [path for path in _entries(RUNS) if _is_run(path)]
+    return max(runs, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _artifacts(run: Path | None, kind: str) -> list[str]:
+    """The ids of a run's artifacts of a kind, the newest first."""
+    if run is None:
+        return []
+    file = run / "manifest.json"
+    if not file.is_file() or file.stat().st_size > LARGEST_MANIFEST:
+        return []
+    listed = json.loads(file.read_bytes()).get("artifacts", [])
+    ids = [str(artifact.get("id", "")) for artifact in listed]
+    return [id for id in reversed(ids) if ID.fullmatch(id) and id.rpartition("-")[0] == kind]
+
+
+def _artifacts_of_named_run(typed: str, kind: str) -> list[str]:
+    """`RUN:scores-2`."""
+    run, colon, _ = typed.rpartition(":")
+    return [f"{run}:{id}" for id in _artifacts(Path(run), kind)] if colon else []
+
+
+def _models(ctx: click.Context, field: str) -> list[str]:
+    """The models at the addresses that were given."""
+    urls: Any = ctx.params.get(field) or ()
+    if not urls:
+        return []
+    from sweet.cli.served import models
+
+    return models(str(urls[0]))[:MOST]
+
+
+def _tasks(_: click.Context, __: str) -> Iterable[str]:
+    from importlib.metadata import entry_points
+
+    return sorted(point.name for point in entry_points(group="sweet.tasks"))
+
+
+def _datasets(ctx: click.Context, typed: str) -> Iterable[str]:
+    """Datasets by name, and files of tasks."""
+    named = ["pages", "websight"] if ctx.params.get("task") == "html" else ["micro", "colbench"]
+    return [*named, *_paths(typed)]
+
+
+_BY_KEY: dict[str, Source] = {
+    "task": _tasks,
+    "tasks": _datasets,
+    "split": lambda _, __: ("train", "test"),
+    "model": lambda _, typed: _checkpoints(typed),
+    "reference": lambda _, typed: _checkpoints(typed),
+    "similarity": lambda _, __: ("clip", "pixels"),
+    "agent-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+    "sim-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+    "judge-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
+}

@@ -1,0 +1,163 @@
+"""What a command says of itself, as plain data: its words, arguments and options.
+
+The parser, the help, the completion and the documentation are all made from declarations. A declaration is made from
+the command's configuration class (`sweet.cli.command.declare`), or read from the index, where all of them are kept
+(`sweet.cli.index`). So this module imports none of the libraries that a configuration needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """One option of one command.
+
+    Attributes:
+        field: the name in the configuration class.
+        key: the name in a configuration file, and without the dashes on the command line.
+        envvar: the environment variable.
+        metavar: what the help shows for a value.
+        choices: the values there are, where the type says them.
+        default: as JSON has it; None where there is none to show.
+        bounds: in words, empty where there are none.
+        operational: whether it changes how the work is done, not what comes out.
+    """
+
+    field: str
+    key: str
+    envvar: str
+    metavar: str
+    choices: tuple[str, ...]
+    is_switch: bool
+    is_list: bool
+    default: Any
+    help: str
+    bounds: str
+    required: bool
+    operational: bool
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.key}"
+
+    def render(self, value: Any) -> list[str]:
+        """The option as words of a command line that give it this value."""
+        if self.is_switch:
+            return [self.flag if value else f"--no-{self.key}"]
+        values = value if isinstance(value, list | tuple) else [value]
+        return [word for item in values for word in (self.flag, str(item))]
+
+
+@dataclass(frozen=True)
+class ArgumentSpec:
+    """One positional argument.
+
+    Attributes:
+        name: of the value that the command gets.
+        metavar: what the help shows.
+        is_path: whether the command gets it as a path.
+    """
+
+    name: str
+    metavar: str
+    help: str
+    required: bool
+    is_path: bool = True
+
+    @property
+    def shown(self) -> str:
+        """As the usage line shows it: `[RUN]` where it may be left out."""
+        return self.metavar if self.required else f"[{self.metavar}]"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One command.
+
+    Attributes:
+        name: as typed; a second word makes it a subcommand (`data import`).
+        summary: one line for the list of commands.
+        text: further paragraphs of the help.
+        examples: (command line, what it does).
+        arguments: the positional ones.
+        tail: what follows `--`, where something may.
+        options: one for each field of the configuration.
+    """
+
+    name: str
+    summary: str
+    text: str
+    examples: tuple[tuple[str, str], ...]
+    arguments: tuple[ArgumentSpec, ...]
+    tail: ArgumentSpec | None
+    options: tuple[OptionSpec, ...]
+
+    @property
+    def flags(self) -> list[OptionSpec]:
+        """The options that are given as such: those whose place no argument takes."""
+        taken = {argument.name for argument in self.positional}
+        return [option for option in self.options if option.field not in taken]
+
+    @property
+    def positional(self) -> list[ArgumentSpec]:
+        return [*self.arguments, *([self.tail] if self.tail else [])]
+
+    @property
+    def usage(self) -> str:
+        """`sweet rollout [OPTIONS] [RUN] [-- VLLM_OPTIONS]`."""
+        words = ["sweet", self.name, "[OPTIONS]", *(argument.shown for argument in self.positional)]
+        return " ".join(words)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Declaration:
+        """What `dataclasses.asdict` gave, and JSON kept."""
+        options = (OptionSpec(**{**item, "choices": tuple(item["choices"])}) for item in value["options"])
+        return cls(
+            **{
+                **value,
+                "examples": tuple((line, what) for line, what in value["examples"]),
+                "arguments": tuple(ArgumentSpec(**item) for item in value["arguments"]),
+                "tail": value["tail"] and ArgumentSpec(**value["tail"]),
+                "options": tuple(options),
+            }
+        )
+
+
+def env_prefix(command: str) -> str:
+    return "SWEET_" + command.upper().replace("-", "_").replace(" ", "_")
+
+
+COMMON = (
+    ("config", "PATH", "TOML file of options: a table a command, or keys above the tables."),
+    ("dry-run", "", "Print the resolved configuration as JSON and do nothing."),
+    ("json", "", "Print the result as one JSON object."),
+    ("quiet", "", "Say nothing on stderr but errors."),
+    ("verbose", "", "Say more on stderr: where each setting came from, what was read and written, how long it took."),
+    ("debug", "", "Show the traceback of an error."),
+)
+"""The options that every command has: key, what stands for the value, help."""
+
+
+def common_options(command: str) -> list[OptionSpec]:
+    prefix = env_prefix(command)
+    return [
+        OptionSpec(
+            field=f"common_{key.replace('-', '_')}",
+            key=key,
+            envvar=f"{prefix}_{key.replace('-', '_').upper()}",
+            metavar=metavar,
+            choices=(),
+            is_switch=not metavar,
+            is_list=False,
+            default=None if metavar else False,
+            help=help,
+            bounds="",
+            required=False,
+            operational=False,
+        )
+        for key, metavar, help in COMMON
+    ]

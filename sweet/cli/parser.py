@@ -1,0 +1,271 @@
+"""The command line as click parses it, made from declarations when a command is asked for.
+
+Looking (help, completion) goes by the index, which costs no import; a call goes by the command's own module, which is
+imported then and is the only one. click only takes words apart: which values are right is decided by the configuration
+(`sweet.cli.options.resolve`), and help is drawn by `sweet.cli.help`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sweet.cli import candidates
+from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
+from sweet.errors import UsageError
+from sweet.near import did_you_mean
+
+if TYPE_CHECKING:
+    from sweet.cli.command import Command
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "color": True}
+"""Of every context. rich decides whether there is colour; click must not take it away again."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The commands there are, and where they come from.
+
+    Attributes:
+        panels: first words of commands by the title they stand under in the help, in its order.
+        summaries: one line for each command, by its name.
+        load: the command of a name; KeyError where there is none.
+        kept: the declaration of a command for those who only look; without it, it is made from the command.
+        groups: what the commands with a common first word are for, by that word.
+        introduction, examples: the first words of the help.
+    """
+
+    panels: Mapping[str, Sequence[str]]
+    summaries: Mapping[str, str]
+    load: Callable[[str], Command[Any]]
+    kept: Callable[[str], Declaration] | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    introduction: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def first_words(self) -> list[str]:
+        return [word for words in self.panels.values() for word in words]
+
+    def members(self, group: str) -> dict[str, str]:
+        """Summaries of a group's commands, by their second word."""
+        return {name.split()[1]: text for name, text in self.summaries.items() if name.startswith(f"{group} ")}
+
+    def summary(self, word: str) -> str:
+        return self.groups.get(word) or self.summaries.get(word, "")
+
+    def declaration(self, name: str, *, looking: bool) -> Declaration:
+        """Raises KeyError where there is no such command."""
+        if looking and self.kept is not None and name in self.summaries:
+            return self.kept(name)
+        from sweet.cli.command import declare
+
+        return declare(self.load(name))
+
+
+class Program(click.Group):
+    """`sweet`.
+
+    Attributes:
+        looking: whether nothing will be done: help is asked for, or words to complete with.
+    """
+
+    def __init__(self, line: CommandLine, *, looking: bool) -> None:
+        version = click.Option(["--version"], is_flag=True, help="Print the version.")
+        super().__init__(
+            "sweet", params=[version], invoke_without_command=True, callback=_program, context_settings=SETTINGS
+        )
+        self.line = line
+        self.looking = looking
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self.line.first_words
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in self.line.groups:
+            return Group(self.line, name, looking=self.looking)
+        return _leaf(self.line, name, looking=self.looking) if name in self.line.first_words else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = self.get_command(ctx, args[0])
+        if found is None and not ctx.resilient_parsing:
+            raise unknown_command("sweet", args[0], self.line.first_words)
+        return args[0], found, args[1:]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        items = [CompletionItem(name, help=self.line.summary(name)) for name in self.line.first_words]
+        return _beginning(items, incomplete) + click.Command.shell_complete(self, ctx, incomplete)
+
+    def get_help(self, ctx: click.Context) -> str:
+        from sweet.cli import help
+
+        panels = {
+            title: [(word, self.line.summary(word)) for word in words] for title, words in self.line.panels.items()
+        }
+        return help.of_program(self.line.introduction, self.line.examples, panels)
+
+
+class Group(click.Group):
+    """Commands with a common first word, as `sweet data`."""
+
+    def __init__(self, line: CommandLine, name: str, *, looking: bool) -> None:
+        super().__init__(name, invoke_without_command=True, callback=_help_where_nothing_is_asked)
+        self.context_settings = SETTINGS
+        self.line = line
+        self.looking = looking
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.line.members(str(self.name)))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        try:
+            return _leaf(self.line, f"{self.name} {name}", looking=self.looking)
+        except KeyError:
+            return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = self.get_command(ctx, args[0])
+        if found is None and not ctx.resilient_parsing:
+            raise unknown_command(f"sweet {self.name}", args[0], self.list_commands(ctx))
+        return args[0], found, args[1:]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        items = [CompletionItem(name, help=text) for name, text in self.line.members(str(self.name)).items()]
+        return _beginning(items, incomplete) + click.Command.shell_complete(self, ctx, incomplete)
+
+    def get_help(self, ctx: click.Context) -> str:
+        from sweet.cli import help
+
+        name = str(self.name)
+        return help.of_group(name, self.line.summary(name), self.line.members(name).items())
+
+
+class Leaf(click.Command):
+    """One command. What follows `--` goes to its tail, and nothing else does.
+
+    The usual parser forgets where the `--` stood, and would take the first word after it for a RUN that was left out.
+    """
+
+    def __init__(self, line: CommandLine, declaration: Declaration) -> None:
+        super().__init__(declaration.name, params=_parameters(declaration), callback=self._call)
+        self.context_settings = SETTINGS
+        self.line = line
+        self.declaration = declaration
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        tail = self.declaration.tail
+        if ctx.resilient_parsing:  # an option whose value is being typed would keep the arguments from being read
+            return super().parse_args(ctx, args[:-1] if self._wants_value(args) else args)
+        if tail is None:
+            return super().parse_args(ctx, args)
+        at = args.index("--") if "--" in args else len(args)
+        behind = tuple(args[at + 1 :])
+        rest = super().parse_args(ctx, args[:at])
+        if stray := ctx.params.get(tail.name):
+            ctx.fail(f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go behind --.")
+        if behind:
+            ctx.params[tail.name] = behind
+            ctx.set_parameter_source(tail.name, click.core.ParameterSource.COMMANDLINE)
+        return rest
+
+    def _wants_value(self, args: list[str]) -> bool:
+        options = [param for param in self.params if isinstance(param, click.Option) and not param.is_flag]
+        return bool(args) and any(args[-1] in option.opts for option in options)
+
+    def get_help(self, ctx: click.Context) -> str:
+        from sweet.cli import help
+
+        return help.of_command(self.declaration)
+
+    def _call(self, **values: Any) -> int:
+        from sweet.cli.calls import call
+
+        sources = {name: click.get_current_context().get_parameter_source(name) for name in values}
+        return call(self.line, self.declaration, values, {n: s.name for n, s in sources.items() if s is not None})
+
+
+def unknown_command(parent: str, word: str, known: Sequence[str]) -> UsageError:
+    """The error for a word that is no command."""
+    return UsageError(
+        f"{parent} has no command {word}.{did_you_mean(word, known)}", fix=f"{parent} --help shows the commands"
+    )
+
+
+def unknown_option(error: click.NoSuchOption) -> UsageError:
+    """The error for an option that a command does not have."""
+    path, known = "sweet", []
+    if error.ctx is not None:
+        path = error.ctx.command_path
+        known = [flag for param in error.ctx.command.get_params(error.ctx) for flag in _flags(param)]
+    return UsageError(
+        f"{path} has no option {error.option_name}.{did_you_mean(error.option_name, known)}",
+        fix=f"{path} --help shows what is allowed",
+    )
+
+
+def _flags(param: click.Parameter) -> list[str]:
+    return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+
+
+def _leaf(line: CommandLine, name: str, *, looking: bool) -> Leaf:
+    return Leaf(line, line.declaration(name, looking=looking))
+
+
+def _beginning(items: list[CompletionItem], incomplete: str) -> list[CompletionItem]:
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def _program(version: bool) -> None:
+    if version:
+        from sweet import __version__
+
+        click.echo(f"sweet {__version__}")
+    else:
+        _help_where_nothing_is_asked()
+
+
+def _help_where_nothing_is_asked() -> None:
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _parameters(declaration: Declaration) -> list[click.Parameter]:
+    arguments = [_argument(argument, declaration) for argument in declaration.arguments]
+    tail = [click.Argument([declaration.tail.name], nargs=-1, required=False)] if declaration.tail else []
+    options = [*declaration.flags, *common_options(declaration.name)]
+    return [*arguments, *tail, *(_option(option, declaration) for option in options)]
+
+
+def _argument(argument: ArgumentSpec, declaration: Declaration) -> click.Parameter:
+    return click.Argument(
+        [argument.name],
+        metavar=argument.metavar,
+        required=argument.required,
+        shell_complete=candidates.of_argument(declaration, argument),
+    )
+
+
+def _option(option: OptionSpec, declaration: Declaration) -> click.Parameter:
+    """To click every value is text, or a switch."""
+    common = option.field.startswith("common_")
+    two_sided = option.is_switch and not common
+    return click.Option(
+        [f"{option.flag}/--no-{option.key}" if two_sided else option.flag, option.field],
+        is_flag=option.is_switch,
+        multiple=option.is_list,
+        default=False if option.is_switch else None,
+        envvar=option.envvar,
+        show_envvar=True,
+        help=option.help,
+        metavar=option.metavar or None,
+        shell_complete=None if option.is_switch else candidates.of_option(declaration, option),
+    )

@@ -1,0 +1,77 @@
+"""`--verbose`: where each setting came from, which artifacts were taken and why, what was written, how long it took.
+
+It tells what the manifest recorded of the call, so that it cannot say anything else than what happened.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweet.cli import console
+from sweet.cli.command import Call
+from sweet.cli.declaration import Declaration
+from sweet.cli.options import Given
+from sweet.errors import SweetError
+from sweet.runs.manifest import Artifact, Attempt, Manifest
+from sweet.runs.run import Run
+from sweet.stages.base import StageConfig
+
+
+class Verbose:
+    """Tells one call to its reporter."""
+
+    def __init__(self, call: Call[StageConfig]) -> None:
+        self._call = call
+        self._began = time.monotonic()
+
+    def settings(self, declared: Declaration, given: Mapping[str, Given]) -> None:
+        """A line for each setting: its value, and where it came from."""
+        values: dict[str, Any] = self._call.config.model_dump(mode="json")
+        for option in declared.options:
+            source = given[option.field].where if option.field in given else "default"
+            self._call.reporter.say(f"setting {option.key} = {console.figure(values[option.field])}  ({source})")
+
+    def what_was_done(self) -> None:
+        """A line for each artifact that was read or written, and the time it all took."""
+        if self._call.run is not None:
+            for line in _of_run(Run(self._call.run), self._call):
+                self._call.reporter.say(line)
+        self._call.reporter.say(f"{time.monotonic() - self._began:.1f} s in all")
+
+
+def _of_run(run: Run, call: Call[StageConfig]) -> Iterator[str]:
+    try:
+        manifest = run.manifest()
+    except SweetError:  # it is gone, or broken: the call has said so
+        return
+    mine = [attempt for attempt in manifest.attempts if attempt.pid == os.getpid() and attempt.status != "interrupted"]
+    for attempt in mine:
+        for ref in attempt.inputs:
+            if artifact := manifest.artifact(ref.id):
+                yield f"took {artifact.id}, {_size(artifact)}: {_why(manifest, artifact, attempt, call)}"
+        for id in attempt.outputs:
+            if artifact := manifest.artifact(id):
+                yield f"wrote {call.run}/{artifact.path}, {_size(artifact)}"
+        yield f"wrote {call.run}/{attempt.log}"
+        if attempt.finished is not None:
+            yield f"{attempt.id}: {attempt.status}, {(attempt.finished - attempt.started).total_seconds():.1f} s"
+
+
+def _size(artifact: Artifact) -> str:
+    rows = "" if artifact.rows is None else f"{artifact.rows:,} rows, "
+    return f"{rows}{console.size(artifact.bytes)}"
+
+
+def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[StageConfig]) -> str:
+    for field, value in call.config.model_dump(mode="json").items():
+        if value == artifact.id:
+            return f"named by --{field.rstrip('_').replace('_', '-')}"
+    before = [
+        one for one in manifest.of_kind(artifact.kind, "done") if one.finished and one.finished <= attempt.started
+    ]
+    if before and before[-1].id == artifact.id:
+        return f"the newest finished {artifact.kind}"
+    return "what another input was made from"

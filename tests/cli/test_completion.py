@@ -1,0 +1,255 @@
+"""Completion: what is offered, that it never fails, and that no name of a file or model can do harm."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click import Command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.cli.app import build
+from sweet.cli.candidates import is_harmless
+from sweet.cli.completion import SCRIPTS, bash_words, completions
+from sweet.cli.parser import Program
+
+HOSTILE = [
+    "$(touch hacked)",
+    "`touch hacked`",
+    "a b",
+    "x;touch hacked",
+    "new\nline",
+    "\x1b[31mred",
+    "-rf",
+    "'q'",
+    'd"q',
+    "*",
+]
+
+
+@pytest.fixture
+def runs(workplace: Path) -> Path:
+    """Two runs under runs/, beside folders and files with every kind of name."""
+    for name, ids in (
+        ("one", ["rollouts-1", "scores-1", "scores-2", "critic-1", "scores-$(touch hacked)", "scores-\x1b[31m"]),
+        ("two", ["rollouts-1"]),
+    ):
+        folder = workplace / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps({"artifacts": [{"id": id} for id in ids]}))
+    (workplace / "runs" / "notes").mkdir()
+    (workplace / "-rf").mkdir()
+    for name in set(HOSTILE) - {"-rf"}:
+        (workplace / "runs" / name).mkdir()
+        (workplace / "runs" / name / "manifest.json").write_text("{}")
+    (workplace / "tasks.jsonl").write_text("")
+    (workplace / "settings.toml").write_text("")
+    return workplace
+
+
+def offered(*words: str) -> list[str]:
+    """What may stand in place of the last word."""
+    program: Command = Program(build(), looking=True)
+    return [item.value for item in completions(program, ["sweet", *words])]
+
+
+def test_commands_subcommands_options_and_choices(workplace: Path) -> None:
+    assert offered("ro") == ["rollout"]
+    assert set(offered("data", "")) >= {"import", "export", "colbench"}
+    assert offered("rollout", "--num") == ["--num-tasks"]
+    assert offered("rollout", "--recipe", "") == ["paper", "upstream"]
+    assert offered("rollout", "--recipe=u") == ["upstream"]
+    assert offered("rollout", "--task", "") == ["code", "html"]
+    assert offered("rollout", "--tasks", "co") == ["colbench"]
+    assert offered("rollout", "--task", "html", "--tasks", "w") == ["websight"]
+
+
+def test_runs_and_paths(runs: Path) -> None:
+    assert offered("label", "") == ["runs/two", "runs/one", "runs/"]
+    assert offered("label", "runs/o") == ["runs/one"]
+    assert offered("label", "runs/n") == ["runs/notes/"]
+    assert offered("label", f"{runs}/runs/o") == [f"{runs}/runs/one"]
+    assert offered("rollout", "--config", "s") == ["settings.toml"]
+    assert offered("rollout", "--tasks", "t") == ["tasks.jsonl"]
+
+
+def test_artifacts_of_the_run_that_is_given(runs: Path) -> None:
+    assert offered("label", "runs/one", "--from", "") == ["scores-2", "scores-1"]
+    assert offered("label", "runs/two", "--from", "") == []
+    assert offered("eval", "runs/one", "--critic", "") == ["critic-1"]
+    assert offered("eval", "runs/one", "--from", "r") == ["rollouts-1"]
+    assert offered("eval", "runs/two", "--compare", "runs/one:") == ["runs/one:scores-2", "runs/one:scores-1"]
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"", b"[]", b"{", b"\xff\xfe", b'{"artifacts": 3}', b'{"artifacts": [3]}', b"[" * 9999]
+)
+def test_a_broken_manifest_offers_nothing(workplace: Path, manifest: bytes) -> None:
+    (workplace / "run").mkdir()
+    (workplace / "run" / "manifest.json").write_bytes(manifest)
+    assert offered("label", "run", "--from", "") == []
+
+
+def test_hostile_names_are_not_offered(runs: Path) -> None:
+    for words in (
+        ("label", "runs/"),
+        ("label", ""),
+        ("label", "runs/one", "--from", ""),
+        ("rollout", "--tasks", "runs/"),
+    ):
+        assert all(map(is_harmless, offered(*words)))
+    assert not (runs / "hacked").exists()
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_what_a_shell_would_read_otherwise(word: str) -> None:
+    assert not is_harmless(word)
+
+
+@given(st.text())
+def test_a_harmless_word_is_one_word(word: str) -> None:
+    if is_harmless(word):
+        assert not set(word) & set(" \t\n$`'\"\\;&|<>(){}[]*?!#^")
+        assert word.isprintable()
+
+
+class Models(http.server.BaseHTTPRequestHandler):
+    """A server with two models, one of an evil name; below /slow it does not answer."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/slow"):
+            time.sleep(3)
+            return
+        body = json.dumps({"data": [{"id": "org/model-7B"}, {"id": "$(touch hacked)"}]}).encode()
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Models) as served:
+        served.daemon_threads = True
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+        thread.join()
+
+
+def test_models_of_the_server_that_is_given(workplace: Path, server: str) -> None:
+    for option, url in (("--agent", "--agent-url"), ("--sim", "--sim-url")):
+        assert offered("rollout", url, f"{server}/v1", option, "") == ["org/model-7B"]
+    assert offered("rank", "--judge-url", server, "--judge-model", "o") == ["org/model-7B"]
+
+
+def test_a_server_that_does_not_answer_offers_nothing_and_soon(workplace: Path, server: str) -> None:
+    began = time.monotonic()
+    for url in (f"{server}/slow", "http://127.0.0.1:1/v1", "nonsense://x", "http://[", "http://x:y"):
+        assert offered("rollout", "--agent-url", url, "--agent", "") == []
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("line", "position", "words", "strip"),
+    [
+        ("sweet ro", 1, ["sweet", "ro"], 0),
+        ("sweet rollout ", 2, ["sweet", "rollout", ""], 0),
+        ("sweet compare a runs/b : sc", 5, ["sweet", "compare", "a", "runs/b:sc"], 7),
+        ("sweet compare a runs/b :", 4, ["sweet", "compare", "a", "runs/b:"], 7),
+        ("sweet compare a runs/b:sc", 3, ["sweet", "compare", "a", "runs/b:sc"], 0),
+        ("sweet rollout --task = co", 4, ["sweet", "rollout", "--task=co"], 0),
+        ("sweet rollout --task =", 3, ["sweet", "rollout", "--task="], 0),
+        ("sweet rollout --agent-url http : //h : 8000/v1 --agent ", 9, None, 0),
+    ],
+)
+def test_bash_takes_words_apart(line: str, position: int, words: list[str] | None, strip: int) -> None:
+    expected = words or ["sweet", "rollout", "--agent-url", "http://h:8000/v1", "--agent", ""]
+    assert bash_words(line, position) == (expected, strip)
+
+
+def asked(instruction: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweet"],
+        env={**os.environ, "_SWEET_COMPLETE": instruction, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_answers_to_shells(runs: Path) -> None:
+    made = asked("complete_bash", COMP_WORDS="sweet eval --compare runs/one : sc", COMP_CWORD="5")
+    assert (made.returncode, made.stdout, made.stderr) == (0, "scores-2\nscores-1\n", "")
+    for shell in ("zsh", "fish", "powershell"):
+        made = asked(f"complete_{shell}", _SWEET_WORDS="sweet rollo")
+        assert made.stdout == "rollout\tPlay dialogues between the agent and the simulated human.\n"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "environment"),
+    [
+        ("complete_bash", {}),
+        ("complete_bash", {"COMP_WORDS": "sweet x", "COMP_CWORD": "many"}),
+        ("complete_bash", {"COMP_WORDS": "sweet 'x", "COMP_CWORD": "7"}),
+        ("complete_zsh", {"_SWEET_WORDS": ""}),
+        ("complete_zsh", {"_SWEET_WORDS": "sweet rollout --seed x --nothing --tasks"}),
+        ("complete_nothing", {"_SWEET_WORDS": "sweet "}),
+        ("nonsense", {}),
+    ],
+)
+def test_whatever_is_wrong_nothing_is_said(workplace: Path, instruction: str, environment: dict[str, str]) -> None:
+    made = asked(instruction, **environment)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "Traceback" not in made.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_itself(runs: Path) -> None:
+    """Bash reads the file, asks, and has the candidates; nothing is executed."""
+    script = runs / "sweet.bash"
+    script.write_text(SCRIPTS["bash"])
+    (runs / "bin").mkdir()
+    program = runs / "bin" / "sweet"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sweet "$@"\n')
+    program.chmod(0o755)
+    made = subprocess.run(
+        [
+            "bash",
+            "--norc",
+            "-c",
+            f"source {script}; COMP_WORDS=(sweet label 'runs/'); COMP_CWORD=2; "
+            "_sweet_completion sweet; printf '%s\\n' \"${COMPREPLY[@]}\"",
+        ],
+        env={**os.environ, "PATH": f"{runs / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stdout.split() == ["runs/two", "runs/one", "runs/notes/"]
+    assert made.stderr == ""
+    assert not (runs / "hacked").exists()
+
+
+@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "-n")])
+def test_the_files_are_right_for_their_shell(tmp_path: Path, shell: str, check: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "file").write_text(SCRIPTS[shell])
+    subprocess.run([program, check, str(tmp_path / "file")], check=True)

@@ -1,0 +1,90 @@
+"""What answers while somebody waits: help and completion load the index and nothing that work needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweet.cli import index
+from sweet.cli.app import declarations
+
+NEEDED_BY_WORK = (
+    "pydantic",
+    "pydantic_core",
+    "typer",
+    "filelock",
+    "openai",
+    "torch",
+    "transformers",
+    "textual",
+    "asyncio",
+)
+ROOMS = ("stages", "runs", "tasks", "llm", "learn", "humans", "render", "sandbox", "cli.commands")
+
+PROGRAM = """
+import json, sys
+sys.argv = ["sweet", *json.loads(sys.argv[1])]
+from sweet.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+finally:
+    sys.stdout.flush()
+    with open("loaded.json", "w") as file:
+        json.dump(sorted(sys.modules), file)
+"""
+
+
+def loaded_by(words: list[str], folder: Path, **environment: str) -> tuple[set[str], str]:
+    """The modules that a call of the program loads, and what it prints."""
+    made = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert made.stderr == ""
+    return set(json.loads((folder / "loaded.json").read_text())), made.stdout
+
+
+def wanted_by_work(modules: set[str]) -> list[str]:
+    rooms = tuple(f"sweet.{room}" for room in ROOMS)
+    return sorted(name for name in modules if name in NEEDED_BY_WORK or name.startswith(rooms))
+
+
+@pytest.mark.parametrize("words", ["", "-h", "--help", "rollout -h", "train-critic --help", "data", "data import -h"])
+def test_help_loads_nothing_that_work_needs(tmp_path: Path, words: str) -> None:
+    modules, shown = loaded_by(words.split(), tmp_path)
+    assert wanted_by_work(modules) == []
+    assert shown.startswith("Usage: sweet")
+
+
+@pytest.mark.parametrize(
+    "line", ["sweet ", "sweet ro", "sweet rollout --ta", "sweet label RUN --from ", "sweet data i"]
+)
+def test_completion_loads_nothing_that_work_needs(tmp_path: Path, line: str) -> None:
+    position = str(len(line.split(" ")) - 1)
+    modules, _ = loaded_by([], tmp_path, _SWEET_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=position)
+    assert wanted_by_work(modules) == []
+    assert not [name for name in modules if name.startswith("rich")]
+
+
+def test_a_command_loads_no_other_command(tmp_path: Path) -> None:
+    modules, _ = loaded_by(["status", "--schema"], tmp_path)
+    assert {name for name in modules if name.startswith("sweet.cli.commands.")} == {"sweet.cli.commands.status"}
+    assert not {"torch", "transformers", "openai", "textual"} & modules
+
+
+def test_the_index_is_what_the_commands_declare() -> None:
+    made = declarations()
+    assert index.PATH.read_text(encoding="utf-8") == index.render(made), "run: python -m sweet.cli.generated"
+    for declared in made:
+        assert index.declaration(declared.name) == declared

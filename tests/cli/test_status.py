@@ -1,0 +1,127 @@
+"""`sweet status`, of one run and of all: what is told, and that nothing broken stops it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sweet.runs.run import Run
+from sweet.stages.base import Silent, StageConfig
+from sweet.stages.data import DataImportConfig, run_data_import
+from sweet.stages.disk_use import SHORT, DiskUse, disk_use
+from sweet.stages.evaluate import EvalConfig, run_eval
+from tests.cli.conftest import Program
+from tests.cli.test_commands import row
+
+
+@pytest.fixture
+def scored(workplace: Path) -> Run:
+    file = workplace / "in.jsonl"
+    file.write_text("".join(json.dumps(row(name, None)) + "\n" for name in "ab"))
+    run_data_import(file, Path("runs/scored"), DataImportConfig(), Silent())
+    run = Run(Path("runs/scored"))
+    run_eval(run, EvalConfig(sandbox="unsafe"), Silent())
+    return run
+
+
+def interrupted(run: Run) -> None:
+    """Begin candidates and stop in the middle."""
+    with suppress(KeyboardInterrupt), run.attempt("rank", StageConfig()) as attempt:
+        draft = attempt.start_artifact("candidates")
+        draft.path.write_bytes(b"x" * 5000)
+        raise KeyboardInterrupt
+
+
+def test_disk_use_by_kind_and_what_could_go(scored: Run) -> None:
+    interrupted(scored)
+    (scored.path / "screenshots" / "ab").mkdir(parents=True)
+    (scored.path / "screenshots" / "ab" / "x.png").write_bytes(b"x" * 2000)
+    (scored.path / ".manifest-77").write_bytes(b"x" * 100)
+    used = disk_use(scored.path, scored.manifest())
+    assert (used.by_kind["candidates"], used.by_kind["screenshots"]) == (5000, 2000)
+    assert (
+        used.bytes == sum(used.by_kind.values()) == sum(p.stat().st_size for p in scored.path.rglob("*") if p.is_file())
+    )
+    gone = {item.path: item.bytes for item in used.disposable}
+    assert gone == {"candidates/candidates-1.jsonl": 5000, "screenshots": 2000, ".manifest-77": 100}
+    for item in used.disposable:
+        path = scored.path / item.path
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert disk_use(scored.path, scored.manifest()).disposable == []
+
+
+def test_a_running_attempt_can_not_be_deleted(scored: Run) -> None:
+    with scored.attempt("rank", StageConfig()) as attempt:
+        draft = attempt.start_artifact("candidates")
+        draft.path.write_bytes(b"x" * 5000)
+        assert disk_use(scored.path, scored.manifest()).disposable == []
+        attempt.finish_artifact(draft, 0)
+
+
+def test_space_is_short_below_a_limit_or_the_size_of_the_run() -> None:
+    for size, free, short in ((1, SHORT, False), (1, SHORT - 1, True), (2 * SHORT, SHORT, True)):
+        assert DiskUse(bytes=size, by_kind={}, disposable=[], free=free).is_short is short
+
+
+def test_status_of_one_run(sweet: Program, scored: Run) -> None:
+    interrupted(scored)
+    shown = sweet("status")
+    for words in ("disk: ", "candidates 5.0 kB", "could be deleted: candidates/candidates-1.jsonl", "next: "):
+        assert words in shown.out
+    told = json.loads(sweet("status", "--json").out)
+    assert told["disk"]["by_kind"]["candidates"] == 5000
+    assert told["metrics"]["bytes"] == told["disk"]["bytes"]
+
+
+def test_all_runs_a_line_each_broken_ones_too(sweet: Program, scored: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, content in (
+        ("torn", b'{"schema_version": 1'),
+        ("newer", b'{"schema_version": 99}'),
+        ("bytes", b"\xff\xfe\x00"),
+        ("evil\x1b[31m", b"[]"),
+    ):
+        (Path("runs") / name).mkdir()
+        (Path("runs") / name / "manifest.json").write_bytes(content)
+    Run.create(Path("runs/fresh"), "code")
+    (Path("runs") / "notes").mkdir()
+    (Path("runs") / "manifest.json").write_text("no folder")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = sweet("status", "--all")
+    assert shown.code == 0, shown.err
+    lines = shown.out.splitlines()
+    (line,) = [line for line in lines if "scored" in line]
+    assert "eval done" in line
+    assert "success 0.00 [" in line
+    assert sum("broken: " in line for line in lines) == 4
+    assert "\x1b" not in shown.out
+    told = json.loads(sweet("status", "--all", "--json").out)
+    assert told["metrics"]["runs"] == 6
+    assert told["metrics"]["broken"] == 4
+    assert {Path(run["run"]).name for run in told["runs"] if run["problem"]} == {
+        "torn",
+        "newer",
+        "bytes",
+        "evil\x1b[31m",
+    }
+    assert sweet("status", "--all", "runs", "--json").out.count('"run"') == 7
+
+
+def test_all_runs_of_a_folder_without_any(sweet: Program, workplace: Path) -> None:
+    assert sweet("status", "--all").code == 2
+    (workplace / "mine").mkdir()
+    assert "0 runs" in sweet("status", "--all", "mine").out
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_nothing_is_lost_on_a_narrow_terminal(
+    sweet: Program, scored: Run, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["status"], ["status", "--all"]):
+        shown = sweet(*words).out
+        assert max(map(len, shown.splitlines())) <= int(columns)
+        assert "…" not in shown

@@ -1,0 +1,175 @@
+"""Command lines in the docs: taken out of shell blocks, and put to the real parser.
+
+`simple_commands` reads what a block for a shell holds: continued lines, comments, assignments before a command, pipes,
+lists and redirections. `Parser.complaint` lets the program itself read a call, with every command's work left out: the
+options must be there, their values valid, the arguments as many as they must be. Words such as RUN or MODEL are
+strings like others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.cli import declaration
+from sweet.cli.app import build, declarations, load, run
+from sweet.cli.command import Call, Command
+from sweet.cli.declaration import Declaration
+from tests.docs.pages import Piece
+
+COMMON = {f"--{key}" for key, *_ in declaration.COMMON} | {"--help"}
+"""Options of every command."""
+
+_PUNCTUATION = "|&;<>()"
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A simple command: a program with its arguments, and the assignments before it."""
+
+    where: str
+    words: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def shell_lines(block: Piece) -> Iterator[str]:
+    """What is typed: in a `console` block what stands behind `$ `, else every line; continued lines are one."""
+    lines = iter(block.text.splitlines())
+    for line in lines:
+        typed = line.removeprefix("$ ")
+        if block.language == "console" and typed == line:
+            continue  # what the program printed
+        while typed.endswith("\\"):
+            typed = typed[:-1] + next(lines).strip()
+        yield typed
+
+
+def simple_commands(block: Piece) -> Iterator[Simple]:
+    """The simple commands of a block for a shell, in their order. What is exported, and the variables that the block
+    itself sets, hold from there on."""
+    exported: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    for line in shell_lines(block):
+        for name, value in variables.items():
+            line = re.sub(rf"\${name}\b", value, line)
+        for words in _split(line):
+            if words[0] == "export":
+                exported |= dict(word.split("=", 1) for word in words[1:])
+                continue
+            assigned = dict(word.split("=", 1) for word in itertools.takewhile(_ASSIGNMENT.match, words))
+            if rest := words[len(assigned) :]:
+                yield Simple(block.where, rest, {**exported, **assigned})
+            else:
+                variables |= assigned
+
+
+def _split(line: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    tokens = iter(lexer)
+    for token in tokens:
+        if token[0] in "<>":
+            next(tokens)  # where it is redirected to
+        elif token[0] in _PUNCTUATION:
+            if words:
+                yield words
+            words = []
+        else:
+            words.append(token)
+    if words:
+        yield words
+
+
+def alternatives(span: str) -> list[list[str]]:
+    """The command lines that a span stands for: `--engine torch|deepspeed` is two, `…` is anything or nothing."""
+    words = [word for word in shlex.split(span) if word not in ("…", "...")]
+    return [list(choice) for choice in itertools.product(*(word.split("|") for word in words))]
+
+
+class Parser:
+    """The program, whose commands do nothing once they have been understood.
+
+    Attributes:
+        commands: what each command declares, by its name.
+        words: the names, and the first words of those that have two.
+        flags: every option that some command has.
+    """
+
+    def __init__(self) -> None:
+        self.commands = {one.name: one for one in declarations()}
+        self.words = {word for name in self.commands for word in (name, name.split()[0])}
+        self.flags = COMMON | {"--version"} | {flag for one in self.commands.values() for flag in _flags(one)}
+        self._line = replace(build(), load=lambda name: _idle(load(name)), kept=None)
+
+    def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
+        """What the program has against a call, `words` beginning with `sweet`; None where it takes it."""
+        if words[1:] and words[1].startswith("-"):
+            return None if words[1] in self.flags else f"{words[1]} is no option of sweet"
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (environment or {}).items():
+                patch.setenv(name, value)
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+                code = run(self._filled(words[1:]), self._line)
+        return said.getvalue() if code else None
+
+    def of_some_command(self, words: list[str]) -> str | None:
+        """The same for options alone, which one of the commands must take."""
+        flag = words[0].partition("=")[0]
+        if flag not in self.flags:
+            return f"no command has {flag}"
+        for name, command in self.commands.items():
+            needed = [argument.metavar for argument in command.arguments if argument.required]
+            valued = {spec.flag for spec in command.flags if not spec.is_switch}
+            has = flag in COMMON or flag in (valued if words[1:] else _flags(command))
+            if has and self.complaint(["sweet", *name.split(), *needed, *words]) is None:
+                return None
+        return f"no command takes {shlex.join(words)}"
+
+    def _filled(self, words: list[str]) -> list[str]:
+        """The words of a call without the options whose value is left open: a letter (`--lora R`), or nothing at all
+        at the end."""
+        called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
+        valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
+        kept: list[str] = []
+        for word in [*words, "X"]:
+            if kept and kept[-1] in valued and len(word) == 1 and word.isupper():
+                kept.pop()
+            else:
+                kept.append(word)
+        return kept[:-1] if kept[-1:] == ["X"] else kept
+
+
+def _flags(command: Declaration) -> set[str]:
+    switches = {f"--no-{spec.key}" for spec in command.flags if spec.is_switch}
+    return switches | {spec.flag for spec in command.flags}
+
+
+def _idle(command: Command[Any]) -> Command[Any]:
+    def nothing(self: Command[Any], call: Call[Any]) -> None: ...
+
+    kind = type(command)
+    idle = type(kind.__name__, (kind,), {"work": nothing, "foresee": nothing})
+    return idle(**{item.name: getattr(command, item.name) for item in fields(command)})  # type: ignore[no-any-return]
+
+
+def touch_configurations(commands: list[Simple], folder: Path) -> None:
+    """Make the empty configuration files that calls name."""
+    for command in commands:
+        for flag, value in itertools.pairwise(command.words):
+            if flag == "--config":
+                (folder / Path(value).name).touch()

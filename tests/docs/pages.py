@@ -1,0 +1,70 @@
+"""README and the pages of docs/, taken apart: what stands in them that a program can check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something in a page.
+
+    Attributes:
+        where: `page:line`, for the one who has to mend it; the line is that of the block it stands in.
+        text: a block's lines, a span without its backticks, a link's target.
+        language: of a block, as its fence names it.
+    """
+
+    where: str
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    path: Path
+    blocks: list[Piece]
+    spans: list[Piece]
+    links: list[Piece]
+    anchors: frozenset[str]
+
+
+def read_page(path: Path) -> Page:
+    """The page's fenced blocks, spans of code, targets of links and pictures, and the anchors of its headings."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
+    blocks, spans, links, headings = [], [], [], []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        where = f"{path.name}:{(token.map or (before.map if before else None) or [0])[0] + 1}"
+        if token.type == "fence":
+            blocks.append(Piece(where, token.content, token.info.strip()))
+        if token.type == "inline":
+            spans += [Piece(where, child.content) for child in _all(token) if child.type == "code_inline"]
+            links += [Piece(where, target) for child in _all(token) if (target := _target(child))]
+            if before is not None and before.type == "heading_open":
+                headings.append("".join(child.content for child in _all(token)))
+    return Page(path, blocks, spans, links, frozenset(map(anchor, headings)))
+
+
+def _all(token: Token) -> Iterator[Token]:
+    for child in token.children or ():
+        yield child
+        if child.type == "image":
+            yield from _all(child)
+
+
+def _target(token: Token) -> str:
+    return str(token.attrGet("href" if token.type == "link_open" else "src" if token.type == "image" else "") or "")
+
+
+def anchor(heading: str) -> str:
+    """What a link to the heading ends in, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

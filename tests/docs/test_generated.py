@@ -1,0 +1,35 @@
+"""What the program writes into the docs is what it would write now, and nothing of the program is missing there."""
+
+from __future__ import annotations
+
+import re
+
+from sweet.cli.app import declarations
+from sweet.cli.generated import chapters, command_pages, with_table
+from sweet.cli.reference import METRICS, VARIABLES
+from tests.docs.pages import ROOT
+
+AGAIN = "run: python -m sweet.cli.generated"
+
+
+def test_the_command_reference_is_current() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == command_pages(), AGAIN
+
+
+def test_the_table_of_commands_in_the_readme_is_current() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme == with_table(readme), AGAIN
+
+
+def test_every_command_is_in_the_reference_and_no_figure_without_its_command() -> None:
+    names = [one.name for one in declarations()]
+    assert sorted(one.name for commands in chapters().values() for one in commands) == sorted(names)
+    assert METRICS.keys() - set(names) == set()
+
+
+def test_every_variable_that_the_program_reads_is_named() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
+    options = {option.envvar for command in declarations() for option in command.options}
+    read = set(re.findall(r'"((?:SWEET|OPENAI|HF)_[A-Z_]*[A-Z])"', source))
+    assert read - options - VARIABLES.keys() == set()
+    assert {name for name in VARIABLES if name.startswith("SWEET_") and name not in read} == set()

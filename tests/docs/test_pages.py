@@ -1,0 +1,179 @@
+"""No page of the docs names what is not there: a command, an option, a file, a heading, an extra, a variable."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweet.cli.app import load
+from sweet.cli.config_file import read_config
+from sweet.cli.options import resolve
+from tests.docs.command_lines import Parser, Simple, alternatives, simple_commands, touch_configurations
+from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
+
+SHELLS = ("console", "sh", "bash")
+LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
+
+PROGRAMS = {"apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "mkdir", "playwright", "pytest", "wait"}
+"""Programs of others that a reader has; a word that is none of these, and not ours, is misspelt."""
+
+FOREIGN = {
+    "--cap-drop",
+    "--ipc",
+    "--limit-mm-per-prompt",
+    "--max-model-len",
+    "--network",
+    "--read-only",
+    "--security-opt",
+    "--tensor-parallel-size",
+    "--user",
+}
+"""Options that pages name of vllm and docker."""
+
+ABBREVIATED = re.compile(r"[\[\]<>{}=]|^sweet$")
+"""A span that is a synopsis, not a call."""
+
+
+@pytest.fixture(scope="module")
+def parser() -> Parser:
+    return Parser()
+
+
+@pytest.fixture(params=PAGES, ids=lambda path: path.name)
+def page(request: pytest.FixtureRequest) -> Page:
+    return read_page(request.param)
+
+
+def test_every_block_names_a_language_that_is_checked(page: Page) -> None:
+    assert [block.where for block in page.blocks if block.language not in LANGUAGES] == []
+
+
+def test_every_command_of_the_blocks_is_understood(page: Page, parser: Parser, workplace: Path) -> None:
+    commands = [found for block in page.blocks if block.language in SHELLS for found in simple_commands(block)]
+    touch_configurations(commands, workplace)
+    assert [f"{command.where}: {why}" for command in commands if (why := _complaint(command, parser))] == []
+
+
+def _complaint(command: Simple, parser: Parser) -> str | None:
+    program, *words = command.words
+    if program == "sweet":
+        return parser.complaint(command.words, command.environment)
+    if program.endswith(("python", "python3")):
+        return _python(words, parser)
+    if program.endswith("pip"):
+        return None if words[0] == "install" else f"pip {words[0]}"
+    if "/" in program:
+        return None if (ROOT / program).is_file() else f"there is no {program}"
+    return None if program in PROGRAMS else f"what is {program}?"
+
+
+def _python(words: list[str], parser: Parser) -> str | None:
+    if words[:2] == ["-m", "sweet"]:
+        return parser.complaint(words[1:])
+    if words[0] == "-m" and words[1].split(".")[0] in ("sweet", "benchmarks"):
+        return None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"there is no module {words[1]}"
+    if words[0] == "-m":
+        return None if words[1] in ("venv", "pytest", "pip") else f"what is the module {words[1]}?"
+    return None if (ROOT / words[0]).is_file() else f"there is no {words[0]}"
+
+
+def test_every_command_and_option_between_backticks_is_understood(page: Page, parser: Parser, workplace: Path) -> None:
+    found = [(span, words) for span in page.spans for words in _calls(span, parser)]
+    touch_configurations([Simple(span.where, words) for span, words in found], workplace)
+    wrong = []
+    for span, words in found:
+        options_alone = words[0].startswith("--")
+        why = parser.of_some_command(words) if options_alone else parser.complaint(words)
+        if why:
+            wrong.append(f"{span.where}: `{span.text}`: {why}")
+    assert wrong == []
+
+
+def _calls(span: Piece, parser: Parser) -> Iterator[list[str]]:
+    """The calls that a span stands for: whole ones, those without `sweet` before them, and options alone."""
+    if ABBREVIATED.search(span.text):
+        return
+    first, _, rest = span.text.partition(" ")
+    if first == "sweet":
+        if rest not in parser.words:  # else the command is only named
+            yield from alternatives(span.text)
+    elif first.startswith("--") and len(first) > 2 and first not in FOREIGN:
+        yield from alternatives(span.text)
+    elif first in parser.words and "--" in rest:
+        yield from alternatives(f"sweet {span.text}")
+
+
+def test_every_link_leads_somewhere(page: Page) -> None:
+    wrong = []
+    for link in page.links:
+        target, _, heading = link.text.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = (page.path.parent / target).resolve() if target else page.path
+        if not file.exists():
+            wrong.append(f"{link.where}: there is no {target}")
+        elif heading and heading not in read_page(file).anchors:
+            wrong.append(f"{link.where}: {file.name} has no heading #{heading}")
+    assert wrong == []
+
+
+def test_every_file_and_module_between_backticks_is_there(page: Page) -> None:
+    pattern = re.compile(r"(sweet|tests|benchmarks|docs|completions|\.ci)/[\w./-]*")
+    named = [span for span in page.spans if pattern.fullmatch(span.text)]
+    assert [f"{span.where}: {span.text}" for span in named if not (ROOT / span.text).exists()] == []
+
+
+def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path) -> None:
+    for block in page.blocks:
+        if block.language != "toml" or "[project" in block.text:  # the latter is a package's own pyproject.toml
+            continue
+        file = tmp_path / "sweet.toml"
+        file.write_text(block.text, encoding="utf-8")
+        options = {name: command.options for name, command in parser.commands.items()}
+        for name, command in parser.commands.items():
+            given = read_config(file, name, options)
+            if not any(option.required for option in command.options):
+                resolve(load(name).config, command.options, given, name)
+
+
+def test_blocks_of_data_and_of_python_can_be_read(page: Page) -> None:
+    for block in page.blocks:
+        if block.language == "json":
+            json.loads(block.text)
+        elif block.language == "jsonl":
+            [json.loads(line) for line in block.text.splitlines()]
+        elif block.language == "toml":
+            tomllib.loads(block.text)
+        elif block.language == "python":
+            ast.parse(block.text, block.where)
+
+
+def test_every_extra_that_is_installed_exists(page: Page) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = set(re.findall(r"(?:sweet-rl|['\" ]\.)\[(\w+)\]", page.path.read_text(encoding="utf-8")))
+    assert named - project["optional-dependencies"].keys() == set()
+
+
+def test_every_variable_is_read_somewhere(page: Page, parser: Parser) -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
+    known = {option.envvar for command in parser.commands.values() for option in command.options}
+    named = set(re.findall(r"\bSWEET_[A-Z_]+[A-Z]\b", page.path.read_text(encoding="utf-8")))
+    assert {name for name in named - known if f'"{name}"' not in source} == set()
+
+
+def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
+    readme = read_page(ROOT / "README.md")
+    typed = [line for block in readme.blocks[:2] for line in block.text.splitlines()]
+    steps = re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert typed == ["$ pip install . && sweet demo", "$ pip install -e '.[test]' && pytest"]
+    assert {part for line in typed for part in (line[2:], *line[2:].split(" && "))} & set(steps) == {
+        "pip install . && sweet demo",
+        "pip install -e '.[test]'",
+        "pytest",
+    }

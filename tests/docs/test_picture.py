@@ -1,0 +1,61 @@
+"""The moving picture of the README: real screens, nothing fetched, nothing run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def recorder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("record_viewer", ROOT / "docs" / "record_viewer.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _frame(words: str, y: int = 10) -> str:
+    """A screen as Textual exports it: a window, and letters with classes of their own."""
+    return (
+        '<svg viewBox="0 0 40 20" xmlns="http://www.w3.org/2000/svg"><style>@font-face{src:url(https://x/y.woff)}'
+        ".t-r1 { fill: #123456;font-weight: bold }</style><defs><clipPath id='c'><rect width='9'/></clipPath></defs>"
+        '<rect fill="#292929" width="40" height="20"/><g transform="translate(9, 41)" clip-path="url(#c)">'
+        f'<text class="t-r1" x="0" y="{y}" textLength="9">{words}</text></g></svg>'
+    )
+
+
+def test_what_frames_share_stands_once_and_each_is_seen_in_its_time(recorder: ModuleType) -> None:
+    made = recorder.film([_frame("one"), _frame("a &lt;b&gt;"), _frame("one")], [1.0, 2.0, 1.0])
+    root = ElementTree.fromstring(made)
+    assert [text.text for text in root.iter(f"{SVG}text")] == ["one", "a <b>"]
+    assert len(list(root.iter(f"{SVG}rect"))) == 1
+    assert "0.00%{visibility:visible}25.00%{visibility:hidden}75.00%{visibility:visible}" in made
+    assert "0.00%{visibility:hidden}25.00%{visibility:visible}75.00%{visibility:hidden}" in made
+    assert "fill: #123456" in made
+    assert {text.get("transform") for text in root.iter(f"{SVG}text")} == {"translate(9, 41)"}
+
+
+def test_the_picture_fetches_and_runs_nothing(recorder: ModuleType) -> None:
+    file: Path = ROOT / "docs" / "viewer.svg"
+    text = file.read_text(encoding="utf-8")
+    assert len(text) < 300_000
+    assert text.count("http") == 1, "the namespace"
+    root = ElementTree.fromstring(text)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
+        *("svg", "style", "g", "rect", "circle", "text")
+    }
+    words = "".join(part.replace("\u00a0", " ") for part in root.itertext())
+    assert [scene.told for scene in recorder.SCENES if scene.told not in words] == [], (
+        "run: python docs/record_viewer.py"
+    )

@@ -1,0 +1,65 @@
+"""The README's pipeline, run as it stands there, with smaller numbers; and what the docs say of its figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.cli.app import run
+from sweet.cli.reference import METRICS
+from sweet.tasks.registry import task_kind
+from tests.docs.command_lines import simple_commands
+from tests.docs.pages import PAGES, ROOT, Piece, read_page
+
+SMALLER = {"--num-tasks": "20", "--samples": "4"}
+ENVIRONMENT = {
+    "SWEET_ROLLOUT_NUM_TASKS": "20",
+    "SWEET_TRAIN_CRITIC_EPOCHS": "1",
+    "SWEET_RANK_CANDIDATES": "4",
+    "SWEET_TRAIN_ACTOR_EPOCHS": "1",
+}
+"""What the README leaves to the defaults, for a test of some seconds."""
+
+
+def _pipeline() -> Piece:
+    blocks = read_page(ROOT / "README.md").blocks
+    return next(block for block in blocks if "sweet train-critic runs/first" in block.text)
+
+
+def test_the_pipeline_of_the_readme_runs(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    seen: list[str] = []
+    for command in simple_commands(_pipeline()):
+        words = [SMALLER.get(flag, word) for flag, word in zip(["", *command.words], command.words, strict=False)]
+        code, said = run([*words[1:], "--json"]), capsys.readouterr()
+        assert code == 0, f"{command}: {said.err}"
+        told = json.loads(said.out)
+        seen.append(told["stage"])
+        assert _strangers(told) == [], "sweet/cli/reference.py says what each figure is"
+        assert not told["metrics"].get("warnings"), "the README compares what can be compared"
+    assert " ".join(seen) == (
+        "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"
+    )
+
+
+def _strangers(told: dict[str, Any]) -> list[str]:
+    known = METRICS[told["stage"]].keys()
+    return [name for name in told["metrics"] if name.removesuffix("_ci_low").removesuffix("_ci_high") not in known]
+
+
+def test_tasks_in_the_docs_are_tasks(tmp_path: Path) -> None:
+    seen = 0
+    for path in PAGES:
+        for block in read_page(path).blocks:
+            if block.language in ("json", "jsonl") and '"test_cases"' in block.text:
+                file = tmp_path / f"tasks-{seen}.jsonl"
+                file.write_text(block.text, encoding="utf-8")
+                assert task_kind("code").load(str(file), "train"), block.where
+                seen += 1
+    assert seen
