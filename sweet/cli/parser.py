@@ -204,9 +204,10 @@ def unknown_option(error: click.NoSuchOption) -> UsageError:
     path, known = "sweet", []
     if error.ctx is not None:
         path = error.ctx.command_path
-        known = [flag for param in error.ctx.command.get_params(error.ctx) for flag in _flags(param)]
+        flags = [flag for param in error.ctx.command.get_params(error.ctx) for flag in _flags(param)]
+        known = [flag.removeprefix("--") for flag in flags if flag.startswith("--")]
     return UsageError(
-        f"{path} has no option {error.option_name}.{did_you_mean(error.option_name, known)}",
+        f"{path} has no option {error.option_name}.{did_you_mean(error.option_name.lstrip('-'), known, '--')}",
         fix=f"{path} --help shows what is allowed",
     )
 

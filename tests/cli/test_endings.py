@@ -37,7 +37,12 @@ def imported(workplace: Path) -> Path:
 
 def is_a_panel(text: str) -> bool:
     """Whether a call said what is wrong in a panel, and nothing of its own insides."""
-    return "╭─" in text and "Traceback" not in text and "bug in sweet" not in text and "Exception ignored" not in text
+    return (
+        text.count("╭─") == 1
+        and "Traceback" not in text
+        and "bug in sweet" not in text
+        and "Exception ignored" not in text
+    )
 
 
 def test_0_done(imported: Path) -> None:
