@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sweet.cli.app import build
 from sweet.cli.candidates import MOST, is_harmless
 from sweet.cli.completion import SCRIPTS, bash_words, completions
-from sweet.cli.parser import Program
+from sweet.cli.parser import Group
 
 HOSTILE = [
     "$(touch hacked)",
@@ -60,7 +60,7 @@ def runs(workplace: Path) -> Path:
 
 def offered(*words: str) -> list[str]:
     """What may stand in place of the last word."""
-    program: Command = Program(build(), looking=True)
+    program: Command = Group(build(), looking=True)
     return [item.value for item in completions(program, ["sweet", *words])]
 
 
