@@ -13,7 +13,7 @@ import click
 
 from sweet.cli import index
 from sweet.cli.declaration import Declaration
-from sweet.cli.parser import CommandLine, Program, unknown_option
+from sweet.cli.parser import CommandLine, Group, unknown_option
 from sweet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:
     from sweet.cli.ending import ended  # completion draws nothing
 
     before_tail = itertools.takewhile(lambda word: word != "--", arguments)
-    program = Program(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
+    program = Group(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
     return ended(lambda: _invoke(program, list(arguments)))
 
 
-def _invoke(program: Program, arguments: list[str]) -> int:
+def _invoke(program: Group, arguments: list[str]) -> int:
     try:
         with program.make_context("sweet", arguments) as context:
             code = program.invoke(context)
@@ -112,7 +112,7 @@ def main() -> None:
     if instruction := os.environ.get(COMPLETE):
         from sweet.cli.completion import answer
 
-        answer(instruction, Program(build(), looking=True))
+        answer(instruction, Group(build(), looking=True))
         return
     from sweet.cli.signals import end_with
 

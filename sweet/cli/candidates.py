@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
 LARGEST_MANIFEST = 16 * 2**20
 """Bytes; a larger one is not read while somebody waits."""
 MOST = 200
-"""Entries of a folder, or models of a server, that are offered at most."""
+"""Words that are offered at most."""
 
 
 def of_option(command: Declaration, option: OptionSpec) -> Complete:
@@ -83,10 +84,10 @@ def _artifact_kind(command: str, key: str) -> str | None:
 def _safely(source: Source) -> Complete:
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
         try:
-            words = [word for word in dict.fromkeys(source(ctx, typed)) if word.startswith(typed) and is_harmless(word)]
+            words = (word for word in dict.fromkeys(source(ctx, typed)) if word.startswith(typed) and is_harmless(word))
+            return [CompletionItem(word) for word in islice(words, MOST)]
         except Exception:  # while somebody types there is nobody to tell
             return []
-        return [CompletionItem(word) for word in words]
 
     return complete
 
@@ -99,7 +100,8 @@ def is_harmless(word: str) -> bool:
 def _runs(typed: str) -> Iterator[str]:
     """The runs under `runs/`, and below the folder that is being typed the runs and the folders that lead on."""
     if not typed or str(RUNS).startswith(typed) or typed.startswith(f"{RUNS}/"):
-        yield from sorted((str(path) for path in _entries(RUNS) if _is_run(path)), reverse=True)
+        found = [path for path in _entries(RUNS) if str(path).startswith(typed) and _is_run(path)]
+        yield from sorted(map(str, found), reverse=True)
     for word, path in _below(typed):
         if path.is_dir():
             yield word if _is_run(path) else f"{word}/"
@@ -128,7 +130,7 @@ def _below(typed: str) -> Iterator[tuple[str, Path]]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())[:MOST] if folder.is_dir() else []
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _is_run(path: Path) -> bool:
@@ -169,7 +171,7 @@ def _models(ctx: click.Context, field: str) -> list[str]:
         return []
     from sweet.cli.served import models
 
-    return models(str(urls[0]))[:MOST]
+    return models(str(urls[0]))
 
 
 def _tasks(_: click.Context, __: str) -> Iterable[str]:

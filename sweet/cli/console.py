@@ -92,16 +92,18 @@ def show_error(error: SweetError) -> None:
     """The error panel on stderr: what is wrong, where, and what mends it."""
     rows: list[Text] = [inert(line) for line in error.what.splitlines()]
     if error.where:
-        rows.append(Text("where  ", style="dim").append_text(inert(error.where)))
+        rows.append(Text().append("where  ", "dim").append_text(inert(error.where)))
     if error.fix:
-        rows.append(Text("try    ", style="dim").append_text(inert(error.fix, "bold")))
+        rows.append(Text().append("try    ", "dim").append_text(inert(error.fix, "bold")))
     _panel(error.title, rows)
 
 
 def show_bug(error: BaseException) -> None:
     """The panel of an exception nobody meant."""
     rows = [inert(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
-    rows.append(Text("try    ", style="dim").append("the same command with --debug, and report what it prints", "bold"))
+    rows.append(
+        Text().append("try    ", "dim").append("the same command with --debug, and report what it prints", "bold")
+    )
     _panel("This is a bug in sweet", rows)
 
 

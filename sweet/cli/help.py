@@ -102,15 +102,13 @@ def _console() -> Console:
 
 
 def _usage(out: Console, usage: str) -> None:
-    lines = textwrap.wrap(f"Usage: {usage}", out.width, subsequent_indent=" " * 7, break_on_hyphens=False)
-    out.print(Text("\n".join(lines), "bold"))
+    _say(out, f"Usage: {usage}", "bold", hanging=7)
 
 
 def _examples(out: Console, examples: Rows) -> None:
     for line, what in examples:
         out.print()
-        for comment in textwrap.wrap(what, out.width - 4):
-            out.print(Text(f"  # {comment}", "dim"))
+        _say(out, f"# {what}", "dim", indent=2, hanging="  # ")
         out.print(Text(folded(line, out.width - 2), "bold"), soft_wrap=True)
 
 
@@ -123,7 +121,7 @@ def folded(line: str, width: int) -> str:
 def _paragraphs(out: Console, *texts: str) -> None:
     for paragraph in filter(None, "\n\n".join(filter(None, texts)).split("\n\n")):
         out.print()
-        out.print(Text("\n".join(textwrap.wrap(paragraph, out.width, break_on_hyphens=False))))
+        _say(out, paragraph)
 
 
 def _list(out: Console, title: str, rows: Rows) -> None:
@@ -131,13 +129,34 @@ def _list(out: Console, title: str, rows: Rows) -> None:
     if not rows:
         return
     out.print()
-    out.print(Text(title, "bold cyan"))
+    _say(out, title, "bold cyan")
     wide = out.width >= NARROW
     left = max((len(word) for word, _ in rows if len(word) <= WORDS), default=WORDS)
     indent = 2 + left + 2 if wide else 6
     for word, meaning in rows:
-        lines = textwrap.wrap(meaning, max(out.width - indent, 10), break_on_hyphens=False)
-        beside = lines.pop(0) if lines and wide and len(word) <= left else ""
-        out.print(Text("  ").append(word, "bold").append(" " * (indent - 2 - len(word)) + beside if beside else ""))
-        for line in lines:
-            out.print(Text(" " * indent + line))
+        if wide and len(word) <= left:
+            first, _, rest = _wrapped(meaning, out.width - indent).partition("\n")
+            out.print(Text("  ").append(word.ljust(indent - 2), "bold").append(first))
+            meaning = rest
+        else:
+            choices = _wrapped(word.replace("|", "| "), out.width, "  ", "    ").replace("| ", "|")
+            out.print(Text(choices, "bold"))
+        if meaning:
+            _say(out, meaning, indent=indent)
+
+
+def _say(out: Console, text: str, style: str = "", indent: int = 0, hanging: int | str | None = None) -> None:
+    """Print a text, wrapped; `hanging` is what the lines below the first begin with, where that is not the indent."""
+    below = " " * hanging if isinstance(hanging, int) else hanging
+    out.print(Text(_wrapped(text, out.width, " " * indent, below), style))
+
+
+def _wrapped(text: str, width: int, first: str = "", below: str | None = None) -> str:
+    lines = textwrap.wrap(
+        text,
+        max(width, 10),
+        initial_indent=first,
+        subsequent_indent=first if below is None else below,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)

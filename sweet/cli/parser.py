@@ -51,12 +51,11 @@ class CommandLine:
     def first_words(self) -> list[str]:
         return [word for words in self.panels.values() for word in words]
 
-    def members(self, group: str) -> dict[str, str]:
-        """Summaries of a group's commands, by their second word."""
+    def members(self, group: str | None) -> dict[str, str]:
+        """Summaries of a group's commands by their second word, or of what there is by the first."""
+        if group is None:
+            return {word: self.groups.get(word) or self.summaries.get(word, "") for word in self.first_words}
         return {name.split()[1]: text for name, text in self.summaries.items() if name.startswith(f"{group} ")}
-
-    def summary(self, word: str) -> str:
-        return self.groups.get(word) or self.summaries.get(word, "")
 
     def declaration(self, name: str, *, looking: bool) -> Declaration:
         """Raises KeyError where there is no such command."""
@@ -67,65 +66,38 @@ class CommandLine:
         return declare(self.load(name))
 
 
-class Program(click.Group):
-    """`sweet`.
+class Group(click.Group):
+    """Commands below a word: those of `sweet`, or of `sweet data`.
 
     Attributes:
+        word: the first word of its commands; None for `sweet`.
         looking: whether nothing will be done: help is asked for, or words to complete with.
     """
 
-    def __init__(self, line: CommandLine, *, looking: bool) -> None:
+    def __init__(self, line: CommandLine, word: str | None = None, *, looking: bool) -> None:
         version = click.Option(["--version"], is_flag=True, help="Print the version.")
         super().__init__(
-            "sweet", params=[version], invoke_without_command=True, callback=_program, context_settings=SETTINGS
+            word or "sweet",
+            params=[] if word else [version],
+            invoke_without_command=True,
+            callback=_where_nothing_is_asked,
+            context_settings=SETTINGS,
         )
         self.line = line
+        self.word = word
         self.looking = looking
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return self.line.first_words
+        return list(self.line.members(self.word))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in self.line.groups:
+        if self.word is None and name in self.line.groups:
             return Group(self.line, name, looking=self.looking)
-        return _leaf(self.line, name, looking=self.looking) if name in self.line.first_words else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        found = self.get_command(ctx, args[0])
-        if found is None and not ctx.resilient_parsing:
-            raise unknown_command("sweet", args[0], self.line.first_words)
-        return args[0], found, args[1:]
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        items = [CompletionItem(name, help=self.line.summary(name)) for name in self.line.first_words]
-        return _beginning(items, incomplete) + click.Command.shell_complete(self, ctx, incomplete)
-
-    def get_help(self, ctx: click.Context) -> str:
-        from sweet.cli import help
-
-        panels = {
-            title: [(word, self.line.summary(word)) for word in words] for title, words in self.line.panels.items()
-        }
-        return help.of_program(self.line.introduction, self.line.examples, panels)
-
-
-class Group(click.Group):
-    """Commands with a common first word, as `sweet data`."""
-
-    def __init__(self, line: CommandLine, name: str, *, looking: bool) -> None:
-        super().__init__(name, invoke_without_command=True, callback=_help_where_nothing_is_asked)
-        self.context_settings = SETTINGS
-        self.line = line
-        self.looking = looking
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.line.members(str(self.name)))
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if self.word is None and name not in self.line.first_words:
+            return None
         try:
-            return _leaf(self.line, f"{self.name} {name}", looking=self.looking)
+            full = name if self.word is None else f"{self.word} {name}"
+            return Leaf(self.line, self.line.declaration(full, looking=self.looking))
         except KeyError:
             return None
 
@@ -134,18 +106,22 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         found = self.get_command(ctx, args[0])
         if found is None and not ctx.resilient_parsing:
-            raise unknown_command(f"sweet {self.name}", args[0], self.list_commands(ctx))
+            raise unknown_command(ctx.command_path, args[0], self.list_commands(ctx))
         return args[0], found, args[1:]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        items = [CompletionItem(name, help=text) for name, text in self.line.members(str(self.name)).items()]
-        return _beginning(items, incomplete) + click.Command.shell_complete(self, ctx, incomplete)
+        members = self.line.members(self.word).items()
+        items = [CompletionItem(name, help=text) for name, text in members if name.startswith(incomplete)]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def get_help(self, ctx: click.Context) -> str:
         from sweet.cli import help
 
-        name = str(self.name)
-        return help.of_group(name, self.line.summary(name), self.line.members(name).items())
+        members = self.line.members(self.word)
+        if self.word is not None:
+            return help.of_group(self.word, self.line.groups[self.word], members.items())
+        panels = {title: [(word, members[word]) for word in words] for title, words in self.line.panels.items()}
+        return help.of_program(self.line.introduction, self.line.examples, panels)
 
 
 class Leaf(click.Command):
@@ -204,9 +180,10 @@ def unknown_option(error: click.NoSuchOption) -> UsageError:
     path, known = "sweet", []
     if error.ctx is not None:
         path = error.ctx.command_path
-        known = [flag for param in error.ctx.command.get_params(error.ctx) for flag in _flags(param)]
+        flags = [flag for param in error.ctx.command.get_params(error.ctx) for flag in _flags(param)]
+        known = [flag.removeprefix("--") for flag in flags if flag.startswith("--")]
     return UsageError(
-        f"{path} has no option {error.option_name}.{did_you_mean(error.option_name, known)}",
+        f"{path} has no option {error.option_name}.{did_you_mean(error.option_name.lstrip('-'), known, '--')}",
         fix=f"{path} --help shows what is allowed",
     )
 
@@ -215,25 +192,13 @@ def _flags(param: click.Parameter) -> list[str]:
     return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
 
 
-def _leaf(line: CommandLine, name: str, *, looking: bool) -> Leaf:
-    return Leaf(line, line.declaration(name, looking=looking))
-
-
-def _beginning(items: list[CompletionItem], incomplete: str) -> list[CompletionItem]:
-    return [item for item in items if item.value.startswith(incomplete)]
-
-
-def _program(version: bool) -> None:
+def _where_nothing_is_asked(version: bool = False) -> None:
+    ctx = click.get_current_context()
     if version:
         from sweet import __version__
 
         click.echo(f"sweet {__version__}")
-    else:
-        _help_where_nothing_is_asked()
-
-
-def _help_where_nothing_is_asked() -> None:
-    ctx = click.get_current_context()
+        ctx.exit()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -6,6 +6,7 @@ the rest too; one that comes when the error has been told ends the process at on
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -24,17 +25,21 @@ def end_with(work: Callable[[], int]) -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # what is left then is the interpreter's own end
     try:
-        code = ended(work) or ended(_flush)
+        code = ended(work)
+        code = ended(_flush) or code
     except KeyboardInterrupt:  # the second one
         code = Interrupted.exit_code
     if code == Interrupted.exit_code:
         signal.signal(signal.SIGINT, lambda *_: os._exit(Interrupted.exit_code))
-    if code:
-        console.drop_output()
     sys.exit(code)
 
 
 def _flush() -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:  # the interpreter would try again at its end, and say so
+        console.drop_output()
+        raise
     return 0

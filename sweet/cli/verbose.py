@@ -15,6 +15,7 @@ from sweet.cli.command import Call
 from sweet.cli.declaration import Declaration
 from sweet.cli.options import Given
 from sweet.errors import SweetError
+from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
@@ -69,9 +70,11 @@ def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[St
     for field, value in call.config.model_dump(mode="json").items():
         if value == artifact.id:
             return f"named by --{field.rstrip('_').replace('_', '-')}"
-    before = [
-        one for one in manifest.of_kind(artifact.kind, "done") if one.finished and one.finished <= attempt.started
-    ]
-    if before and before[-1].id == artifact.id:
-        return f"the newest finished {artifact.kind}"
-    return "what another input was made from"
+    for ref in attempt.inputs:
+        other = manifest.artifact(ref.id)
+        if other and other.id != artifact.id and artifact in ancestors(manifest, other):
+            return f"{other.id} was made from it"
+    done = manifest.of_kind(artifact.kind, "done")
+    before = [one for one in done if one.finished and one.finished <= attempt.started]
+    newest = bool(before) and before[-1].id == artifact.id
+    return f"the newest finished {artifact.kind}" + ("" if newest else " that suit this stage")

@@ -58,8 +58,8 @@ def disk_use(root: Path, manifest: Manifest) -> DiskUse:
         parts = Path(path).relative_to(root).parts
         kind = parts[0] if len(parts) > 1 and parts[0] in (*KIND_MAKER, SCREENSHOTS, LOGS) else "other"
         by_kind[kind] = by_kind.get(kind, 0) + size
-        if _is_leftover(parts[-1]):
-            leftovers.append(Disposable(path="/".join(parts), bytes=size, why="left by a process that was killed"))
+        if why := _why_disposable(parts[-1]):
+            leftovers.append(Disposable(path="/".join(parts), bytes=size, why=why))
     disposable = [*_partial(root, manifest), *leftovers]
     if by_kind.get(SCREENSHOTS):
         why = "pages as the human saw them; rendered again where they are needed"
@@ -88,8 +88,13 @@ def size_below(path: Path) -> int:
     return path.lstat().st_size if path.is_file() else sum(size for _, size in files_below(str(path)))
 
 
-def _is_leftover(name: str) -> bool:
-    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith((UNFINISHED, ".part")))
+def _why_disposable(name: str) -> str | None:
+    """Why a file may be deleted, by its name; None where it may not."""
+    if name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith((UNFINISHED, ".part"))):
+        return "left by a process that was killed"
+    if name.startswith(".") and name.endswith(".index"):
+        return "where each row begins; found out again where it is needed"
+    return None
 
 
 def _partial(root: Path, manifest: Manifest) -> Iterator[Disposable]:

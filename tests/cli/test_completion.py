@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.cli.app import build
-from sweet.cli.candidates import is_harmless
+from sweet.cli.candidates import MOST, is_harmless
 from sweet.cli.completion import SCRIPTS, bash_words, completions
-from sweet.cli.parser import Program
+from sweet.cli.parser import Group
 
 HOSTILE = [
     "$(touch hacked)",
@@ -60,7 +60,7 @@ def runs(workplace: Path) -> Path:
 
 def offered(*words: str) -> list[str]:
     """What may stand in place of the last word."""
-    program: Command = Program(build(), looking=True)
+    program: Command = Group(build(), looking=True)
     return [item.value for item in completions(program, ["sweet", *words])]
 
 
@@ -90,6 +90,15 @@ def test_artifacts_of_the_run_that_is_given(runs: Path) -> None:
     assert offered("eval", "runs/one", "--critic", "") == ["critic-1"]
     assert offered("eval", "runs/one", "--from", "r") == ["rollouts-1"]
     assert offered("eval", "runs/two", "--compare", "runs/one:") == ["runs/one:scores-2", "runs/one:scores-1"]
+
+
+def test_among_many_runs_the_one_that_is_typed_is_found(workplace: Path) -> None:
+    for number in range(300):
+        folder = workplace / "runs" / f"run-{number}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("{}")
+    assert offered("label", "runs/run-29") == sorted((f"runs/run-29{end}" for end in ["", *range(10)]), reverse=True)
+    assert len(offered("label", "")) == MOST
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""How soon the command line answers, as JSON.
+
+    python -m benchmarks.cli [--rounds 15] [--runs 200] [--no-view]
+
+Each round starts every command once, in an order that alternates, beside `python -c "import typer, rich"`, with which
+each is compared: the ratio is that of the medians of the same rounds. Also `sweet status --all` over generated runs,
+and the viewer's opening times (benchmarks.cli_view). Figures of a busy machine are worth little: the load stands
+beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from sweet.runs.run import Run
+from sweet.stages.base import StageConfig
+
+BASE = ("-c", "import typer, rich")
+SWEET = ("-m", "sweet")
+LIMIT = 2.5
+"""What a ratio may be."""
+
+
+def completing(line: str) -> dict[str, str]:
+    return {"_SWEET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+
+
+STARTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "import typer, rich": (BASE, {}),
+    "sweet --help": ((*SWEET, "--help"), {}),
+    "sweet rollout --help": ((*SWEET, "rollout", "--help"), {}),
+    "sweet train-critic --help": ((*SWEET, "train-critic", "--help"), {}),
+    "sweet data import --help": ((*SWEET, "data", "import", "--help"), {}),
+    "completion of a command": (SWEET, completing("sweet ro")),
+    "completion of an option": (SWEET, completing("sweet rollout --num")),
+    "completion of a run": (SWEET, completing("sweet eval runs/")),
+    "completion of an artifact": (SWEET, completing("sweet label runs/run-1 --from ")),
+}
+
+
+def seconds(words: tuple[str, ...], environment: dict[str, str], folder: Path) -> float:
+    """From the start of a process to its end."""
+    paths = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+    began = time.perf_counter()
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    return time.perf_counter() - began
+
+
+def measure_starts(rounds: int, folder: Path) -> dict[str, Any]:
+    """Milliseconds of each start and its ratio to the first."""
+    taken: dict[str, list[float]] = {name: [] for name in STARTS}
+    for number in range(rounds):
+        names = list(STARTS) if number % 2 else list(reversed(STARTS))
+        for name in names:
+            taken[name].append(seconds(*STARTS[name], folder))
+    medians = {name: statistics.median(values) for name, values in taken.items()}
+    base = next(iter(medians.values()))
+    return {
+        name: {
+            "median_ms": round(1000 * median, 1),
+            "least_ms": round(1000 * min(taken[name]), 1),
+            "ratio": round(median / base, 2),
+        }
+        for name, median in medians.items()
+    }
+
+
+def make_runs(folder: Path, number: int) -> None:
+    """Runs of eleven attempts and artifacts each."""
+    for index in range(1, number + 1):
+        run = Run.create(folder / "runs" / f"run-{index}", "code")
+        with run.attempt("rollout", StageConfig()) as attempt:
+            for _ in range(5):
+                draft = attempt.start_artifact("rollouts")
+                draft.path.write_bytes(b"{}\n" * 1000)
+                attempt.finish_artifact(draft, rows=1000)
+        for _ in range(5):
+            with run.attempt("eval", StageConfig()) as attempt:
+                draft = attempt.start_artifact("scores")
+                draft.path.write_bytes(b"{}\n" * 100)
+                attempt.finish_artifact(draft, rows=100)
+                attempt.metrics.update(success_rate=0.5, success_rate_ci_low=0.4, success_rate_ci_high=0.6)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--view", action=argparse.BooleanOptionalAction, default=True)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_runs(folder, given.runs)
+        before = os.getloadavg()[0]
+        starts = measure_starts(given.rounds, folder)
+        all_runs = [seconds((*SWEET, "status", "--all"), {}, folder) for _ in range(5)]
+        found = {
+            "load": {"before": round(before, 2), "after": round(os.getloadavg()[0], 2), "cores": os.cpu_count()},
+            "limit": LIMIT,
+            "starts": starts,
+            "worst_ratio": max(one["ratio"] for one in starts.values()),
+            "status_all": {"runs": given.runs, "median_s": round(statistics.median(all_runs), 2)},
+        }
+    if given.view:
+        from benchmarks.cli_view import measure
+
+        found["view"] = measure()
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

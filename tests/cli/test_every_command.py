@@ -1,0 +1,124 @@
+"""What every command has: help, --json, --quiet, --verbose, --dry-run, --config, and colour only where it is wanted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweet.cli import index
+from sweet.cli.declaration import COMMON, Declaration
+from tests.cli.conftest import Program
+from tests.cli.test_commands import imported, trajectories  # noqa: F401
+
+COMMANDS = sorted(index.summaries())
+PLANNED = ("train-critic", "train-actor")
+"""Whose --dry-run looks at the run."""
+
+ESC = "\x1b"
+
+
+def call_of(name: str) -> list[str]:
+    """The words of a call that has every argument it needs."""
+    declared: Declaration = index.declaration(name)
+    return [*name.split(), *(f"a-{argument.name}" for argument in declared.arguments if argument.required)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> None:
+    for flags in (["--dry-run", "--quiet"], ["--dry-run", "--json", "--quiet"]):
+        outcome = sweet(*call_of(name), *flags)
+        if name in PLANNED:
+            assert outcome.code == 2
+            assert "There is no run yet." in outcome.err
+        else:
+            assert (outcome.code, outcome.err) == (0, "")
+            assert isinstance(json.loads(outcome.out), dict)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("c.toml").write_text("seed = 5\n")
+    outcome = sweet(*call_of(name), "--dry-run", "--verbose", "--config", "c.toml")
+    for option in index.declaration(name).options:
+        (line,) = [line for line in outcome.err.splitlines() if f"setting {option.key} = " in line]
+        assert line.endswith("(c.toml, key seed)" if option.key == "seed" else "(default)")
+    assert "s in all" in outcome.err
+    if name not in PLANNED:
+        assert isinstance(json.loads(outcome.out), dict), "stdout is data, however much is said"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_contradicts_itself_or_is_unknown_is_refused(sweet: Program, name: str) -> None:
+    Path("c.toml").write_text("nonsense = 5\n")
+    for words in (["--quiet", "--verbose"], ["--config", "c.toml"], ["--nonsense"]):
+        outcome = sweet(*call_of(name), *words)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith("╭─")
+        assert ESC not in outcome.err
+
+
+@pytest.mark.parametrize("name", ["", "data", *COMMANDS])
+@pytest.mark.parametrize(
+    ("environment", "escapes", "colours"),
+    [
+        ({}, False, False),
+        ({"FORCE_COLOR": "1", "TERM": "xterm-256color"}, True, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "xterm-256color"}, True, False),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, False),
+    ],
+)
+def test_colour_only_where_it_is_wanted(
+    sweet: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    environment: dict[str, str],
+    escapes: bool,
+    colours: bool,
+) -> None:
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    for shown in (sweet(*name.split(), "-h").out, sweet(*name.split(), "--nonsense").err):
+        assert (ESC in shown) is escapes
+        assert (f"{ESC}[31m" in shown or f"{ESC}[1;36m" in shown) is colours
+
+
+@pytest.mark.parametrize("name", ["", "data", *COMMANDS])
+@pytest.mark.parametrize("columns", [40, 80])
+def test_help_fits_and_begins_with_examples(
+    sweet: Program, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = sweet(*name.split(), "-h").out
+    assert shown == sweet(*name.split(), "--help").out
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert all(line == line.rstrip() for line in lines)
+    if name in COMMANDS:
+        declared = index.declaration(name)
+        words = " ".join(shown.split())
+        for option in declared.flags:
+            assert option.flag in words
+            assert option.help in words
+        for key, _, help in COMMON:
+            assert f"--{key}" in words
+            assert help in words
+        example = next(at for at, line in enumerate(lines) if line.startswith("  # "))
+        assert example < next(at for at, line in enumerate(lines) if line.startswith(declared.summary[:20]))
+
+
+def test_verbose_tells_what_was_taken_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811
+    outcome = sweet("label", str(imported), "--verbose", "--json")
+    assert json.loads(outcome.out)["metrics"]["pairs"] == 1
+    for words in (
+        "took scores-1, 2 rows",
+        "the newest finished scores",
+        f"wrote {imported}/preferences/preferences-1.jsonl, 1 rows",
+        f"wrote {imported}/logs/label-1.log",
+        "label-1: done",
+    ):
+        assert words in outcome.err, outcome.err
+    outcome = sweet("label", str(imported), "--verbose", "--from", "scores-1")
+    assert "named by --from" in outcome.err
+    assert "setting from = scores-1  (--from)" in outcome.err
