@@ -9,6 +9,9 @@ from __future__ import annotations
 
 def main() -> None:
     """The entry point of the `sweet` program."""
-    from sweet.cli.app import main as program
+    try:
+        from sweet.cli.app import main as program
 
-    program()
+        program()
+    except KeyboardInterrupt:  # before there was anything to stop, or while it was being told
+        raise SystemExit(130) from None

@@ -53,7 +53,8 @@ def narration_console() -> Console:
 def _console(*, stderr: bool) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = columns() or (None if stream.isatty() else UNWRAPPED)
-    return _Console(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
+    kind = _Narration if stderr else _Console
+    return kind(stderr=stderr, width=width, highlight=False, emoji=False, markup=False)
 
 
 def columns() -> int | None:
@@ -66,6 +67,17 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """The reader is gone: `sweet.cli.ending.ended` returns quietly (rich would exit with 1)."""
         raise BrokenPipeError
+
+
+class _Narration(_Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """A log on a full disk must not stop the work."""
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._buffer.clear()
 
 
 def print_json(value: Any) -> None:

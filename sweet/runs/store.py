@@ -8,6 +8,7 @@ A change is made on the manifest as it is on disk at that time, so two processes
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 from collections.abc import Iterator
@@ -79,6 +80,8 @@ class Store:
         except Timeout as error:
             what = f"Another process has held the run's manifest for {PATIENCE:.0f} seconds."
             raise SweetError(what, where=lock.lock_file, fix="end the stopped process, then try again") from error
+        except OSError as error:
+            raise self._unwritable(error) from error
         try:
             yield
         finally:
@@ -90,7 +93,7 @@ class Store:
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise UsageError(f"The run cannot be written: {error.strerror}.", where=self.root) from error
+            raise self._unwritable(error) from error
         return folder / f"{name}.lock"
 
     def save(self, manifest: Manifest) -> None:
@@ -116,6 +119,12 @@ class Store:
                 temporary.unlink()
             raise
         sync_folder(self.root)
+
+    def _unwritable(self, error: OSError) -> SweetError:
+        what = f"The run cannot be written: {error.strerror}."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return SweetError(what, where=self.root, fix="free some space, then run the same command again")
+        return UsageError(what, where=self.root, fix="work on a copy of it, or make it writable")
 
     def _mend(self) -> str:
         try:

@@ -20,8 +20,10 @@ The metrics:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import Field
@@ -30,7 +32,7 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, StageResult
 from sweet.stages.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
-from sweet.stages.fairness import check_alike, scorer_options, unfair
+from sweet.stages.fairness import check_alike, score_again, scorer_options, unfair
 from sweet.stages.repeats import measure_repeats
 from sweet.stages.samples import compare_samples
 from sweet.stages.statistics import clustered_mean, compare
@@ -62,13 +64,9 @@ def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageRes
         UsageError: one of them is not there, they are the same, are not alike, or share no valid task.
     """
     baseline, other = (find_evaluation(reference, needed_by="compare") for reference in (a, b))
-    check_alike(
-        baseline,
-        kind=other.manifest.task,
-        scorer=other.scorer,
-        options=scorer_options(other),
-        allow=config.allow_different,
-    )
+    options = scorer_options(other)
+    mend = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
+    check_alike(baseline, kind=other.manifest.task, scorer=other.scorer, mend=mend, allow=config.allow_different)
     runs = [Run.open(path) for path in config.repeats]
     metrics = measure_comparison(baseline, other, flips=config.flips, runs=runs)
     return StageResult("compare", other.run.path, metrics)
@@ -90,7 +88,9 @@ def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs
     shared = sorted(values[0].ids.keys() & values[1].ids.keys())
     if not shared:
         raise UsageError(
-            f"{a.name} and {b.name} share no valid task.", where=a.run.path, fix="compare evaluations of the same tasks"
+            f"{a.name} and {b.name} share no valid task.",
+            where=a.run.path,
+            fix="; ".join(dict.fromkeys(f"{side.run.path} has {_there(side.run)}" for side in (a, b))),
         )
     figures = _figures(*values, shared)
     rule = b.kind.rewards
@@ -113,20 +113,29 @@ def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs
 
 def _same(evaluation: Evaluation) -> UsageError:
     """Both sides are one: names what else could be meant."""
-    there = list(evaluations(evaluation.run))
-    listed = ", ".join(f"{one.scores.id} (of {one.rollouts.id if one.rollouts else 'unknown'})" for one in there)
-    others = [one for one in there if not one.same_as(evaluation)]
+    others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
     digest = evaluation.played.get("tasks_digest")
     alike = [one for one in others if one.played.get("tasks_digest") == digest] or others
     if alike:
-        fix = f"sweet compare {alike[-1].name} {evaluation.name}"
-        if alike[-1].scores.number > evaluation.scores.number:
-            fix = f"sweet compare {evaluation.name} {alike[-1].name}"
+        first, second = sorted((alike[-1], evaluation), key=lambda one: one.scores.number)
+        fix = shlex.join(["sweet", "compare", first.name, second.name])
     else:
-        fix = f"name another run, or play and score again: sweet rollout {evaluation.run.path}"
+        fix = "name another run as A, or play and score once more in this one"
     return UsageError(
-        f"Both sides are {evaluation.scores.id}. The run has {listed}.", where=evaluation.run.path, fix=fix
+        f"Both sides are {evaluation.scores.id}. The run has {_there(evaluation.run)}.",
+        where=evaluation.run.path,
+        fix=fix,
     )
+
+
+def _there(run: Run) -> str:
+    """The evaluations of a run, in words."""
+    words = []
+    for one in evaluations(run):
+        of = "unknown dialogues" if one.rollouts is None else one.rollouts.id
+        told = [str(one.played[key]) for key in ("agent", "tasks", "split") if one.played.get(key) is not None]
+        words.append(f"{one.scores.id} (of {': '.join(filter(None, (of, ', '.join(told))))})")
+    return ", ".join(words)
 
 
 def _side(evaluation: Evaluation, values: Values) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> dict[str,
 def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: int) -> dict[str, Any]:
     """The tasks that A alone solves, and B alone; where rewards are degrees, those that fell and those that rose."""
     worth = [{task: [rule.worth(reward) for reward in side.of(REWARD)[task]] for task in shared} for side in (a, b)]
-    means = [{task: sum(row) / len(row) for task, row in side.items()} for side in worth]
+    means = [{task: fmean(row) for task, row in side.items()} for side in worth]
     lost: list[str] = []
     gained: list[str] = []
     for task in shared:

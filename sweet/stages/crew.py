@@ -217,6 +217,7 @@ class Crew:
         main = threading.current_thread() is threading.main_thread()
         wanted: dict[str, Callable[[], None]] = {
             "SIGINT": self._interrupt,
+            "SIGTERM": self._stop,
             "SIGUSR1": lambda: self._move_ceiling(2.0),
             "SIGUSR2": lambda: self._move_ceiling(0.5),
         }
@@ -237,10 +238,14 @@ class Crew:
         self._set_ceiling(int(self.ceiling * factor))
         self.reporter.say(f"At most {self.ceiling} dialogues at once.")
 
-    def _interrupt(self) -> None:
-        if self.draining and self._whole is not None:
+    def _stop(self) -> None:
+        if self._whole is not None:
             self._cut_off = True
             self._whole.cancel()
+
+    def _interrupt(self) -> None:
+        if self.draining:
+            self._stop()
             return
         self.draining = True
         self._room.set()

@@ -25,12 +25,12 @@ from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.best_of import measure_best_of
 from sweet.stages.compare import FLIPS, measure_comparison
 from sweet.stages.evaluation import Evaluation, Values, find_evaluation
-from sweet.stages.fairness import check_alike
+from sweet.stages.fairness import check_alike, score_again
 from sweet.stages.samples import measure_samples
 from sweet.stages.statistics import clustered_mean
 from sweet.tasks.base import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Figure, Score, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
@@ -82,7 +82,9 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, kind.open_scorer(request) as scorer:
         attempt.environment |= scorer.environment
         if baseline is not None:
-            _check_baseline(run, baseline, scorer, config)
+            mend = score_again(baseline, scorer.option)
+            allow = config.allow_different
+            check_alike(baseline, kind=run.manifest().task, scorer=scorer.name, mend=mend, allow=allow)
         draft = attempt.start_artifact("scores", meta={**scorer.meta, "scorer": scorer.name, "rollouts": rollouts.id})
         tally = _Tally(scorer.figures)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
@@ -114,17 +116,6 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
                 where=f"--{name}",
                 fix=f"leave --{name} out",
             )
-
-
-def _check_baseline(run: Run, baseline: Evaluation, scorer: TrajectoryScorer, config: EvalConfig) -> None:
-    """Refuse a baseline that cannot be compared, before anything is scored."""
-    check_alike(
-        baseline,
-        kind=run.manifest().task,
-        scorer=scorer.name,
-        options=scorer.option,
-        allow=config.allow_different,
-    )
 
 
 class _Tally:

@@ -19,7 +19,6 @@ from sweet.runs.jsonl import scan_jsonl
 from sweet.stages.base import digest_of
 from sweet.stages.evaluation import Evaluation, Values
 from sweet.tasks.base import Task
-from sweet.tasks.registry import task_kind
 
 _UNKNOWN = object()
 """What a manifest says nothing of."""
@@ -57,16 +56,16 @@ class Caveat:
         return asdict(self)
 
 
-def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, options: str, allow: bool) -> None:
+def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: str, allow: bool) -> None:
     """Refuse a baseline whose rewards mean something else than those it is compared with.
 
     Args:
         kind, scorer: of what is compared with it, which need not be scored yet.
-        options: how to ask `sweet eval` for that scorer.
+        mend: the command that scores one of them as the other is.
         allow: whether they are compared nevertheless, with a warning.
 
     Raises:
-        UsageError: kinds or scorers differ; names the command that scores the baseline alike.
+        UsageError: kinds or scorers differ.
     """
     if allow:
         return
@@ -77,20 +76,26 @@ def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, options:
             fix="compare runs of one kind; --allow-different compares them nevertheless",
         )
     if baseline.scorer != scorer:
-        chosen = [] if baseline.rollouts is None else ["--from", baseline.rollouts.id]
-        words = shlex.join(["sweet", "eval", str(baseline.run.path), *chosen])
         raise UsageError(
             f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is scored "
             f"by {scorer}. (--allow-different compares them nevertheless.)",
             where=baseline.run.file(baseline.scores),
-            fix=f"{words} {options}".rstrip(),
+            fix=mend,
         )
 
 
-def scorer_options(evaluation: Evaluation) -> str:
-    """The options of `sweet eval` that ask for the scorer of an evaluation."""
-    config = {} if evaluation.scored_by is None else evaluation.scored_by.config
-    given = {name: config.get(name) for name in sorted(task_kind(evaluation.manifest.task).scorer_options)}
+def score_again(evaluation: Evaluation, options: str) -> str:
+    """The command that scores the same dialogues with these options of `sweet eval`."""
+    chosen = [] if evaluation.rollouts is None else ["--from", evaluation.rollouts.id]
+    return f"{shlex.join(['sweet', 'eval', str(evaluation.run.path), *chosen])} {options}".rstrip()
+
+
+def scorer_options(evaluation: Evaluation) -> str | None:
+    """The options of `sweet eval` that ask for the scorer of an evaluation; None where it was scored elsewhere."""
+    attempt = evaluation.scored_by
+    if attempt is None or attempt.stage != "eval":
+        return None
+    given = {name: attempt.config.get(name) for name in sorted(evaluation.kind.scorer_options)}
     return shlex.join(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value)))
 
 

@@ -7,7 +7,7 @@ if every dialogue of every task hit at the same rate: the tasks being the same e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -48,12 +48,10 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
     for other in _others(evaluation, runs):
         found += _repeats(other, other.values(), name)
     fullest = max((len(repeat.values) for repeat in found), default=0)
-    kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest > 0]
-    if not kept:
-        return {"figure": name, "repeats": 0, "left_out": 0, "tasks": 0, "rates": []}
-    tasks = sorted(set.intersection(*(set(repeat.values) for repeat in kept)))
+    kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
+    tasks = sorted(set.intersection(*(set(repeat.values) for repeat in kept))) if kept else []
     if not tasks:
-        return {"figure": name, "repeats": len(kept), "left_out": len(found) - len(kept), "tasks": 0, "rates": []}
+        return {"figure": name, "repeats": 0, "left_out": len(found), "tasks": 0, "rates": []}
     rates = [fmean(repeat.values[task] for task in tasks) for repeat in kept]
     binary = all(repeat.values[task] in (0.0, 1.0) for repeat in kept for task in tasks)
     mean = fmean(rates)
@@ -73,19 +71,20 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
 
 
 def _repeats(evaluation: Evaluation, values: Values, figure: str) -> list[Repeat]:
-    """An evaluation's dialogues by their sample number. Dialogues whose names tell none count in their order."""
+    """An evaluation's dialogues by their sample number."""
     by_sample: dict[int, dict[str, float]] = {}
     for task, row in values.of(figure).items():
-        names = values.ids[task] if len(values.ids[task]) == len(row) else []
-        told = [sample_of(name, task) for name in names]
-        numbers = told if names and None not in told and len(set(told)) == len(told) else range(len(row))
-        for number, value in zip(numbers, row, strict=True):
-            by_sample.setdefault(int(number or 0), {})[task] = value
-    seed = evaluation.played.get("seed")
-    return [
-        Repeat(evaluation.name, number, seed if isinstance(seed, int) else None, by_sample[number])
-        for number in sorted(by_sample)
-    ]
+        for number, value in zip(_numbers(values.ids[task], task, len(row)), row, strict=True):
+            by_sample.setdefault(number, {})[task] = value
+    told = evaluation.played.get("seed")
+    seed = told if isinstance(told, int) else None
+    return [Repeat(evaluation.name, number, seed, by_sample[number]) for number in sorted(by_sample)]
+
+
+def _numbers(names: Sequence[str], task: str, count: int) -> list[int]:
+    """The sample numbers in the names of a task's dialogues; their places where they were named elsewhere."""
+    told = [number for name in names if (number := sample_of(name, task)) is not None]
+    return told if len(set(told)) == len(names) == count else list(range(count))
 
 
 def _others(evaluation: Evaluation, runs: Iterable[Run]) -> list[Evaluation]:

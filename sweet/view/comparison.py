@@ -23,6 +23,8 @@ TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
+_RATES = 16
+"""Rates of repeats that are shown."""
 
 
 class Foreign(str):
@@ -200,6 +202,8 @@ def _repeats(repeats: Metrics) -> Section:
         rates = [rate["rate"] for rate in told["rates"]]
         span = f"{min(rates):.3f} – {max(rates):.3f}"
         rows.append((name, f"{told['repeats']:,}", f"{told['mean']:.3f}", *spread, span))
+        more = f" and {len(rates) - _RATES} more" if len(rates) > _RATES else ""
+        remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_RATES])}{more}.")
         if told["left_out"]:
             remarks.append(f"{name}: {told['left_out']} repeats lack too many tasks and are left out.")
     if single:

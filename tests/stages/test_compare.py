@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.compare import CompareConfig, measure_comparison, run_compare
+from sweet.stages.dialogue import Assignment, sample_of
 from sweet.stages.evaluation import Evaluation, Values
 from sweet.stages.repeats import measure_repeats
 from sweet.stages.samples import compare_samples, measure_samples
 from sweet.tasks.scores import RewardRule, Score
-from tests.stages.evaluations import Rewards, evaluate
+from tests.stages.evaluations import Rewards, evaluate, make_task
 from tests.stages.painted import plug_in
 
 CODE, PAGES = RewardRule(solved=1.0), RewardRule(solved=None)
@@ -152,6 +153,12 @@ def test_both_sides_at_k_over_the_tasks_that_have_as_many() -> None:
     assert compare_samples(a, values_of({"t1": [1.0]}), CODE, ["t1"]) == {}
 
 
+@given(st.text(min_size=1, max_size=6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_dialogues_name_tells_its_sample(task: str, sample: int, seed: int) -> None:
+    assert sample_of(Assignment(make_task(task), sample, seed).id, task) == sample
+    assert sample_of(task, task) is None
+
+
 def repeats(evaluation: Evaluation, *runs: Run) -> dict[str, Any]:
     return measure_repeats(evaluation, evaluation.values(), runs)
 
@@ -195,6 +202,13 @@ def test_a_repeat_that_lacks_many_tasks_is_left_out(tmp_path: Path) -> None:
     assert (found["repeats"], found["left_out"], found["tasks"]) == (2, 1, 20)
 
 
+def test_dialogues_named_elsewhere_count_in_their_order(tmp_path: Path) -> None:
+    found = evaluate(tmp_path / "run", {"t1": [1.0, 0.0], "t2": [1.0, 1.0]})
+    file = found.run.file(found.scores)
+    file.write_text(file.read_text().replace("t1-s0-r0", "x").replace("t1-s1-r0", "y"))
+    assert [(rate["sample"], rate["rate"]) for rate in repeats(found)["rates"]] == [(0, 1.0), (1, 0.5)]
+
+
 def test_degrees_have_no_binomial_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plug_in(monkeypatch)
     found = repeats(evaluate(tmp_path / "run", {"t1": [0.5, 0.7], "t2": [0.9, 0.8]}, kind="painted"))
@@ -229,7 +243,7 @@ def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) 
     for a, b in ((run, run), (f"{run}:scores-3", f"{link}:rollouts-3")):
         with pytest.raises(UsageError, match="Both sides are scores-3") as caught:
             run_compare(a, b, CompareConfig())
-        assert "scores-1 (of rollouts-1), scores-2 (of rollouts-2), scores-3 (of rollouts-3)" in caught.value.what
+        assert "scores-1 (of rollouts-1: micro, micro, test), scores-2 (of rollouts-2: micro" in caught.value.what
         assert caught.value.fix == f"sweet compare {run}:scores-1 {run}:scores-3"
     with pytest.raises(UsageError) as caught:
         run_compare(f"{run}:scores-1", f"{run}:scores-1", CompareConfig())
@@ -237,14 +251,18 @@ def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) 
     alone = evaluate(tmp_path / "alone", one_each("1")).run.path
     with pytest.raises(UsageError) as caught:
         run_compare(alone, alone, CompareConfig())
-    assert "sweet rollout" in str(caught.value.fix)
+    assert "name another run" in str(caught.value.fix)
 
 
 def test_no_shared_task_is_refused(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", {"t1": [1.0], "t2": [None]})
     b = evaluate(tmp_path / "b", {"t2": [1.0], "t3": [1.0]})
-    with pytest.raises(UsageError, match="share no valid task"):
+    with pytest.raises(UsageError, match="share no valid task") as caught:
         measure_comparison(a, b)
+    assert caught.value.fix == (
+        f"{a.run.path} has scores-1 (of rollouts-1: micro, micro, test); "
+        f"{b.run.path} has scores-1 (of rollouts-1: micro, micro, test)"
+    )
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:

@@ -167,3 +167,14 @@ def test_rewards_that_mean_other_things_are_refused(
     metrics = run_compare(a, b, CompareConfig(allow_different=True)).metrics
     assert about in [warning["about"] for warning in metrics["warnings"]]
     assert metrics["figures"]["reward"]["ties"] == 3
+
+
+def test_rewards_that_came_from_elsewhere_are_mended_by_scoring_them(tmp_path: Path) -> None:
+    a = evaluate(tmp_path / "a", REWARDS)
+    run = Run.create(tmp_path / "b", "code")
+    rows = [{"id": "x", "task_id": "t1", "reward": 1.0, "passed": 0, "total": 0, "outcome": "passed"}]
+    put(run, "data-import", "scores", rows, [play(run, [make_task("t1")])], scorer="imported")
+    for one, other in ((a.run.path, run.path), (run.path, a.run.path)):
+        with pytest.raises(UsageError) as caught:
+            run_compare(one, other, CompareConfig())
+        assert caught.value.fix == f"sweet eval {run.path} --from rollouts-1 --scorer strict --tolerance 1e-09"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -16,8 +17,10 @@ from sweet.runs.run import Run
 from sweet.stages.report import dialogues
 from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import LARGEST, Rate, Report, number
-from sweet.stages.report.results import _curve
+from sweet.stages.report.results import curve_fact
+from sweet.stages.statistics import clustered_mean
 from sweet.stages.status import report as status
+from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import dump
 from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, trajectory
@@ -141,7 +144,7 @@ def test_best_of_and_pass_at_k_are_curves(report: Report) -> None:
     ],
 )
 def test_forms_of_pass_at_k(value: Any) -> None:
-    curve = _curve("pass_at_k", value)
+    curve = curve_fact("pass_at_k", value)
     assert curve is not None
     (series,) = curve.series
     assert series.name == "pass_at_k"
@@ -150,7 +153,18 @@ def test_forms_of_pass_at_k(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}])
 def test_what_is_no_curve_is_none(value: Any) -> None:
-    assert _curve("pass_at_k", value) is None
+    assert curve_fact("pass_at_k", value) is None
+
+
+def test_a_comparison_with_another_run_is_told(run: Run) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        told = {"win_rate": 0.6, "win_rate_ci_low": 0.5, "win_rate_ci_high": 0.7, "compare": {"run": "runs/other"}}
+        manifest["attempts"][-1]["metrics"] |= told
+
+    rewrite(run, change)
+    result = collect(run).results[-1]
+    assert (result.against, result.win_rate) == ("other", Rate(name="win_rate", mean=0.6, low=0.5, high=0.7))
+    assert [rate.name for rate in result.rates] == ["success_rate"]
 
 
 def test_commands_and_settings_are_portable(run: Run, tmp_path: Path) -> None:
@@ -215,6 +229,26 @@ def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
     assert [measure.name for measure in found.comparisons[0].measures] == ["reward"]
 
 
+def test_a_kind_of_a_package_is_told_by_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kind:
+        rewards = RewardRule(solved=None, margin=0.1)
+
+    monkeypatch.setattr("sweet.stages.report.collect.task_kind", lambda name: {"queries": Kind()}[name])
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["task"] = "queries"
+        metrics = manifest["attempts"][-1]["metrics"]
+        for part in ("", "_ci_low", "_ci_high"):
+            metrics[f"rows_matched{part}"] = metrics.pop(f"success_rate{part}")
+
+    rewrite(run, change)
+    found = collect(run)
+    assert found.headline is not None
+    assert (found.headline.rate.name, found.dialogues[0].measure) == ("rows_matched", "reward")
+    assert [measure.name for measure in found.comparisons[0].measures] == ["reward"]
+    assert "a rows matched of 0.750" in found.citation
+
+
 def test_a_hostile_manifest_breaks_nothing(run: Run) -> None:
     strange = [HOSTILE, 10**400, 1e300, True, None, [], {"a": {"b": HOSTILE}}]
 
@@ -240,6 +274,12 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
     assert status(run).unknown == []
 
 
+def test_what_is_beyond_a_dozen_is_told_together() -> None:
+    found = dialogues.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
+    assert len(found) == 13
+    assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
+
+
 @given(st.one_of(st.none(), st.booleans(), st.text(), st.integers(), st.floats()))
 def test_numbers_of_a_manifest(value: Any) -> None:
     found = number(value)
@@ -257,3 +297,12 @@ def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
         inside = [success for at, success in values if one.low <= at <= one.high]
         assert one.n == len(inside)
         assert one.rate == Rate(name="success", mean=fmean(inside), low=one.rate.low, high=one.rate.high)
+
+
+def test_an_interval_over_many_tasks_is_that_of_the_bootstrap() -> None:
+    rng = random.Random(0)
+    rows = [(float(rng.random() < chance), str(task)) for task in range(400) for chance in [rng.random()] * 3]
+    values, tasks = [value for value, _ in rows], [task for _, task in rows]
+    quick, slow = dialogues.mean_over_tasks(values, tasks), clustered_mean(values, tasks)
+    assert quick.mean == slow.mean
+    assert [quick.low, quick.high] == pytest.approx([slow.low, slow.high], abs=0.006)

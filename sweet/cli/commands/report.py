@@ -31,7 +31,7 @@ class ReportCommand(Command[ReportConfig]):
         for problem in report.problems:
             call.reporter.warn(problem)
         if out is not None:
-            write_report(out, run, report, samples=config.samples)
+            write_report(out, run, report, dialogues=config.dialogues)
         if call.common.json:
             console.print_json({**report.as_json(), "run": str(run.path)})
         elif config.markdown:

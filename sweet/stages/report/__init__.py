@@ -16,5 +16,5 @@ class ReportConfig(StageConfig):
     """Write the page to this file; without it to report.html in the run, unless --markdown or --json ask for text."""
     markdown: bool = False
     """Print a short report for a pull request."""
-    samples: bool = True
+    dialogues: bool = True
     """Show some dialogues in the page."""

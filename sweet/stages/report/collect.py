@@ -91,9 +91,7 @@ class _Collection:
             samples=list(self._samples(headline, played, ranked)),
             problems=self.problems,
         )
-        return report.model_copy(
-            update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report), "problems": self.problems}
-        )
+        return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
 
     def _there(self, kind: str) -> list[Artifact]:
         """The artifacts of a kind whose files are there, in the manifest's order."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, quantiles
+from statistics import NormalDist, fmean, quantiles
 
 from sweet.stages.report.facts import Bin, Binned, Rate, Sample, TurnAdvantage
 from sweet.stages.report.rows import Dialogue, Ranked, Scored, Turn
-from sweet.stages.statistics import clustered_mean
+from sweet.stages.statistics import Interval, clustered_mean
 from sweet.tasks.scores import RewardRule
 
 BINS = 6
@@ -17,6 +18,9 @@ WHOLE = 12
 """Up to so many different values each is a bin of its own."""
 RESAMPLES = 500
 """Of the interval of a bin, of which there are many."""
+DOZEN = 12
+MANY = 300
+"""Tasks of a bin above which its interval is approximated."""
 UNITS = {"critic": "nats a token", "regression": "score"}
 POINTS = "points"
 """What a language model's advantages are in (see `sweet.stages.rows.Basis`)."""
@@ -76,28 +80,44 @@ def binned(name: str, values: Iterable[tuple[float, float, str]]) -> Iterator[Bi
             end += 1
         inside, start = rising[start:end], max(start, end)
         if inside:
-            mean = clustered_mean(
-                [success for _, success, _ in inside], [task for _, _, task in inside], resamples=RESAMPLES
-            )
+            mean = mean_over_tasks([success for _, success, _ in inside], [task for _, _, task in inside])
             rate = Rate(name=name, mean=mean.mean, low=mean.low, high=mean.high)
             yield Bin(low=inside[0][0], high=inside[-1][0], n=len(inside), rate=rate)
 
 
+def mean_over_tasks(values: Sequence[float], tasks: Sequence[str]) -> Interval:
+    """The mean with its interval over tasks: by bootstrap, and where there are so many tasks that a report would take
+    long, by the normal approximation to it (the linearised variance of a ratio of sums over clusters)."""
+    clusters = Counter(tasks)
+    if len(clusters) <= MANY:
+        return clustered_mean(values, tasks, resamples=RESAMPLES)
+    mean = fmean(values)
+    off = dict.fromkeys(clusters, 0.0)
+    for value, task in zip(values, tasks, strict=True):
+        off[task] += value - mean
+    error = math.sqrt(sum(part * part for part in off.values()) * len(off) / (len(off) - 1)) / len(values)
+    reach = NormalDist().inv_cdf(0.975) * error
+    return Interval(mean, mean - reach, mean + reach)
+
+
 def ends(dialogues: Iterable[Dialogue]) -> dict[str, int]:
     """How many ended how, the most frequent first."""
-    return _counted(dialogue.ended for dialogue in dialogues)
+    return counted(dialogue.ended for dialogue in dialogues)
 
 
 def human_faults(dialogues: Iterable[Dialogue]) -> dict[str, int]:
-    return _counted(dialogue.human_fault for dialogue in dialogues if dialogue.human_fault)
+    return counted(dialogue.human_fault for dialogue in dialogues if dialogue.human_fault)
 
 
 def outcomes(scores: Mapping[str, Scored]) -> dict[str, int]:
-    return _counted(scored.outcome for scored in scores.values())
+    return counted(scored.outcome for scored in scores.values())
 
 
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+def counted(names: Iterable[str]) -> dict[str, int]:
+    """The most frequent first; what is beyond the first dozen together."""
+    falling = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(number for _, number in falling[DOZEN:])
+    return dict(falling[:DOZEN]) | ({"others": rest} if rest else {})
 
 
 def unit(ranked: Ranked) -> str:

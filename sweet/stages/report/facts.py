@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from sweet.stages.status import ArtifactStatus
+
 LARGEST = 1e15
 """No figure of a run is larger; what is, was written by somebody else's hand and would break every scale."""
 
@@ -37,21 +39,10 @@ class Rate(_Fact):
     high: float | None = None
 
 
-class ArtifactFact(_Fact):
-    """One artifact."""
+class ArtifactFact(ArtifactStatus):
+    """One artifact: what `sweet status` tells of it, and its sum."""
 
-    id: str
-    kind: str
-    path: str
-    rows: int | None
-    bytes: int
     sha256: str | None
-    status: str
-    stale: str | None
-    """Why it is stale; None where it is not."""
-    made_by: str
-    """The attempt."""
-    inputs: list[str]
 
 
 class Link(_Fact):
@@ -122,6 +113,10 @@ class ScoresFact(_Fact):
     faults: int | None
     invalid_tasks: int | None
     curves: list[CurveFact]
+    against: str
+    """The run that it was compared with; empty where it was not."""
+    win_rate: Rate | None
+    """Share of the tasks on which this run's reward is higher than that one's."""
 
 
 class Measure(_Fact):

@@ -10,6 +10,7 @@ from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.report.facts import ArtifactFact, AttemptFact, Link, words
 from sweet.stages.status import command_of, default_settings, is_agent
+from sweet.stages.status import report as status
 
 RUN = "RUN"
 """How commands and agents name the run, wherever it lies."""
@@ -35,21 +36,9 @@ class Names:
 
 
 def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
-    staleness = run.staleness(manifest)
+    sums = {artifact.id: artifact.sha256 for artifact in manifest.artifacts}
     return [
-        ArtifactFact(
-            id=artifact.id,
-            kind=artifact.kind,
-            path=artifact.path,
-            rows=artifact.rows,
-            bytes=artifact.bytes,
-            sha256=artifact.sha256,
-            status=artifact.status,
-            stale=staleness(artifact),
-            made_by=artifact.attempt,
-            inputs=[ref.id for ref in artifact.inputs],
-        )
-        for artifact in manifest.artifacts
+        ArtifactFact(**told.model_dump(), sha256=sums[told.id]) for told in status(run).artifacts if told.id in sums
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from statistics import fmean
 
 from pydantic import JsonValue
@@ -26,6 +27,7 @@ from sweet.stages.report.rows import Scored
 from sweet.stages.statistics import compare
 from sweet.tasks.scores import RewardRule
 
+WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
 CURVES = ("pass_at_k", "best_of")
 """Metrics of an evaluation that are figures by a number."""
@@ -58,15 +60,21 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
         outcomes=_counts(metrics.get("outcomes")),
         faults=_count(metrics.get("faults")),
         invalid_tasks=_count(metrics.get("invalid_tasks")),
-        curves=[curve for name in CURVES if (curve := _curve(name, metrics.get(name))) is not None],
+        curves=[curve for name in CURVES if (curve := curve_fact(name, metrics.get(name))) is not None],
+        against=_against(metrics.get("compare")),
+        win_rate=_rate(WIN_RATE, metrics.get(WIN_RATE), metrics),
     )
 
 
 def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
     """Every metric with an interval. The win rate is against another run, and no rate of this one."""
     for name, value in metrics.items():
-        if name + LOW in metrics and name != "win_rate" and (rate := _rate(name, value, metrics)) is not None:
+        if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
             yield rate
+
+
+def _against(compared: JsonValue) -> str:
+    return PurePath(words(compared.get("run"))).name if isinstance(compared, dict) else ""
 
 
 def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | None:
@@ -76,7 +84,7 @@ def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | N
     return Rate(name=name, mean=mean, low=number(beside.get(name + LOW)), high=number(beside.get(name + HIGH)))
 
 
-def _curve(name: str, value: JsonValue) -> CurveFact | None:
+def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
     """`{"1": 0.3, "2": {"rate": 0.4, "ci_low": …}, …}`, in which a figure may have a name of its own, or such a mapping
     under a key of another."""
     if not isinstance(value, dict):
@@ -105,8 +113,8 @@ def _figures(name: str, figures: Mapping[str, JsonValue]) -> Iterator[Rate]:
         if rate is None:
             continue
         if key in BARE:
-            low, high = (number(figures.get(bound.lstrip("_"))) for bound in (LOW, HIGH))
-            rate = Rate(name=name, mean=rate.mean, low=rate.low if low is None else low, high=rate.high or high)
+            bounds = {"low": figures.get("ci_low", rate.low), "high": figures.get("ci_high", rate.high)}
+            rate = Rate(name=name, mean=rate.mean, **{key: number(bound) for key, bound in bounds.items()})
         yield rate
 
 

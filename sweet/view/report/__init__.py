@@ -26,12 +26,12 @@ PICTURES = 12 * 2**20
 """Characters of all pictures in a report."""
 
 
-def write_report(path: Path, run: Run, report: Report, *, samples: bool = True) -> None:
+def write_report(path: Path, run: Run, report: Report, *, dialogues: bool = True) -> None:
     """Write the page to `path`, which is replaced only once all of it is written."""
-    write(path, page(run, report, samples=samples))
+    write(path, page(run, report, dialogues=dialogues))
 
 
-def page(run: Run, report: Report, *, samples: bool = True) -> Iterator[str]:
+def page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator[str]:
     """The page in parts."""
     title = f"{report.run} · report"
     yield head(title, resource("transcript.css", "report/report.css"), pictures=True)
@@ -39,7 +39,7 @@ def page(run: Run, report: Report, *, samples: bool = True) -> Iterator[str]:
     yield _problems(report.problems)
     for part in (results, training, success, advantages):
         yield part(report)
-    if samples:
+    if dialogues:
         yield section("dialogues", "Some dialogues", "".join(_samples(run, report)))
     for part in (lineage, settings, environment, again, quote):
         yield part(report)
@@ -81,6 +81,9 @@ def _headline(report: Report) -> str:
             f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
             f"{line(measure.name)} against before training, p = {measure.p_value:.2g}</p>\n"
         )
+    result = report.result(headline.scores)
+    if result is not None and result.stale:
+        change += f'<p class="state">{line(result.id)} is stale: {line(result.stale)}</p>\n'
     return (
         f'<p class="headline"><span>{line(rate_name(rate.name))}</span> {rate_cell(rate)} {charts.interval(rate)}</p>\n'
         f"{change}"

@@ -78,11 +78,15 @@ def lines(title: str, x_name: str, series: Sequence[Series], *, share: bool = Fa
 
 def _curve(series: Series, number: int, places: Sequence[float], up: Scale) -> str:
     colour = f"s{number % COLOURS}"
-    banded = [(x, p.low, p.high) for x, p in zip(places, series.points, strict=True) if p.low is not None and p.high]
+    bounded = [
+        (x, p.low, p.high)
+        for x, p in zip(places, series.points, strict=True)
+        if p.low is not None and p.high is not None
+    ]
     band = ""
-    if len(banded) > 1:
-        above = [f"{x:.1f},{up(high):.1f}" for x, _, high in banded if high is not None]
-        below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(banded) if low is not None]
+    if len(bounded) > 1:
+        above = [f"{x:.1f},{up(high):.1f}" for x, _, high in bounded]
+        below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(bounded)]
         band = f'<polygon class="band {colour}" points="{" ".join(above + below)}"/>'
     points = " ".join(f"{x:.1f},{up(p.y):.1f}" for x, p in zip(places, series.points, strict=True))
     told = f"<title>{line(series.name)}</title>"

@@ -12,6 +12,7 @@ from sweet.stages.report.facts import Report
 from sweet.stages.report.quote import paragraph, rate_name, told
 from sweet.view.report.parts import cut
 from sweet.view.report.scales import short
+from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
@@ -42,6 +43,11 @@ def _parts(report: Report) -> Iterator[str]:
     yield f"### sweet run {code(report.run)}"
     if report.problems:
         yield "\n".join(["Not all of the run could be read:", *(f"- {code(problem)}" for problem in report.problems)])
+    if not report.results:
+        told_of = [
+            f"- {code(one.rollouts)}: {count(one.count, 'dialogue')} of {code(one.agent)}" for one in report.dialogues
+        ]
+        yield "\n".join(["Nothing in this run has been scored yet.", "", *told_of]).rstrip()
     rows = [
         [code(result.id), code(result.agent), code(result.dataset), str(result.trajectories or "–"), *figures]
         for result in report.results

@@ -66,9 +66,12 @@ def _evaluation(result: ScoresFact) -> str:
         facts.append(count(result.invalid_tasks, "invalid task"))
     about = f'<b>{line(result.id)}</b> <span class="note">{line(" · ".join(filter(None, facts)))}</span>'
     mark = f' <span class="state">{line(state)}</span>' if state else ""
+    rates = [(rate_name(rate.name), rate) for rate in result.rates]
+    if result.win_rate is not None:
+        rates.append((f"win rate against {result.against}", result.win_rate))
     rows = "".join(
-        f"<tr><td>{line(rate_name(rate.name))}</td><td>{rate_cell(rate)}</td><td>{charts.interval(rate)}</td></tr>\n"
-        for rate in result.rates
+        f"<tr><td>{line(name)}</td><td>{rate_cell(rate)}</td><td>{charts.interval(rate)}</td></tr>\n"
+        for name, rate in rates
     )
     return f'<tbody><tr><th colspan="3" scope="rowgroup">{about}{mark}</th></tr>\n{rows}</tbody>'
 
@@ -103,8 +106,8 @@ def _curves(report: Report) -> Iterator[str]:
         for curve in result.curves:
             title, name = CURVES.get(curve.name, (rate_name(curve.name), ""))
             named = [Series(name=rate_name(one.name), points=one.points) for one in curve.series]
-            drawn = [one for one in named if one.points][: charts.COLOURS]
-            if drawn:
+            for start in range(0, len(named), charts.COLOURS):
+                drawn = named[start : start + charts.COLOURS]
                 yield charts.lines(f"{title}, {result.id}", name, drawn, share=True, doubling=True)
 
 

@@ -47,9 +47,21 @@ def labels(values: Iterable[float]) -> list[str]:
     largest = max(map(abs, found), default=0.0)
     step = min((b - a for a, b in pairwise(found)), default=1.0)
     if largest and not 1e-3 <= largest < 1e7:
-        return [short(value) for value in found]
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+        return [_scientific(value, _magnitude(largest) - _magnitude(step)) for value in found]
+    digits = max(0, -_magnitude(step))
     return [minus(f"{value:,.{digits}f}") for value in found]
+
+
+def _magnitude(value: float) -> int:
+    """The power of ten of the first digit."""
+    return math.floor(math.log10(value) + 1e-9)
+
+
+def _scientific(value: float, digits: int) -> str:
+    mantissa, _, exponent = f"{value:.{max(digits, 0)}e}".partition("e")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return minus(f"{mantissa}e{int(exponent)}") if value else "0"
 
 
 def short(value: float) -> str:
@@ -58,8 +70,7 @@ def short(value: float) -> str:
         return minus(f"{value:,.0f}")
     if 1e-3 <= abs(value) < 1e7:
         return minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}")
-    mantissa, _, exponent = f"{value:.2e}".partition("e")
-    return minus(f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}")
+    return _scientific(value, 2)
 
 
 def minus(shown: str) -> str:

@@ -31,17 +31,17 @@ def _artifact(artifact: ArtifactFact) -> list[str]:
         f"{line(artifact.id)}{mark}",
         "–" if artifact.rows is None else f"{artifact.rows:,}",
         size(artifact.bytes),
-        f"<code>{line((artifact.sha256 or '–')[:SHORT])}</code>",
-        line(artifact.made_by),
+        f'<code class="sum">{line((artifact.sha256 or "–")[:SHORT])}</code>',
+        line(artifact.attempt),
         line(", ".join(artifact.inputs)) or "–",
     ]
 
 
 def settings(report: Report) -> str:
     """Every attempt that an artifact came from, all folded; those that came to nothing apart."""
-    made = {artifact.made_by for artifact in report.artifacts}
+    made = {artifact.attempt for artifact in report.artifacts}
     told = [one for one in report.attempts if one.outputs or one.id in made]
-    lost = [one for one in report.attempts if one.status != "done"]
+    lost = [one for one in report.attempts if one.status in ("failed", "interrupted")]
     content = "".join(folded(_title(one), _settings(one)) for one in told)
     if lost:
         rows = [[line(one.id), line(one.status), line(moment(one.started)), line(cut(one.error or ""))] for one in lost]
@@ -51,7 +51,8 @@ def settings(report: Report) -> str:
 
 def _title(attempt: AttemptFact) -> str:
     changed = f"{len(attempt.changed)} changed" if attempt.changed else "all defaults"
-    return f"{attempt.id} · {changed} · {moment(attempt.started)} · {duration(attempt.seconds)}"
+    took = duration(attempt.seconds) if attempt.status == "done" else attempt.status
+    return f"{attempt.id} · {changed} · {moment(attempt.started)} · {took}"
 
 
 def _settings(attempt: AttemptFact) -> str:

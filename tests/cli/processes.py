@@ -1,0 +1,103 @@
+"""The program as a process, and a server that misbehaves on request."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAM = [sys.executable, "-m", "sweet"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+def sweet(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """One call, to its end. Options are those of subprocess.run; `env` is added to this process's environment."""
+    env = environment(**options.pop("env", {}))
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run([*PROGRAM, *words], env=env, text=True, check=False, timeout=120, **options)
+
+
+def started(words: Sequence[str], **more: str) -> subprocess.Popen[str]:
+    """A call under way, in a process group of its own."""
+    return subprocess.Popen(
+        [*PROGRAM, *words],
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+class _Answers(http.server.BaseHTTPRequestHandler):
+    """A model of the name m. What it says depends on the server: "refuse", or "wait" until the server is closed."""
+
+    server: Misbehaving
+
+    def do_GET(self) -> None:
+        self._say(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.set()
+        if self.server.manner == "wait":
+            self.server.over.wait(60)
+        self._say(400, {"error": {"message": "no", "type": "invalid_request_error"}})
+
+    def _say(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:  # the program has been stopped
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Misbehaving(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, manner: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.manner = manner
+        self.asked = threading.Event()
+        self.over = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+@contextmanager
+def misbehaving(manner: str) -> Iterator[Misbehaving]:
+    """A server that says 400 to every request for a reply ("refuse"), or nothing at all ("wait")."""
+    with Misbehaving(manner) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            server.shutdown()
+            thread.join()
+
+
+def left_behind(run: Path) -> list[str]:
+    """Temporary files in a run."""
+    names = [path.name for path in run.rglob("*")]
+    return [name for name in names if name.startswith(".manifest-") or name.endswith((".part", ".new"))]
