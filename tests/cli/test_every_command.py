@@ -16,13 +16,17 @@ COMMANDS = sorted(index.summaries())
 PLANNED = ("train-critic", "train-actor")
 """Whose --dry-run looks at the run."""
 
+GIVEN = "some-name"
+"""The value of an option that is required."""
+
 ESC = "\x1b"
 
 
 def call_of(name: str) -> list[str]:
-    """The words of a call that has every argument it needs."""
+    """The words of a call that has every argument and option it needs."""
     declared: Declaration = index.declaration(name)
-    return [*name.split(), *(f"a-{argument.name}" for argument in declared.arguments if argument.required)]
+    options = [word for option in declared.options if option.required for word in (option.flag, GIVEN)]
+    return [*name.split(), *(f"a-{argument.name}" for argument in declared.arguments if argument.required), *options]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -43,7 +47,8 @@ def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, m
     outcome = sweet(*call_of(name), "--dry-run", "--verbose", "--config", "c.toml")
     for option in index.declaration(name).options:
         (line,) = [line for line in outcome.err.splitlines() if f"setting {option.key} = " in line]
-        assert line.endswith("(c.toml, key seed)" if option.key == "seed" else "(default)")
+        source = "c.toml, key seed" if option.key == "seed" else option.flag if option.required else "default"
+        assert line.endswith(f"({source})")
     assert "s in all" in outcome.err
     if name not in PLANNED:
         assert isinstance(json.loads(outcome.out), dict), "stdout is data, however much is said"

@@ -136,7 +136,8 @@ class Parser:
             needed = [argument.metavar for argument in command.arguments if argument.required]
             valued = {spec.flag for spec in command.flags if not spec.is_switch}
             has = flag in COMMON or flag in (valued if words[1:] else _flags(command))
-            if has and self.complaint(["sweet", *name.split(), *needed, *words]) is None:
+            # An option alone may need another one beside it.
+            if has and (not words[1:] or self.complaint(["sweet", *name.split(), *needed, *words]) is None):
                 return None
         return f"no command takes {shlex.join(words)}"
 
