@@ -41,7 +41,7 @@ def of_option(command: Declaration, option: OptionSpec) -> Complete:
 def of_argument(command: Declaration, argument: ArgumentSpec) -> Complete:
     """What completes an argument."""
     if command.name == "compare":
-        return _safely(lambda _, typed: [*_runs(typed), *_artifacts_of_named_run(typed, "scores")])
+        return _safely(_comparable)
     return _safely(lambda _, typed: _paths(typed) if argument.metavar == "FILE" else _runs(typed))
 
 
@@ -53,7 +53,7 @@ def _source(command: Declaration, option: OptionSpec) -> Source:
     if option.key in _SERVERS:
         return lambda ctx, typed: [*_models(ctx, _SERVERS[option.key]), *_checkpoints(typed)]
     if option.key == "compare":
-        return lambda _, typed: [*_runs(typed), *_artifacts_of_named_run(typed, "scores")]
+        return _comparable
     return _BY_KEY.get(option.key) or (
         (lambda _, typed: _paths(typed)) if option.metavar == "PATH" else lambda _, __: ()
     )
@@ -158,10 +158,12 @@ def _artifacts(run: Path | None, kind: str) -> list[str]:
     return [id for id in reversed(ids) if ID.fullmatch(id) and id.rpartition("-")[0] == kind]
 
 
-def _artifacts_of_named_run(typed: str, kind: str) -> list[str]:
-    """`RUN:scores-2`."""
-    run, colon, _ = typed.rpartition(":")
-    return [f"{run}:{id}" for id in _artifacts(Path(run), kind)] if colon else []
+def _comparable(_: click.Context, typed: str) -> list[str]:
+    """Runs, and behind `RUN:` what of them can be compared."""
+    run, colon, _beginning = typed.rpartition(":")
+    if not colon:
+        return list(_runs(typed))
+    return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
 
 
 def _models(ctx: click.Context, field: str) -> list[str]:

@@ -89,7 +89,11 @@ def test_artifacts_of_the_run_that_is_given(runs: Path) -> None:
     assert offered("label", "runs/two", "--from", "") == []
     assert offered("eval", "runs/one", "--critic", "") == ["critic-1"]
     assert offered("eval", "runs/one", "--from", "r") == ["rollouts-1"]
-    assert offered("eval", "runs/two", "--compare", "runs/one:") == ["runs/one:scores-2", "runs/one:scores-1"]
+    assert offered("eval", "runs/two", "--compare", "runs/one:") == [
+        "runs/one:scores-2",
+        "runs/one:scores-1",
+        "runs/one:rollouts-1",
+    ]
 
 
 def test_among_many_runs_the_one_that_is_typed_is_found(workplace: Path) -> None:
