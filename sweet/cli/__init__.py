@@ -1,6 +1,6 @@
 """The command line: parses into a frozen configuration, calls the stage, shows the result.
 
-The only room that prints. It imports click and rich; a command's own module is imported when it is called, and
+The only room that prints. It imports Typer and rich; a command's own module is imported when it is called, and
 the heavy libraries by a stage when it runs.
 """
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import click
+import typer
 
 from sweet.cli import index
+from sweet.cli.bundled import NoSuchOption
 from sweet.cli.declaration import Declaration
 from sweet.cli.parser import CommandLine, Group, unknown_option
 from sweet.errors import UsageError
@@ -84,7 +85,7 @@ def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:
     from sweet.cli.ending import ended  # completion draws nothing
 
     before_tail = itertools.takewhile(lambda word: word != "--", arguments)
-    program = Group(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
+    program = Group.of(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
     return ended(lambda: _invoke(program, list(arguments)))
 
 
@@ -92,16 +93,16 @@ def _invoke(program: Group, arguments: list[str]) -> int:
     try:
         with program.make_context("sweet", arguments) as context:
             code = program.invoke(context)
-    except click.exceptions.Exit as end:
+    except typer.Exit as end:
         return end.exit_code
-    except click.NoSuchOption as error:
+    except NoSuchOption as error:
         raise unknown_option(error) from None
-    except click.ClickException as error:
+    except typer.TyperException as error:
         raise _usage_error(error) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage_error(error: click.ClickException) -> UsageError:
+def _usage_error(error: typer.TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "sweet"
     return UsageError(error.format_message(), fix=f"{path} --help shows what is allowed")
@@ -112,7 +113,7 @@ def main() -> None:
     if instruction := os.environ.get(COMPLETE):
         from sweet.cli.completion import answer
 
-        answer(instruction, Group(build(), looking=True))
+        answer(instruction, Group.of(build(), looking=True))
         return
     from sweet.cli.signals import end_with
 

@@ -26,7 +26,7 @@ def call(line: CommandLine, declared: Declaration, values: Mapping[str, Any], so
 
     Args:
         values: of the arguments and options, by name, as text.
-        sources: where click has each from: COMMANDLINE, ENVIRONMENT, DEFAULT.
+        sources: where Typer has each from: COMMANDLINE, ENVIRONMENT, DEFAULT.
     """
     common = _common(values)
     return ended(lambda: _call(line, declared, common, values, sources), debug=common.debug)

@@ -15,13 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import click
-from click.shell_completion import CompletionItem
+import typer
 
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-Source = Callable[[click.Context, str], Iterable[str]]
+Complete = Callable[[typer.Context, str], list[str]]
+Source = Callable[[typer.Context, str], Iterable[str]]
 
 RUNS = Path("runs")
 HARMLESS = re.compile(r"[\w./:@%+=-]+")
@@ -82,10 +81,10 @@ def _artifact_kind(command: str, key: str) -> str | None:
 
 
 def _safely(source: Source) -> Complete:
-    def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
-            words = (word for word in dict.fromkeys(source(ctx, typed)) if word.startswith(typed) and is_harmless(word))
-            return [CompletionItem(word) for word in islice(words, MOST)]
+            words = (word for word in dict.fromkeys(source(ctx, incomplete)) if word.startswith(incomplete))
+            return list(islice(filter(is_harmless, words), MOST))
         except Exception:  # while somebody types there is nobody to tell
             return []
 
@@ -137,7 +136,7 @@ def _is_run(path: Path) -> bool:
     return (path / "manifest.json").is_file()
 
 
-def _given_run(ctx: click.Context) -> Path | None:
+def _given_run(ctx: typer.Context) -> Path | None:
     """The run of the command line so far; without one the newest, as the command would take it."""
     given = ctx.params.get("run")
     if given:
@@ -158,7 +157,7 @@ def _artifacts(run: Path | None, kind: str) -> list[str]:
     return [id for id in reversed(ids) if ID.fullmatch(id) and id.rpartition("-")[0] == kind]
 
 
-def _comparable(_: click.Context, typed: str) -> list[str]:
+def _comparable(_: typer.Context, typed: str) -> list[str]:
     """Runs, and behind `RUN:` what of them can be compared."""
     run, colon, _beginning = typed.rpartition(":")
     if not colon:
@@ -166,7 +165,7 @@ def _comparable(_: click.Context, typed: str) -> list[str]:
     return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
 
 
-def _models(ctx: click.Context, field: str) -> list[str]:
+def _models(ctx: typer.Context, field: str) -> list[str]:
     """The models at the addresses that were given."""
     urls: Any = ctx.params.get(field) or ()
     if not urls:
@@ -176,13 +175,13 @@ def _models(ctx: click.Context, field: str) -> list[str]:
     return models(str(urls[0]))
 
 
-def _tasks(_: click.Context, __: str) -> Iterable[str]:
+def _tasks(_: typer.Context, __: str) -> Iterable[str]:
     from importlib.metadata import entry_points
 
     return sorted(point.name for point in entry_points(group="sweet.tasks"))
 
 
-def _datasets(ctx: click.Context, typed: str) -> Iterable[str]:
+def _datasets(ctx: typer.Context, typed: str) -> Iterable[str]:
     """Datasets by name, and files of tasks."""
     named = ["pages", "websight"] if ctx.params.get("task") == "html" else ["micro", "colbench"]
     return [*named, *_paths(typed)]

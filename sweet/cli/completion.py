@@ -12,8 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-import click
-from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+from sweet.cli.bundled import Command, CompletionItem, resolve_context, resolve_incomplete, split_arg_string
 
 BASH = r"""_sweet_completion() {
     local IFS=$'\n'
@@ -93,7 +92,7 @@ _BREAKS = (":", "=")
 """Where bash takes a word apart that everybody else takes as one: `RUN:scores-2`, `http://host`, `--task=code`."""
 
 
-def answer(instruction: str, program: click.Command) -> None:
+def answer(instruction: str, program: Command) -> None:
     """Print what `_SWEET_COMPLETE` asks for."""
     what, _, shell = instruction.partition("_")
     if what == "source" and shell in SCRIPTS:
@@ -109,7 +108,7 @@ def answer(instruction: str, program: click.Command) -> None:
         os._exit(0)
 
 
-def _lines(shell: str, program: click.Command) -> list[str]:
+def _lines(shell: str, program: Command) -> list[str]:
     if shell == "bash":
         words, strip = bash_words(os.environ["COMP_WORDS"], int(os.environ["COMP_CWORD"]))
         return [item.value[strip:] for item in completions(program, words)]
@@ -120,9 +119,12 @@ def _lines(shell: str, program: click.Command) -> list[str]:
     return [f"{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
 
 
-def completions(program: click.Command, words: Sequence[str]) -> list[CompletionItem]:
+def completions(program: Command, words: Sequence[str]) -> list[CompletionItem]:
     """What may stand in place of the last word; the first is the program's name."""
-    return _Finder(program, {}, "sweet", "_SWEET_COMPLETE").get_completions(list(words[1:-1]), words[-1])
+    before = list(words[1:-1])
+    context = resolve_context(program, {}, "sweet", before)
+    wanted, incomplete = resolve_incomplete(context, before, words[-1])
+    return wanted.shell_complete(context, incomplete)
 
 
 def bash_words(line: str, position: int) -> tuple[list[str], int]:
@@ -143,10 +145,3 @@ def bash_words(line: str, position: int) -> tuple[list[str], int]:
     value = last.partition("=")[2] if last.startswith("--") and "=" in last else last
     kept = "" if joined else given[-1]
     return words, max(len(value) - len(kept), 0) if last != given[-1] or joined else 0
-
-
-class _Finder(ShellComplete):
-    """click's way from words to candidates, without its files for shells."""
-
-    name = "sweet"
-    source_template = ""

@@ -1,20 +1,25 @@
-"""The command line as click parses it, made from declarations when a command is asked for.
+"""The command line as Typer parses it, made from declarations when a command is asked for.
 
 Looking (help, completion) goes by the index, which costs no import; a call goes by the command's own module, which is
-imported then and is the only one. click only takes words apart: which values are right is decided by the configuration
-(`sweet.cli.options.resolve`), and help is drawn by `sweet.cli.help`.
+imported then and is the only one. Typer makes each command from a signature that is put together here, and takes words
+apart: which values are right is decided by the configuration (`sweet.cli.options.resolve`), and help is drawn by
+`sweet.cli.help`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.shell_completion import CompletionItem
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
 from sweet.cli import candidates
+from sweet.cli.bundled import Command as Parsed
+from sweet.cli.bundled import CompletionItem, Context, NoSuchOption, Parameter, ParameterSource, TakesAsTyped
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
 from sweet.errors import UsageError
 from sweet.near import did_you_mean
@@ -23,7 +28,10 @@ if TYPE_CHECKING:
     from sweet.cli.command import Command
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "color": True}
-"""Of every context. rich decides whether there is colour; click must not take it away again."""
+"""Of every context. rich decides whether there is colour; Typer must not take it away again."""
+
+APP: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "context_settings": SETTINGS}
+"""Of every Typer app: completion and help are our own."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class CommandLine:
         return declare(self.load(name))
 
 
-class Group(click.Group):
+class Group(TakesAsTyped, TyperGroup):
     """Commands below a word: those of `sweet`, or of `sweet data`.
 
     Attributes:
@@ -74,47 +82,45 @@ class Group(click.Group):
         looking: whether nothing will be done: help is asked for, or words to complete with.
     """
 
-    def __init__(self, line: CommandLine, word: str | None = None, *, looking: bool) -> None:
-        version = click.Option(["--version"], is_flag=True, help="Print the version.")
-        super().__init__(
-            word or "sweet",
-            params=[] if word else [version],
-            invoke_without_command=True,
-            callback=_where_nothing_is_asked,
-            context_settings=SETTINGS,
-        )
-        self.line = line
-        self.word = word
-        self.looking = looking
+    line: CommandLine
+    word: str | None
+    looking: bool
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    @classmethod
+    def of(cls, line: CommandLine, word: str | None = None, *, looking: bool) -> Group:
+        app = typer.Typer(name=word or "sweet", cls=cls, **APP)
+        app.callback(invoke_without_command=True)(_group if word else _program)
+        group = get_command(app)
+        assert isinstance(group, Group)
+        group.line, group.word, group.looking = line, word, looking
+        return group
+
+    def list_commands(self, ctx: Context) -> list[str]:
         return list(self.line.members(self.word))
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: Context, name: str) -> Parsed | None:
         if self.word is None and name in self.line.groups:
-            return Group(self.line, name, looking=self.looking)
+            return Group.of(self.line, name, looking=self.looking)
         if self.word is None and name not in self.line.first_words:
             return None
         try:
             full = name if self.word is None else f"{self.word} {name}"
-            return Leaf(self.line, self.line.declaration(full, looking=self.looking))
+            return Leaf.of(self.line, self.line.declaration(full, looking=self.looking))
         except KeyError:
             return None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Parsed | None, list[str]]:
         found = self.get_command(ctx, args[0])
         if found is None and not ctx.resilient_parsing:
             raise unknown_command(ctx.command_path, args[0], self.list_commands(ctx))
         return args[0], found, args[1:]
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         members = self.line.members(self.word).items()
         items = [CompletionItem(name, help=text) for name, text in members if name.startswith(incomplete)]
-        return items + click.Command.shell_complete(self, ctx, incomplete)
+        return items + Parsed.shell_complete(self, ctx, incomplete)
 
-    def get_help(self, ctx: click.Context) -> str:
+    def get_help(self, ctx: Context) -> str:
         from sweet.cli import help
 
         members = self.line.members(self.word)
@@ -124,19 +130,24 @@ class Group(click.Group):
         return help.of_program(self.line.introduction, self.line.examples, panels)
 
 
-class Leaf(click.Command):
+class Leaf(TakesAsTyped, TyperCommand):
     """One command. What follows `--` goes to its tail, and nothing else does.
 
     The usual parser forgets where the `--` stood, and would take the first word after it for a RUN that was left out.
     """
 
-    def __init__(self, line: CommandLine, declaration: Declaration) -> None:
-        super().__init__(declaration.name, params=_parameters(declaration), callback=self._call)
-        self.context_settings = SETTINGS
-        self.line = line
-        self.declaration = declaration
+    declaration: Declaration
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    @classmethod
+    def of(cls, line: CommandLine, declaration: Declaration) -> Leaf:
+        app = typer.Typer(**APP)
+        app.command(declaration.name, cls=cls, context_settings=SETTINGS)(_callback(line, declaration))
+        leaf = get_command(app)
+        assert isinstance(leaf, Leaf)
+        leaf.declaration = declaration
+        return leaf
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         tail = self.declaration.tail
         if ctx.resilient_parsing:  # an option whose value is being typed would keep the arguments from being read
             return super().parse_args(ctx, args[:-1] if self._wants_value(args) else args)
@@ -149,23 +160,17 @@ class Leaf(click.Command):
             ctx.fail(f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go behind --.")
         if behind:
             ctx.params[tail.name] = behind
-            ctx.set_parameter_source(tail.name, click.core.ParameterSource.COMMANDLINE)
+            ctx.set_parameter_source(tail.name, ParameterSource.COMMANDLINE)
         return rest
 
     def _wants_value(self, args: list[str]) -> bool:
-        options = [param for param in self.params if isinstance(param, click.Option) and not param.is_flag]
+        options = [param for param in self.params if isinstance(param, TyperOption) and not param.is_flag]
         return bool(args) and any(args[-1] in option.opts for option in options)
 
-    def get_help(self, ctx: click.Context) -> str:
+    def get_help(self, ctx: Context) -> str:
         from sweet.cli import help
 
         return help.of_command(self.declaration)
-
-    def _call(self, **values: Any) -> int:
-        from sweet.cli.calls import call
-
-        sources = {name: click.get_current_context().get_parameter_source(name) for name in values}
-        return call(self.line, self.declaration, values, {n: s.name for n, s in sources.items() if s is not None})
 
 
 def unknown_command(parent: str, word: str, known: Sequence[str]) -> UsageError:
@@ -175,7 +180,7 @@ def unknown_command(parent: str, word: str, known: Sequence[str]) -> UsageError:
     )
 
 
-def unknown_option(error: click.NoSuchOption) -> UsageError:
+def unknown_option(error: NoSuchOption) -> UsageError:
     """The error for an option that a command does not have."""
     path, known = "sweet", []
     if error.ctx is not None:
@@ -188,49 +193,72 @@ def unknown_option(error: click.NoSuchOption) -> UsageError:
     )
 
 
-def _flags(param: click.Parameter) -> list[str]:
-    return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+def _flags(param: Parameter) -> list[str]:
+    return [*param.opts, *param.secondary_opts] if isinstance(param, TyperOption) else []
 
 
-def _where_nothing_is_asked(version: bool = False) -> None:
-    ctx = click.get_current_context()
+def _program(ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
         from sweet import __version__
 
-        click.echo(f"sweet {__version__}")
-        ctx.exit()
+        typer.echo(f"sweet {__version__}")
+        raise typer.Exit
+    _group(ctx)
+
+
+def _group(ctx: typer.Context) -> None:
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        typer.echo(ctx.get_help())
 
 
-def _parameters(declaration: Declaration) -> list[click.Parameter]:
+def _callback(line: CommandLine, declaration: Declaration) -> Callable[..., int]:
+    """What Typer makes the command from: a function whose signature has a parameter for each argument and option."""
+
+    def callback(ctx: typer.Context, **values: Any) -> int:
+        from sweet.cli.calls import call
+
+        sources = {name: ctx.get_parameter_source(name) for name in values}
+        return call(line, declaration, values, {n: s.name for n, s in sources.items() if s is not None})
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
+    parameters = [context, *_parameters(declaration)]
+    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    callback.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return callback
+
+
+def _parameters(declaration: Declaration) -> list[inspect.Parameter]:
     arguments = [_argument(argument, declaration) for argument in declaration.arguments]
-    tail = [click.Argument([declaration.tail.name], nargs=-1, required=False)] if declaration.tail else []
+    tail = [_parameter(declaration.tail.name, list[str] | None, typer.Argument(None))] if declaration.tail else []
     options = [*declaration.flags, *common_options(declaration.name)]
     return [*arguments, *tail, *(_option(option, declaration) for option in options)]
 
 
-def _argument(argument: ArgumentSpec, declaration: Declaration) -> click.Parameter:
-    return click.Argument(
-        [argument.name],
+def _parameter(name: str, annotation: Any, declared: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=annotation)
+
+
+def _argument(argument: ArgumentSpec, declaration: Declaration) -> inspect.Parameter:
+    declared = typer.Argument(
+        ... if argument.required else None,
         metavar=argument.metavar,
-        required=argument.required,
-        shell_complete=candidates.of_argument(declaration, argument),
+        autocompletion=candidates.of_argument(declaration, argument),
     )
+    return _parameter(argument.name, str if argument.required else str | None, declared)
 
 
-def _option(option: OptionSpec, declaration: Declaration) -> click.Parameter:
-    """To click every value is text, or a switch."""
+def _option(option: OptionSpec, declaration: Declaration) -> inspect.Parameter:
+    """To Typer every value is text, or a switch."""
     common = option.field.startswith("common_")
     two_sided = option.is_switch and not common
-    return click.Option(
-        [f"{option.flag}/--no-{option.key}" if two_sided else option.flag, option.field],
-        is_flag=option.is_switch,
-        multiple=option.is_list,
-        default=False if option.is_switch else None,
+    declared = typer.Option(
+        False if option.is_switch else None,
+        f"{option.flag}/--no-{option.key}" if two_sided else option.flag,
         envvar=option.envvar,
-        show_envvar=True,
         help=option.help,
         metavar=option.metavar or None,
-        shell_complete=None if option.is_switch else candidates.of_option(declaration, option),
+        autocompletion=None if option.is_switch else candidates.of_option(declaration, option),
     )
+    kind = bool if option.is_switch else list[str] | None if option.is_list else str | None
+    return _parameter(option.field, kind, declared)

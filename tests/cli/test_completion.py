@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click import Command
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.cli.app import build
+from sweet.cli.bundled import Command
 from sweet.cli.candidates import MOST, is_harmless
 from sweet.cli.completion import SCRIPTS, bash_words, completions
 from sweet.cli.parser import Group
@@ -60,7 +60,7 @@ def runs(workplace: Path) -> Path:
 
 def offered(*words: str) -> list[str]:
     """What may stand in place of the last word."""
-    program: Command = Group(build(), looking=True)
+    program: Command = Group.of(build(), looking=True)
     return [item.value for item in completions(program, ["sweet", *words])]
 
 

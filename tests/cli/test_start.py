@@ -16,7 +16,6 @@ from sweet.cli.app import declarations
 NEEDED_BY_WORK = (
     "pydantic",
     "pydantic_core",
-    "typer",
     "filelock",
     "openai",
     "torch",

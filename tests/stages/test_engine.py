@@ -96,7 +96,7 @@ def test_vllm_that_is_not_installed_is_a_usage_error_before_anything_is_made(
     assert run.manifest().attempts == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_a_signal_to_the_program_ends_the_server(vllm: StandIn, workplace: Path, number: int, code: int) -> None:
     words = ["rollout", "r", "--agent", "org/model", "--engine", "vllm", "--num-tasks", "2", "--", "--never-answer"]
     command = [sys.executable, "-m", "sweet", *words]
