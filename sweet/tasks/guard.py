@@ -24,7 +24,7 @@ from sweet.plugins import Plugin
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.prompts import Prompts
-from sweet.tasks.scores import SCORER_OPTIONS, Figure, RewardRule, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import FIGURES, SCORER_OPTIONS, Figure, RewardRule, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 T = TypeVar("T")
@@ -257,6 +257,9 @@ class _GuardedScorer:
             raise watch.wrong("the scorer's figures", f"gave {stranger!r}, which the kind's figures do not have")
 
     def _figure(self, figure: Figure) -> Figure:
+        if figure in FIGURES.values():  # known as what they are to who computes with rewards
+            return figure
+
         def value(score: Score) -> float | None:
             with self._watch("the scorer's figures"):
                 found = figure.value(score)

@@ -14,7 +14,7 @@ from sweet.errors import InputError, SweetError, UsageError
 from sweet.stages.doctor import check_kinds
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import AnswerScorer, ScoringRequest, Verdict
+from sweet.tasks.scores import FIGURES, AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.packages import write_package
 
@@ -193,7 +193,7 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("figures", GOOD + "    figures = 3\n", "raised TypeError"),
         ("the scorer's name", replaced('"sameness"', "5"), "gave int in place of str"),
         ("the scorer's name", replaced('"sameness"', '""'), "gave an empty one"),
-        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}\n"), "gave 'o', which"),
+        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}"), "gave 'o', which"),
         ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {}\n"), "gave none"),
     ],
 )  # fmt: skip
@@ -266,6 +266,7 @@ def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     with task_kind("odd").open_scorer(request(tmp_path)) as scorer:
         rows = list(scorer.score(iter(trajectories(3))))
+        assert scorer.figures == FIGURES, "by these the others know what the reward is"
     assert [(row.id, score.id, score.reward) for row, score in rows] == [(f"t-{n}", f"t-{n}", 1.0) for n in range(3)]
 
 
