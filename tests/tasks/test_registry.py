@@ -160,6 +160,9 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
     with pytest.raises(UsageError, match="installed: code, html, odd") as error:
         task_kind("oddd")
     assert error.value.fix == "--task odd"
+    with pytest.raises(UsageError) as error:
+        task_kind("haiku")
+    assert error.value.fix == "install the package that brings 'haiku', or --task code|html|odd", "a run may want it"
 
 
 @pytest.mark.parametrize(
