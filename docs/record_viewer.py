@@ -41,7 +41,7 @@ TASK = "micro-train-0030"
 """A task of the run, of whose dialogues some solve it."""
 
 SCENES = (
-    Scene((), "every dialogue of the run", 3.5),
+    Scene((), "every dialogue of a rollout", 3.5),
     Scene(("w", *f"task={TASK}"), "w: filter by outcome, task, reward, fault", 3.0),
     Scene(("enter", "f"), "f: the next failure", 3.0),
     Scene(("enter",), "enter: turn by turn, each with its advantage", 5.0),

@@ -30,7 +30,7 @@ from sweet.stages.samples import measure_samples
 from sweet.stages.statistics import clustered_mean
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Figure, Score, ScoringRequest
+from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
@@ -73,10 +73,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     request = ScoringRequest(
         run=run.path.absolute(),
         say=reporter.say,
-        **{
-            name: getattr(config, name)
-            for name in ("scorer", "tolerance", "similarity", "sandbox", "workers", "device")
-        },
+        **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")},
     )
     began = time.monotonic()
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, kind.open_scorer(request) as scorer:
@@ -109,7 +106,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:
     """Raise UsageError where an option was given that would decide the rewards of another kind of task."""
-    for name in ("scorer", "tolerance", "similarity"):
+    for name in SCORER_OPTIONS:
         if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
             raise UsageError(
                 f"--{name} does not concern tasks of the kind {kind.name}.",

@@ -60,7 +60,7 @@ def _check_name(name: str) -> None:
             where="--name",
             fix=f"--name {plain or 'mine'}",
         )
-    if name in plugins() or f"sweet-{name}" == OWN:
+    if name in plugins() or f"sweet-{name}" == OWN or name == "task":  # whose class would be TaskKind
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")
 
 

@@ -66,7 +66,10 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
             raise wrong(f"The task has no {key!r}.", f"rename {near!r} to {key!r}" if near else f"add {key!r}")
         if not isinstance(row[key], str) or not row[key].strip():
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
-    fields = {**row, **of_kind(row, wrong), "id": row.get("id") or default_id}
+    made = of_kind(row, wrong)
+    if not isinstance(made, dict):
+        raise TypeError(f"fields gave {type(made).__name__} in place of dict")
+    fields = {**row, **made, "id": row.get("id") or default_id}
     fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
     fields["hidden_information"] = row.get("hidden_information") or ""
     try:

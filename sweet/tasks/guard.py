@@ -7,7 +7,9 @@ stages later. Errors of `sweet.errors` are meant for the user and pass as they a
 
 from __future__ import annotations
 
+import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -15,12 +17,14 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from pydantic import ValidationError
+
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.plugins import Plugin
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.kind import ScriptedAgent, TaskKind
 from sweet.tasks.prompts import Prompts
-from sweet.tasks.scores import Figure, RewardRule, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import FIGURES, SCORER_OPTIONS, Figure, RewardRule, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 T = TypeVar("T")
@@ -46,28 +50,64 @@ def check_attributes(kind: TaskKind, plugin: Plugin) -> None:
             fix=f"mend {type(kind).__name__} of {plugin.package}",
         )
 
+    def attribute(name: str) -> Any:
+        try:
+            return getattr(kind, name, None)
+        except (Exception, SystemExit) as error:
+            raise wrong(f"raised {told(error)} when asked for {name!r}") from error
+
     for name, wanted in _ATTRIBUTES.items():
-        value = getattr(kind, name, None)
+        value = attribute(name)
         if not isinstance(value, wanted):
             raise wrong(f"must have {name!r} as {wanted.__name__}, and has {value!r:.100}")
     if kind.name != plugin.name:
         raise wrong(f"calls itself {kind.name!r}")
-    texts = getattr(kind, "texts", None)
+    texts = attribute("texts")
     if not (isinstance(texts, type) and issubclass(texts, Prompts)):
         raise wrong(f"must have 'texts' as a class derived from sweet.tasks.prompts.Prompts, and has {texts!r:.100}")
+    if kind.human_reply_limit < 1:
+        raise wrong(f"must have a 'human_reply_limit' above 0, and has {kind.human_reply_limit}")
+    if kind.scorer_options - set(SCORER_OPTIONS):
+        raise wrong(
+            f"must have 'scorer_options' of {', '.join(SCORER_OPTIONS)}, and has {set(kind.scorer_options)!r:.100}"
+        )
+    if not all(isinstance(number, int | float) for number in (kind.rewards.solved or 0.0, kind.rewards.margin)):
+        raise wrong(f"must have numbers in 'rewards', and has {kind.rewards!r:.100}")
+    for name, splits in kind.datasets.items():
+        if not (isinstance(splits, Mapping) and all(isinstance(file, Path) for file in splits.values())):
+            raise wrong(
+                f"must have the file of each split as a pathlib.Path in 'datasets', and has {name!r}: {splits!r:.100}"
+            )
 
 
-def place_of_failure(error: BaseException) -> str | None:
-    """The file and line that raised."""
+def told(error: BaseException) -> str:
+    """What was raised, in one line."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"ValidationError: {'.'.join(map(str, first['loc']))} of {error.title}: {first['msg']}"
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def _source(kind: type[TaskKind]) -> Path:
+    """The folder of the package that the class is written in, or its file where that is a module by itself."""
+    module = inspect.getmodule(kind)
+    file = Path(inspect.getfile(kind))
+    return file.parent if module is not None and module.__package__ else file
+
+
+def place_of_failure(error: BaseException, source: Path | None = None) -> str | None:
+    """The file and line that raised: the innermost in `source`, a folder or file, where one is given."""
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
+    inside = [frame for frame in frames if source is None or Path(frame.filename).is_relative_to(source)]
+    return f"{inside[-1].filename}, line {inside[-1].lineno}" if inside else None
 
 
 class _Watch:
     """Tells what goes wrong in the methods of one kind."""
 
-    def __init__(self, kind: str, package: str) -> None:
-        self.kind, self.package = kind, package
+    def __init__(self, kind: TaskKind, package: str) -> None:
+        self.kind, self.package = kind.name, package
+        self._source = _source(type(kind))
 
     @contextmanager
     def __call__(self, method: str) -> Iterator[None]:
@@ -76,8 +116,7 @@ class _Watch:
         except SweetError:
             raise
         except (Exception, SystemExit) as error:
-            told = f"{type(error).__name__}: {first_line(error)}"
-            raise self.wrong(method, f"raised {told}", place_of_failure(error)) from error
+            raise self.wrong(method, f"raised {told(error)}", place_of_failure(error, self._source)) from error
 
     def wrong(self, method: str, what: str, where: str | None = None) -> SweetError:
         return SweetError(
@@ -107,7 +146,7 @@ class GuardedKind(TaskKind):
     """Does what `kind` does, and tells what goes wrong by the name of its package."""
 
     def __init__(self, kind: TaskKind, package: str) -> None:
-        self._kind, self._watch = kind, _Watch(kind.name, package)
+        self._kind, self._watch = kind, _Watch(kind, package)
         self.name, self.texts, self.datasets, self.language = kind.name, kind.texts, kind.datasets, kind.language
         self.human_reply_limit, self.rewards = kind.human_reply_limit, kind.rewards
         self.scorer_options, self.visual = kind.scorer_options, kind.visual
@@ -153,7 +192,13 @@ class GuardedKind(TaskKind):
     def load(self, tasks: str, split: str) -> list[Task]:
         with self._watch("load"):
             found = self._kind.load(tasks, split)
-        return self._watch.list_of(Task, "load", found)
+        given = self._watch.list_of(Task, "load", found)
+        if not given:
+            raise self._watch.wrong("load", "gave no task")
+        name, count = Counter(task.id for task in given).most_common(1)[0]
+        if count > 1:
+            raise self._watch.wrong("load", f"gave two tasks with the id {name!r}")
+        return given
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
         with self._watch("check_scripted_human"):
@@ -163,7 +208,11 @@ class GuardedKind(TaskKind):
         return self._watch.call(str, "scripted_reply", lambda: self._kind.scripted_reply(task, dialogue))
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
-        return self._watch.call(Move, "move", lambda: self._kind.move(output, last=last, recipe=recipe))
+        move = self._watch.call(Move, "move", lambda: self._kind.move(output, last=last, recipe=recipe))
+        for name, wanted in (("content", str), ("answer", str | None), ("ends", bool)):
+            if not isinstance(value := getattr(move, name), wanted):
+                raise self._watch.wrong("move", f"gave a move whose {name} is {value!r:.40}")
+        return move
 
     @contextmanager
     def open_scorer(self, request: ScoringRequest) -> Iterator[TrajectoryScorer]:
@@ -174,7 +223,7 @@ class GuardedKind(TaskKind):
         with self._watch("open_scorer"):
             scorer = opened.__enter__()
         try:
-            yield _GuardedScorer(scorer, self._watch)
+            yield _GuardedScorer(scorer, self.figures, self._watch)
         except BaseException as error:
             with self._watch("open_scorer"):
                 opened.__exit__(type(error), error, error.__traceback__)
@@ -186,9 +235,11 @@ class GuardedKind(TaskKind):
 class _GuardedScorer:
     """Implements sweet.tasks.scores.TrajectoryScorer over that of a kind."""
 
-    def __init__(self, scorer: TrajectoryScorer, watch: _Watch) -> None:
+    def __init__(self, scorer: TrajectoryScorer, of_kind: Mapping[str, Figure], watch: _Watch) -> None:
         self._scorer, self._watch = scorer, watch
         self.name = watch.call(str, "the scorer's name", lambda: scorer.name)
+        if not self.name:
+            raise watch.wrong("the scorer's name", "gave an empty one")
         self.option = watch.call(str, "the scorer's option", lambda: scorer.option)
         self.meta: Mapping[str, Any] = watch.call(dict, "the scorer's meta", lambda: dict(scorer.meta))
         self.environment: Mapping[str, Any] = watch.call(
@@ -199,8 +250,16 @@ class _GuardedScorer:
             watch.a(str, "the scorer's figures", name): self._figure(watch.a(Figure, "the scorer's figures", figure))
             for name, figure in figures.items()
         }
+        if not figures:
+            raise watch.wrong("the scorer's figures", "gave none")
+        stranger = next((name for name in figures if name not in of_kind), None)
+        if stranger is not None:
+            raise watch.wrong("the scorer's figures", f"gave {stranger!r}, which the kind's figures do not have")
 
     def _figure(self, figure: Figure) -> Figure:
+        if figure in FIGURES.values():  # known as what they are to who computes with rewards
+            return figure
+
         def value(score: Score) -> float | None:
             with self._watch("the scorer's figures"):
                 found = figure.value(score)
@@ -243,4 +302,13 @@ class _GuardedScorer:
         trajectory, score = self._watch.a(Trajectory, "score", row[0]), self._watch.a(Score, "score", row[1])
         if not (score.reward is None or -1 <= score.reward <= 1):
             raise self._watch.wrong("score", f"gave the reward {score.reward}, and rewards lie between -1 and 1")
+        if (score.reward is None) != (score.outcome == "invalid"):
+            why = "a task has none where it is invalid, and only there"
+            raise self._watch.wrong("score", f"gave the reward {score.reward} with the outcome {score.outcome}; {why}")
+        if score.passed > score.total:
+            raise self._watch.wrong("score", f"gave {score.passed} passed tests of {score.total}")
+        try:
+            score.model_dump_json()
+        except ValueError as error:
+            raise self._watch.wrong("score", f"gave a detail that is no JSON: {first_line(error)}") from error
         return trajectory, score

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from sweet.errors import InputError
+from sweet.errors import InputError, first_line
 from sweet.tasks.base import Message, Task
 from sweet.tasks.prompt_text import INDENT, check_places, fill, indented, place_of, read_prompt
 
@@ -50,7 +50,15 @@ class Prompts:
 
     @classmethod
     def packaged(cls) -> Self:
-        return cls(**_packaged(cls.package))
+        """The kind's own texts; InputError where they cannot be used."""
+        texts = _packaged(cls.package)
+        cls._check(texts["human"], Path(cls.package) / "texts" / "human.txt")
+        return cls(**texts)
+
+    @classmethod
+    def _check(cls, human: str, file: Path) -> None:
+        fix = "they stand for what the human is told: the request, the reference solution, the dialogue so far"
+        check_places(human, cls.places, file, whose="human's", fix=fix)
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -71,8 +79,7 @@ class Prompts:
             )
         texts = {known[name]: read_prompt(folder / name) for name in names}
         if "human" in texts:
-            fix = "they stand for what the human is told: the request, the reference solution, the dialogue so far"
-            check_places(texts["human"], cls.places, folder / "human.txt", whose="human's", fix=fix)
+            cls._check(texts["human"], folder / "human.txt")
         return replace(cls.packaged(), **texts)
 
     @classmethod
@@ -138,5 +145,11 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _packaged(package: str) -> dict[str, str]:
-    folder = resources.files(package) / "texts"
-    return {field.name: (folder / f"{field.name}.txt").read_text("utf-8").strip() for field in fields(Prompts)}
+    def text(name: str) -> str:
+        try:
+            return (resources.files(package) / "texts" / name).read_text("utf-8").strip()
+        except (ImportError, OSError, ValueError) as error:
+            what = f"The package {package} has no texts/{name} that can be read: {first_line(error)}."
+            raise InputError(what, path=Path(package) / "texts" / name, fix=f"mend {package}") from error
+
+    return {field.name: text(f"{field.name}.txt") for field in fields(Prompts)}

@@ -19,11 +19,14 @@ def task_kind(name: str) -> TaskKind:
     """
     installed = plugins()
     if name not in installed:
+        near = nearest(name, installed)
         raise UsageError(
             f"There is no kind of task called {name!r}; installed: {', '.join(installed) or 'none'}."
             + did_you_mean(name, installed),
             where="--task",
-            fix=f"--task {nearest(name, installed) or '|'.join(installed)}",
+            fix=f"--task {near}"
+            if near
+            else f"install the package that brings {name!r}, or --task {'|'.join(installed)}",
         )
     first, *others = installed[name]
     if others and not first.ours:

@@ -114,6 +114,10 @@ class RewardRule:
         return reward if self.solved is None else float(reward >= self.solved)
 
 
+SCORER_OPTIONS = ("scorer", "tolerance", "similarity")
+"""Options of `sweet eval` that decide rewards, of which a kind's scorer takes those that concern it."""
+
+
 @dataclass(frozen=True)
 class ScoringRequest:
     """What `sweet eval` asks of a kind's scorer. A kind takes what concerns it (`TaskKind.scorer_options`).
@@ -227,6 +231,8 @@ class AnswerScorer(ABC):
         for verdict in self.verdicts(answers()):
             if not waiting:
                 raise ValueError("there are more verdicts than answers")
+            if not isinstance(verdict, Verdict):
+                raise TypeError(f"verdicts gave {type(verdict).__name__} in place of Verdict")
             trajectory = waiting.popleft()
             yield trajectory, scored(trajectory, verdict)
 

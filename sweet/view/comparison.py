@@ -21,6 +21,8 @@ Metrics = Mapping[str, Any]
 
 TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
+PICKED = "best_of"
+PICKERS = {"critic": "critic picks", "random": "at random", "oracle": "oracle"}
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
 _RATES = 16
@@ -109,8 +111,8 @@ def as_markdown(metrics: Metrics) -> str:
 
 
 def samples(metrics: Metrics) -> list[Section]:
-    """What one evaluation says of pass@k and best of k."""
-    return [
+    """What one evaluation says of pass@k and best of k, and of the best that the critic picks."""
+    found = [
         Section(
             title,
             ("k", "tasks", "rate"),
@@ -119,6 +121,14 @@ def samples(metrics: Metrics) -> list[Section]:
         for name, title in MEASURES.items()
         if name in metrics
     ]
+    return [*found, _picked(metrics[PICKED])] if PICKED in metrics else found
+
+
+def _picked(told: Metrics) -> Section:
+    rows = tuple((n, f"{at['tasks']:,}", *(interval(at, who) for who in PICKERS)) for n, at in told["n"].items())
+    critic, left_out = told["critic"], told["left_out"]
+    remarks = (f"{left_out} dialogues are too long for {critic} and are not chosen among.",) if left_out else ()
+    return Section(f"best of N, picked by {critic}", ("N", "tasks", *PICKERS.values()), rows, remarks)
 
 
 def interval(told: Metrics, name: str, *, sign: bool = False) -> str:

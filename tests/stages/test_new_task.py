@@ -1,4 +1,4 @@
-"""`sweet data new-task`: what it writes works from the first moment, in processes of its own, and is written well."""
+"""`sweet data new-task`: what it writes works from the first moment, and is written well."""
 
 from __future__ import annotations
 
@@ -27,28 +27,41 @@ def made(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_is_written_works(made: Path) -> None:
-    paths = [str(path) for path in (*register(made, made.parent / "site"), ROOT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+def test_what_is_written_is_played_and_scored(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in register(made, made.parent / "site"):
+        monkeypatch.syspath_prepend(path)
+    monkeypatch.chdir(made)
 
-    def call(*words: str, folder: Path = made) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", *words]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
+    def sweet(*words: str) -> str:
+        code, said = run(words), capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
 
-    def sweet(*words: str) -> dict[str, Any]:
-        return dict(json.loads(call("sweet", *words, "--json").stdout)["metrics"])
+    def metrics(*words: str) -> dict[str, Any]:
+        return dict(json.loads(sweet(*words, "--json"))["metrics"])
 
     play = ("rollout", "runs/haiku", "--task", "haiku-2", "--agent", "scripted", "--samples", "8")
     commands = (made / "README.md").read_text()
     assert f"$ sweet {' '.join(play).replace('runs/haiku', 'runs/haiku-2')}\n" in commands
-    assert sweet(*play)["episodes"] == 8
-    assert 0 < sweet("eval", "runs/haiku")["tests_passed"] < 1
-    assert sweet("label", "runs/haiku")["pairs"] > 0
-    assert "Dear Ada" in call("sweet", "view", "runs/haiku", "--id", "tiny-train-1-s2").stdout
+    assert metrics(*play)["episodes"] == 8
+    assert 0 < metrics("eval", "runs/haiku")["tests_passed"] < 1
+    assert metrics("label", "runs/haiku")["pairs"] > 0
+    assert "Dear Ada" in sweet("view", "runs/haiku", "--id", "tiny-train-1-s2")
 
-    assert "passed" in call("pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml").stdout
+
+def test_what_is_written_passes_its_own_tests_and_checks(made: Path) -> None:
+    paths = [str(path) for path in (*register(made, made.parent / "site"), ROOT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def call(*words: str) -> str:
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=made, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "passed" in call("pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml")
     call("ruff", "check", "--no-cache", ".")
     call("ruff", "check", "--config", str(ROOT / "pyproject.toml"), "--ignore", "I001", "--no-cache", ".")
     call("ruff", "format", "--check", "--no-cache", ".")
@@ -91,6 +104,7 @@ def test_an_empty_folder_is_filled_where_it_is(tmp_path: Path, monkeypatch: pyte
         ("a" * 41, "--name " + "a" * 40),
         ("code", "--name my-code"),
         ("rl", "--name my-rl"),
+        ("task", "--name my-task"),
     ],
 )
 def test_names_that_cannot_be(tmp_path: Path, name: str, fix: str) -> None:

@@ -17,6 +17,7 @@ from sweet.runs.run import Run
 from sweet.stages.report import dialogues
 from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import LARGEST, Rate, Report, number
+from sweet.stages.report.quote import paragraph
 from sweet.stages.report.results import curve_fact
 from sweet.stages.statistics import clustered_mean
 from sweet.stages.status import report as status
@@ -51,6 +52,14 @@ def test_before_and_after_are_paired_by_task(report: Report) -> None:
     assert success.difference == pytest.approx(2 / 6)
     assert reward.difference == pytest.approx(fmean(AFTER) - fmean(BEFORE))
     assert (reward.wins, reward.ties, reward.losses) == (2, 1, 0)
+
+
+def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
+    assert "(permutation of signs; " in paragraph(report)
+    (found,) = report.comparisons
+    success = found.measures[0].model_copy(update={"test": "mcnemar"})
+    exact = report.model_copy(update={"comparisons": [found.model_copy(update={"measures": [success]})]})
+    assert "(McNemar's exact test; " in paragraph(exact)
 
 
 def test_what_differs_on_the_two_sides_is_told(run: Run) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sweet.cli.app import run
-from sweet.errors import SweetError, UsageError
+from sweet.errors import InputError, SweetError, UsageError
 from sweet.stages.doctor import check_kinds
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import AnswerScorer, ScoringRequest, Verdict
+from sweet.tasks.scores import FIGURES, AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.packages import write_package
 
@@ -22,7 +23,8 @@ from contextlib import contextmanager
 from sweet.tasks.base import Task
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import AnswerScorer, JudgedTest, Verdict, tally
+from sweet.tasks.base import Move
+from sweet.tasks.scores import AnswerScorer, Figure, JudgedTest, RewardRule, Verdict, tally
 
 class Scorer(AnswerScorer):
     def verdicts(self, answers):
@@ -75,6 +77,14 @@ def replaced(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
+def moving(parts: str) -> str:
+    return GOOD + f"    def move(self, output, **how):\n        return Move({parts})\n"
+
+
+def judging(verdict: str) -> str:
+    return replaced("yield tally(", f"yield {verdict} if task else tally(")
+
+
 def request(tmp_path: Path) -> ScoringRequest:
     return ScoringRequest(run=tmp_path, say=print)
 
@@ -101,6 +111,12 @@ def trajectories(count: int) -> list[Trajectory]:
         (replaced('    name = "odd"\n', ""), "must have 'name' as str, and has None"),
         (replaced("texts = Prompts", "texts = 'texts'"), "must have 'texts' as a class"),
         (replaced("texts = Prompts", "texts, visual = Prompts, 1"), "must have 'visual' as bool, and has 1"),
+        (GOOD + "    @property\n    def datasets(self):\n        return open('gone')\n", "raised FileNotFoundError"),
+        (GOOD + "    datasets = {'one': 'train.jsonl'}\n", "the file of each split as a pathlib.Path"),
+        (GOOD + "    datasets = {'one': {'train': 'train.jsonl'}}\n", "the file of each split as a pathlib.Path"),
+        (GOOD + "    human_reply_limit = 0\n", "must have a 'human_reply_limit' above 0"),
+        (GOOD + "    scorer_options = frozenset({'seed'})\n", "of scorer, tolerance, similarity"),
+        (GOOD + "    rewards = RewardRule(solved='one')\n", "must have numbers in 'rewards'"),
     ],
 )  # fmt: skip
 def test_packages_that_are_broken(install: Install, source: str, said: str) -> None:
@@ -144,6 +160,9 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
     with pytest.raises(UsageError, match="installed: code, html, odd") as error:
         task_kind("oddd")
     assert error.value.fix == "--task odd"
+    with pytest.raises(UsageError) as error:
+        task_kind("haiku")
+    assert error.value.fix == "install the package that brings 'haiku', or --task code|html|odd", "a run may want it"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +170,13 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
     [
         ("load", replaced("return [Task(", "return [] + 3 + [Task("), "raised TypeError"),
         ("load", replaced("return [Task(", "return 3, [Task("), "gave int in place of Task"),
+        ("load", replaced("return [Task(", "return [] and [Task("), "gave no task"),
+        ("load", replaced("return [Task(", "return 2 * [Task("), "gave two tasks with the id 't'"),
         ("default_tasks", replaced('return "one"', "return 1"), "gave int in place of str"),
         ("move", GOOD + "    def move(self, output, **how):\n        return output\n", "gave str in place of Move"),
+        ("move", moving("None, '7', True"), "gave a move whose content is None"),
+        ("move", moving("'7', 7, True"), "gave a move whose answer is 7"),
+        ("move", moving("'7', '7', 1"), "gave a move whose ends is 1"),
         ("agent_system", GOOD + "    def agent_system(self):\n        raise KeyError('x')\n", "raised KeyError: 'x'"),
         ("scripted_reply", GOOD + "    def scripted_reply(self, *a):\n        return None\n", "gave NoneType"),
         ("scripted_agent", replaced('"I WANT TO ANSWER: 7"', "7"), "gave int in place of str"),
@@ -163,8 +187,17 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("score", replaced("for task, answer in answers:", "for task, answer in list(answers)[:1]:"), "ended after 1"),
         ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, rows):\n        yield 1"), "gave"),
         ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "gave the reward 7.0"),
+        ("score", judging("1.0"), "raised TypeError: verdicts gave float in place of Verdict"),
+        ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: Input should be"),
+        ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "gave 3 passed tests of 2"),
+        ("score", judging("Verdict(None, 0, 2, 'failed')"), "gave the reward None with the outcome failed"),
+        ("score", judging("Verdict(0.0, 0, 2, 'invalid')"), "gave the reward 0.0 with the outcome invalid"),
+        ("score", judging("Verdict(0.0, 0, 2, 'failed', {'why': object()})"), "gave a detail that is no JSON"),
         ("figures", GOOD + "    figures = 3\n", "raised TypeError"),
         ("the scorer's name", replaced('"sameness"', "5"), "gave int in place of str"),
+        ("the scorer's name", replaced('"sameness"', '""'), "gave an empty one"),
+        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}"), "gave 'o', which"),
+        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {}\n"), "gave none"),
     ],
 )  # fmt: skip
 def test_what_a_method_does_wrong_is_told(
@@ -187,6 +220,44 @@ def test_what_a_method_does_wrong_is_told(
     assert said in error.value.what
 
 
+def test_the_place_that_is_told_lies_in_the_package(install: Install, tmp_path: Path) -> None:
+    install(GOOD + "    def agent_system(self):\n        return __import__('json').loads('{')\n")
+    with pytest.raises(SweetError) as error:
+        task_kind("odd").agent_system()
+    assert "/sweet_odd_test_the_place" in (error.value.where or "")
+    install(GOOD + "    def fields(self, row, wrong): ...\n    load = TaskKind.load\n")
+    file = tmp_path / "one.jsonl"
+    file.write_text('{"problem_description": "p", "ground_truth": "7"}\n')
+    with pytest.raises(SweetError, match="fields gave NoneType in place of dict") as error:
+        task_kind("odd").load(str(file), "train")
+    assert error.value.where is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (None, "no texts"),
+        ({"agent": "You answer."}, "no texts/human.txt"),
+        ({"agent": "You answer.", "human": "You ask.\n{request}\n"}, r"must have \{reference\}, \{dialogue\} once"),
+    ],
+)
+def test_packaged_texts_that_cannot_be_used(
+    install: Install, tmp_path: Path, texts: dict[str, str] | None, said: str
+) -> None:
+    package = f"texts_of_{tmp_path.name}".replace("-", "_")
+    if texts is not None:
+        (tmp_path / package / "texts").mkdir(parents=True)
+        for name, text in texts.items():
+            (tmp_path / package / "texts" / f"{name}.txt").write_text(text)
+    install(replaced("    texts = Prompts", f"    class texts(Prompts):\n        package = {package!r}\n"))
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with pytest.raises(InputError, match=said):
+            task_kind("odd").agent_system()
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
 def test_errors_meant_for_the_user_pass(install: Install) -> None:
     refusing = "from sweet.errors import UsageError\n        raise UsageError('no such split')\n        return [Task("
     install(replaced("return [Task(", refusing))
@@ -198,6 +269,7 @@ def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     with task_kind("odd").open_scorer(request(tmp_path)) as scorer:
         rows = list(scorer.score(iter(trajectories(3))))
+        assert scorer.figures == FIGURES, "by these the others know what the reward is"
     assert [(row.id, score.id, score.reward) for row, score in rows] == [(f"t-{n}", f"t-{n}", 1.0) for n in range(3)]
 
 

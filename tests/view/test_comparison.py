@@ -119,3 +119,13 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
     assert (first.title, [row[:2] for row in first.rows]) == ("pass@k", [("1", "2"), ("2", "2")])
     assert second.title == "best of k, by reward"
     assert samples({"success_rate": 1.0}) == []
+
+
+def test_what_the_critic_picks_is_a_table() -> None:
+    rates = {f"{who}{end}": 0.25 for who in ("critic", "random", "oracle") for end in ("", "_ci_low", "_ci_high")}
+    found = {"critic": "critic-1", "left_out": 2, "n": {"1": {"tasks": 3, **rates}, "2": {"tasks": 3, **rates}}}
+    (section,) = samples({"best_of": found})
+    assert section.title == "best of N, picked by critic-1"
+    assert section.header == ("N", "tasks", "critic picks", "at random", "oracle")
+    assert section.rows[1] == ("2", "3", *["0.250\n[0.250, 0.250]"] * 3)
+    assert section.remarks == ("2 dialogues are too long for critic-1 and are not chosen among.",)

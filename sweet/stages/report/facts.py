@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -129,6 +129,7 @@ class Measure(_Fact):
     low: float
     high: float
     p_value: float
+    test: Literal["mcnemar", "permutation"]
     wins: int
     losses: int
     ties: int

@@ -63,6 +63,9 @@ def _result(result: ScoresFact, task: str, rate: Rate, quoted: Callable[[str], s
     )
 
 
+_TESTS = {"mcnemar": "McNemar's exact test", "permutation": "permutation of signs"}
+
+
 def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], str]) -> str:
     measure = found.measures[0]
     former = report.result(found.before)
@@ -70,7 +73,7 @@ def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], s
     return (
         f"On the same {found.tasks} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: a "
         f"paired difference in {measure.name} of {measure.difference:+.3f} [{measure.low:+.3f}, {measure.high:+.3f}], "
-        f"p = {measure.p_value:.2g} (permutation of signs; {measure.wins} wins, {measure.losses} losses, "
+        f"p = {measure.p_value:.2g} ({_TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
         f"{measure.ties} ties)."
     )
 

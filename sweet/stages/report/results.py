@@ -200,6 +200,7 @@ def _measure(
         low=result.difference.low,
         high=result.difference.high,
         p_value=result.p_value,
+        test=result.test,
         wins=result.wins,
         losses=result.losses,
         ties=result.ties,
