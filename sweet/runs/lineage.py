@@ -3,8 +3,8 @@
 An artifact is stale when its own file is not what was finished, when an input is not what it was when it was used, is
 stale itself or is gone, or when a newer one with another content stands in an input's place. A run holds several
 artifacts of one kind side by side (dialogues on training tasks, dialogues on unseen ones, repeats with another seed,
-scores by another scorer), so newer alone is not in place of: both must go back to rollouts of the same agent on the same
-data, played by the same settings, and, being scores, be by the same scorer.
+scores by another scorer), so newer alone is not in place of: both must go back to rollouts of the same agent on the
+same data by the same settings, and to scores by the same scorer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _PLAYED = (
     *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),
     *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
 )
-"""What rollouts of one role share, as their `meta` or their attempt's configuration tells it: all that decides a dialogue.
-More tasks, or more samples of each, take the place of fewer."""
+"""What rollouts of one role share, as their `meta` or their attempt's configuration tells it: all that decides a
+dialogue. More tasks, or more samples of each, take the place of fewer."""
 
 
 def ancestors(manifest: Manifest, artifact: Artifact) -> Iterator[Artifact]:

@@ -14,12 +14,13 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sweet.stages.compare import distinct
+from sweet.stages.statistics import TESTS, p_in_words
 from sweet.view import pull_request
 from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
 
-TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
@@ -145,12 +146,17 @@ def _warnings(metrics: Metrics) -> Iterator[Section]:
 
 
 def _figures(metrics: Metrics) -> Iterator[Section]:
-    told = _distinct(metrics["figures"])
+    told = distinct(metrics["figures"])
     yield Section(
         "Means over tasks, with 95% intervals",
         ("figure", "A", "B", "B - A", "p"),
         tuple(
-            (_words(name), interval(row, "a"), interval(row, "b"), interval(row, "difference", sign=True), p(row))
+            (
+                _words(name),
+                *(interval(row, side) for side in "ab"),
+                interval(row, "difference", sign=True),
+                p_in_words(row["p_value"]),
+            )
             for name, row in told.items()
         ),
     )
@@ -167,19 +173,6 @@ def _figures(metrics: Metrics) -> Iterator[Section]:
             for name, row in told.items()
         ),
     )
-
-
-def _distinct(figures: Metrics) -> Metrics:
-    """The figures, without the rewards where another one is the same."""
-    reward = figures["reward"]
-    twice = any(row == reward for name, row in figures.items() if name != "reward")
-    return {name: row for name, row in figures.items() if not (twice and name == "reward")}
-
-
-def p(row: Metrics) -> str:
-    """The p-value as it is quoted."""
-    value = row["p_value"]
-    return "< 0.001" if value < 0.001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
 def _best(metrics: Metrics, name: str) -> Section:

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from sweet.stages.compare import measure_comparison
 from sweet.stages.samples import measure_samples
-from sweet.view.comparison import as_markdown, p, samples, sections
+from sweet.stages.statistics import p_in_words
+from sweet.view.comparison import as_markdown, samples, sections
 from sweet.view.pull_request import code, prose
 from tests.stages.evaluations import evaluate
 
@@ -104,7 +105,7 @@ def test_code_and_prose_in_markdown() -> None:
 
 
 def test_p_values_are_quoted_as_one_does() -> None:
-    assert [p({"p_value": value}) for value in (1.0, 0.146, 0.0684, 0.0012, 0.00099)] == [
+    assert [p_in_words(value) for value in (1.0, 0.146, 0.0684, 0.0012, 0.00099)] == [
         "1.00",
         "0.15",
         "0.068",
