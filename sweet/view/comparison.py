@@ -17,11 +17,13 @@ from rich.text import Text
 from sweet.stages.compare import distinct
 from sweet.stages.statistics import TESTS, p_in_words
 from sweet.view import pull_request
+from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
 
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
+CHOSEN = "best of N by the critic"
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
 _RATES = 16
@@ -110,8 +112,8 @@ def as_markdown(metrics: Metrics) -> str:
 
 
 def samples(metrics: Metrics) -> list[Section]:
-    """What one evaluation says of pass@k and best of k."""
-    return [
+    """What one evaluation says of pass@k, of best of k and of the critic's choice."""
+    found = [
         Section(
             title,
             ("k", "tasks", "rate"),
@@ -120,6 +122,21 @@ def samples(metrics: Metrics) -> list[Section]:
         for name, title in MEASURES.items()
         if name in metrics
     ]
+    return [*found, _by_critic(metrics["best_of"])] if "best_of" in metrics else found
+
+
+def _by_critic(told: Metrics) -> Section:
+    rows = tuple(
+        (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
+        for n, row in told["n"].items()
+    )
+    left_out = count(told["left_out"], "dialogue")
+    return Section(
+        f"{CHOSEN}, {told['critic']}",
+        ("N", "tasks", "critic picks", "at random", "oracle"),
+        rows,
+        remarks=(f"Too long for the critic, and not chosen among: {left_out}.",) if told["left_out"] else (),
+    )
 
 
 def interval(told: Metrics, name: str, *, sign: bool = False) -> str:
@@ -136,7 +153,7 @@ def _sides(metrics: Metrics) -> Section:
         place = Foreign(f"{told['run']}:{told['scores']}")
         agent = Foreign("–" if told["agent"] is None else str(told["agent"]))
         rows.append((side.upper(), place, agent, f"{told['dialogues']:,}", f"{told['tasks']:,}"))
-    title = f"B against A, on the {metrics['tasks']:,} tasks that both have"
+    title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
     return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
 
 
@@ -198,7 +215,7 @@ def _repeats(repeats: Metrics) -> Section:
         more = f" and {len(rates) - _RATES} more" if len(rates) > _RATES else ""
         remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_RATES])}{more}.")
         if told["left_out"]:
-            remarks.append(f"{name}: {told['left_out']} repeats lack too many tasks and are left out.")
+            remarks.append(f"{name}: left out for want of too many tasks: {count(told['left_out'], 'repeat')}.")
     if single:
         remarks.append(
             f"One repeat only of {' and of '.join(single)}: how much it varies is not known. "
@@ -220,7 +237,7 @@ def _flips(flips: Metrics) -> Iterator[Section]:
             continue
         rest = told["count"] - len(told["tasks"])
         yield Section(
-            f"{title}: {told['count']:,} tasks",
+            f"{title}: {count(told['count'], 'task')}",
             *_flipped(told["tasks"]),
             remarks=(f"{rest:,} more; --flips {told['count']} names all.",) if rest else (),
             folded=True,

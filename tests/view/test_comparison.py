@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sweet.stages.best_of import Liked, at
 from sweet.stages.compare import measure_comparison
 from sweet.stages.samples import measure_samples
 from sweet.stages.statistics import p_in_words
@@ -120,3 +121,15 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
     assert (first.title, [row[:2] for row in first.rows]) == ("pass@k", [("1", "2"), ("2", "2")])
     assert second.title == "best of k, by reward"
     assert samples({"success_rate": 1.0}) == []
+
+
+def test_the_critics_choice_fits_a_terminal() -> None:
+    liked = {f"t{index}": [Liked(0.5, 1.0), Liked(0.2, 0.0)] for index in range(1500)}
+    told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked) for n in (1, 2)}}
+    (section,) = samples({"best_of": told})
+    file = io.StringIO()
+    Console(file=file, width=80).print(section)
+    text = file.getvalue()
+    assert [row[0] for row in section.rows] == ["1", "2"]
+    assert {"critic-1", "picks", "random", "oracle", "1,500", "1.000", "┃"} <= set(text.split())
+    assert "Too long for the critic, and not chosen among: 2 dialogues." in text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweet.runs.run import Run
@@ -322,6 +322,7 @@ def test_markdown(run: Run) -> None:
 
 
 @given(st.text() | st.just(HOSTILE) | st.text(st.sampled_from("`|\\ @#<a")))
+@example("\r")
 def test_a_code_span_holds_everything(text: str) -> None:
     shown = code(text)
     fence = re.match("`*", shown)

@@ -13,7 +13,7 @@ from sweet.view.comparison import MEASURES, samples
 
 
 def _show(result: StageResult) -> None:
-    drawn = {"compare", *MEASURES}
+    drawn = {"compare", "best_of", *MEASURES}
     console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
     for section in samples(result.metrics):
         console.show(section)

@@ -28,7 +28,8 @@ def markdown(report: Report) -> str:
 
 def code(content: str) -> str:
     """Any text as a code span, in a table as well; a dash where there is none."""
-    return pull_request.code(cut(printable_line(content))) if content.strip() else "–"
+    shown = printable_line(content)
+    return pull_request.code(cut(shown)) if shown.strip() else "–"
 
 
 def _parts(report: Report) -> Iterator[str]:

@@ -18,7 +18,7 @@ from sweet.stages.report.facts import (
 )
 from sweet.stages.report.quote import rate_name
 from sweet.stages.statistics import TESTS, p_in_words
-from sweet.view.comparison import MEASURES
+from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
 from sweet.view.report.parts import charts as side_by_side
@@ -38,7 +38,7 @@ TRAINED = (
 FACTS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 CURVES = {
     **{name: (title, "k") for name, title in MEASURES.items()},
-    "best_of": ("best of N by the critic", "N"),
+    "best_of": (CHOSEN, "N"),
 }
 """Title and number of each."""
 
