@@ -11,6 +11,7 @@ from sweet.errors import SweetError
 from sweet.runs.run import Run
 from sweet.stages.report.facts import Report, Sample
 from sweet.stages.report.quote import p_told, rate_name
+from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.html import head, line, resource, write
 from sweet.view.pictures import Album
@@ -116,7 +117,8 @@ def _samples(run: Run, report: Report) -> Iterator[str]:
 
 def _dialogues(records: Records, chosen: dict[str, Sample], figures: Figures | None) -> Iterator[str]:
     found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
+    manner = Manner.of(records)
     for id, sample in chosen.items():
         if id in found:
             record = records.record(found[id])
-            yield trajectory(found[id], record, hidden=False, figures=figures, title=", ".join(sample.why))
+            yield trajectory(found[id], record, manner, figures=figures, title=", ".join(sample.why))
