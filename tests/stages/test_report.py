@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +20,6 @@ from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import LARGEST, Rate, Report, number
 from sweet.stages.report.results import curve_fact
 from sweet.stages.samples import measure_samples
-from sweet.stages.statistics import clustered_mean
 from sweet.stages.status import report as status
 from sweet.tasks.scores import Figure, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
@@ -317,12 +315,3 @@ def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
         inside = [success for at, success in values if one.low <= at <= one.high]
         assert one.n == len(inside)
         assert one.rate == Rate(name="success", mean=fmean(inside), low=one.rate.low, high=one.rate.high)
-
-
-def test_an_interval_over_many_tasks_is_that_of_the_bootstrap() -> None:
-    rng = random.Random(0)
-    rows = [(float(rng.random() < chance), str(task)) for task in range(400) for chance in [rng.random()] * 3]
-    values, tasks = [value for value, _ in rows], [task for _, task in rows]
-    quick, slow = dialogues.mean_over_tasks(values, tasks), clustered_mean(values, tasks)
-    assert quick.mean == slow.mean
-    assert [quick.low, quick.high] == pytest.approx([slow.low, slow.high], abs=0.006)

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def test_no_text_of_a_model_becomes_markup(text: str) -> None:
 def test_an_answer_is_code_where_the_kind_writes_code(kind: str | None, code: bool) -> None:
     manner = Manner(None if kind is None else task_kind(kind))
     found = record("x")
-    found.trajectory = found.trajectory.model_copy(update={"answer": "forty-two"})
+    found = replace(found, trajectory=found.trajectory.model_copy(update={"answer": "forty-two"}))
     shown = "".join(page("x", [(summary("x"), found)], manner))
     assert ('<pre class="code">forty-two</pre>' in shown) is code
 
