@@ -21,7 +21,7 @@ The metrics:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -161,12 +161,6 @@ def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, Any]:
     """Each figure that both sides have, that of the rewards first."""
     found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
     return {name: figure for name, figure in found.items() if figure}
-
-
-def distinct(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Paired figures to show: without the rewards where another one is the same."""
-    twice = any(row == figures[REWARD] for name, row in figures.items() if name != REWARD)
-    return {name: row for name, row in figures.items() if not (twice and name == REWARD)}
 
 
 def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> dict[str, Any]:

@@ -174,6 +174,12 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
             yield Evaluation(run, manifest, scores)
 
 
+def distinct(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Paired figures to show: without the rewards where another one is the same."""
+    twice = any(row == figures[REWARD] for name, row in figures.items() if name != REWARD)
+    return {name: row for name, row in figures.items() if not (twice and name == REWARD)}
+
+
 def _parted(reference: str) -> tuple[Path, str | None]:
     """RUN and the artifact's id. A folder whose own name has a colon is a folder."""
     folder, colon, id = reference.rpartition(":")

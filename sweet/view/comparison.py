@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweet.stages.compare import distinct
+from sweet.stages.evaluation import distinct
 from sweet.stages.statistics import TESTS, p_in_words
 from sweet.view import pull_request
 from sweet.view.terminal import count

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
-from sweet.stages.compare import distinct, pair_figures, shared_tasks
-from sweet.stages.evaluation import Evaluation, Values
+from sweet.stages.compare import pair_figures, shared_tasks
+from sweet.stages.evaluation import Evaluation, Values, distinct
 from sweet.stages.fairness import unfair
 from sweet.stages.report.facts import (
     ArtifactFact,
