@@ -28,7 +28,7 @@ BEST_OF = {
             "critic": mean,
             "critic_ci_low": mean - 0.1,
             "critic_ci_high": mean + 0.1,
-            "random": 0.5,
+            **{"random": 0.5, "random_ci_low": 0.4, "random_ci_high": 0.6},
         }
         for n, mean in ((1, 0.5), (2, 0.7))
     },

@@ -1,9 +1,10 @@
 """What was made from what, and whether it still stands.
 
 An artifact is stale when its own file is not what was finished, when an input is not what it was when it was used, is
-stale itself or is gone, or when a newer one stands in an input's place. A run holds several artifacts of one kind side
-by side (dialogues on training tasks, dialogues on unseen ones), so newer alone is not in place of: both must go back to
-the same rollouts, or, being rollouts, be of the same agent on the same tasks.
+stale itself or is gone, or when a newer one with another content stands in an input's place. A run holds several
+artifacts of one kind side by side (dialogues on training tasks, dialogues on unseen ones, repeats with another seed,
+scores by another scorer), so newer alone is not in place of: both must go back to rollouts of the same agent on the
+same data by the same settings, and to scores by the same scorer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from sweet.runs.manifest import Artifact, Manifest
 SumOf = Callable[[Artifact], str | None]
 """sha256 of an artifact's content as it is now, None where it is gone."""
 
-_ROLE_KEYS = ("task", "tasks", "split", "agent")
+_PLAYED = (
+    *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),
+    *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
+)
+"""What rollouts of one role share, as their `meta` or their attempt's configuration tells it: all that decides a
+dialogue. More tasks, or more samples of each, take the place of fewer."""
 
 
 def ancestors(manifest: Manifest, artifact: Artifact) -> Iterator[Artifact]:
@@ -40,16 +46,21 @@ def input_of(manifest: Manifest, artifact: Artifact, kind: str) -> Artifact | No
 def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     """Two artifacts of one role stand in each other's place."""
     root = input_of(manifest, artifact, "rollouts")
-    if root is None:
-        return artifact.kind, ""
-    return artifact.kind, json.dumps([root.meta.get(key) for key in _ROLE_KEYS], sort_keys=True)
+    scores = input_of(manifest, artifact, "scores")
+    played = {}
+    if root is not None:
+        attempt = manifest.attempt(root.attempt)
+        settings = {**(attempt.config if attempt else {}), **root.meta}
+        played = {key: settings.get(key) for key in _PLAYED}
+    scorer = scores.meta.get("scorer") if scores is not None else None
+    return artifact.kind, json.dumps([played, scorer], sort_keys=True)
 
 
 def newer_in_place(manifest: Manifest, artifact: Artifact) -> Artifact | None:
-    """The newest finished artifact of the same role, if it was finished after this one."""
+    """The newest finished artifact of the same role, if it is another one and of another content."""
     place = role(manifest, artifact)
     same = [found for found in manifest.of_kind(artifact.kind, "done") if role(manifest, found) == place]
-    return same[-1] if same and artifact.finished and same[-1].id != artifact.id else None
+    return same[-1] if same and artifact.finished and same[-1].sha256 != artifact.sha256 else None
 
 
 class Staleness:

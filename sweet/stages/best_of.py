@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweet.errors import SweetError
@@ -84,14 +85,23 @@ def at(n: int, by_task: dict[str, list[Liked]]) -> dict[str, Any]:
     """Success of the best of `n`, over the tasks that have as many dialogues."""
     tasks = {task: found for task, found in by_task.items() if len(found) >= n}
     choices = {
-        "critic": [expected_last(n, [d.solved for d in sorted(f, key=lambda d: d.liking)]) for f in tasks.values()],
-        "random": [sum(d.solved for d in found) / len(found) for found in tasks.values()],
+        "critic": [expected_last(n, by_liking(found)) for found in tasks.values()],
+        "random": [fmean(d.solved for d in found) for found in tasks.values()],
         "oracle": [expected_last(n, sorted(d.solved for d in found)) for found in tasks.values()],
     }
     told: dict[str, Any] = {"tasks": len(tasks)}
     for name, values in choices.items():
         told |= clustered_mean(values, list(tasks)).told(name)
     return told
+
+
+def by_liking(found: Sequence[Liked]) -> list[float]:
+    """What the dialogues of a task solve, the best liked last; of those liked equally any may be chosen, so each counts
+    their mean."""
+    worth: dict[float, list[float]] = {}
+    for dialogue in found:
+        worth.setdefault(dialogue.liking, []).append(dialogue.solved)
+    return [mean for liking in sorted(worth) for mean in [fmean(worth[liking])] * len(worth[liking])]
 
 
 def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:

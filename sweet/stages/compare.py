@@ -85,14 +85,14 @@ def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs
     if a.same_as(b):
         raise _same(a)
     values = a.values(), b.values()
-    shared = sorted(values[0].ids.keys() & values[1].ids.keys())
+    shared = shared_tasks(*values)
     if not shared:
         raise UsageError(
             f"{a.name} and {b.name} share no valid task.",
             where=a.run.path,
             fix="; ".join(dict.fromkeys(f"{side.run.path} has {_there(side.run)}" for side in (a, b))),
         )
-    figures = _figures(*values, shared)
+    figures = pair_figures(*values, shared)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
     return {
@@ -152,7 +152,12 @@ def _side(evaluation: Evaluation, values: Values) -> dict[str, Any]:
     }
 
 
-def _figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, Any]:
+def shared_tasks(a: Values, b: Values) -> list[str]:
+    """The valid tasks that both sides have."""
+    return sorted(a.ids.keys() & b.ids.keys())
+
+
+def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, Any]:
     """Each figure that both sides have, that of the rewards first."""
     found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
     return {name: figure for name, figure in found.items() if figure}

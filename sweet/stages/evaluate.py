@@ -27,7 +27,6 @@ from sweet.stages.compare import FLIPS, measure_comparison
 from sweet.stages.evaluation import Evaluation, Values, find_evaluation
 from sweet.stages.fairness import check_alike, score_again
 from sweet.stages.samples import measure_samples
-from sweet.stages.statistics import clustered_mean
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest
@@ -134,14 +133,14 @@ class _Tally:
             self.invalid[score.task_id] = str(score.detail.get("why", ""))
 
     def metrics(self) -> dict[str, Any]:
+        rates = self.values.rates()
         found: dict[str, Any] = {
             "trajectories": len(self.scores),
             "tasks": len({score.task_id for score in self.scores}),
         }
-        for name, figure in self.figures.items():
-            rows = [(value, task) for task, values in self.values.of(name).items() for value in values]
-            mean = clustered_mean([v for v, _ in rows], [task for _, task in rows], bounds=(figure.low, figure.high))
-            found |= mean.told(name) if rows else dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high"))
+        for name in self.figures:
+            rate = rates[name]
+            found |= dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high")) if rate is None else rate.told(name)
         outcomes = Counter(score.outcome for score in self.scores)
         found |= {"outcomes": dict(sorted(outcomes.items())), "faults": self.faults.total()}
         found |= {"invalid_tasks": len(self.invalid)}

@@ -20,6 +20,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
+from sweet.stages.statistics import Interval, clustered_mean
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, reward
@@ -60,6 +61,16 @@ class Values:
     def means(self, name: str) -> dict[str, float]:
         """Each task's mean over its dialogues."""
         return {task: fmean(values) for task, values in self._values[name].items()}
+
+    def rates(self) -> dict[str, Interval | None]:
+        """The mean of each figure over dialogues, with its interval over tasks; None where no task has a value."""
+        return {name: self._rate(name) for name in self.figures}
+
+    def _rate(self, name: str) -> Interval | None:
+        rows = [(value, task) for task, values in self._values[name].items() for value in values]
+        if not rows:
+            return None
+        return clustered_mean([value for value, _ in rows], [task for _, task in rows], bounds=self.bounds(name))
 
     def bounds(self, name: str) -> tuple[float, float]:
         return self.figures[name].low, self.figures[name].high
@@ -161,6 +172,12 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
     for scores in manifest.of_kind("scores", "done"):
         if run.file(scores).is_file():
             yield Evaluation(run, manifest, scores)
+
+
+def distinct(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Paired figures to show: without the rewards where another one is the same."""
+    twice = any(row == figures[REWARD] for name, row in figures.items() if name != REWARD)
+    return {name: row for name, row in figures.items() if not (twice and name == REWARD)}
 
 
 def _parted(reference: str) -> tuple[Path, str | None]:

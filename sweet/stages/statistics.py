@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
+"""The tests of a comparison, in words."""
 _EXACT_SIGNS = 14
 """Up to so many differing pairs every assignment of signs is tried."""
 _PERMUTATIONS = 10_000
@@ -181,6 +183,13 @@ def mcnemar_p_value(wins: int, losses: int) -> float:
     differing = wins + losses
     tail = sum(math.comb(differing, k) for k in range(min(wins, losses) + 1))
     return min(1.0, float(2 * tail / 2**differing))
+
+
+def p_in_words(p_value: float) -> str:
+    """A p-value as it is quoted: `0.15`, `0.068`, `< 0.001`."""
+    if p_value < 0.001:
+        return "< 0.001"
+    return f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
 def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:

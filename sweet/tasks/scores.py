@@ -57,11 +57,11 @@ class Score(BaseModel):
 
     id: str
     task_id: str
-    reward: float | None
+    reward: float | None = Field(allow_inf_nan=False)
     passed: int = Field(ge=0)
     total: int = Field(ge=0)
     outcome: ScoreOutcome
-    upstream_reward: float | None = None
+    upstream_reward: float | None = Field(default=None, allow_inf_nan=False)
     detail: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -14,15 +14,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from sweet.stages.evaluation import distinct
+from sweet.stages.statistics import TESTS, p_in_words
 from sweet.view import pull_request
+from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 Metrics = Mapping[str, Any]
 
-TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
 MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
-PICKED = "best_of"
-PICKERS = {"critic": "critic picks", "random": "at random", "oracle": "oracle"}
+CHOSEN = "best of N by the critic"
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
 _RATES = 16
@@ -111,7 +112,7 @@ def as_markdown(metrics: Metrics) -> str:
 
 
 def samples(metrics: Metrics) -> list[Section]:
-    """What one evaluation says of pass@k and best of k, and of the best that the critic picks."""
+    """What one evaluation says of pass@k, of best of k and of the critic's choice."""
     found = [
         Section(
             title,
@@ -121,14 +122,21 @@ def samples(metrics: Metrics) -> list[Section]:
         for name, title in MEASURES.items()
         if name in metrics
     ]
-    return [*found, _picked(metrics[PICKED])] if PICKED in metrics else found
+    return [*found, _by_critic(metrics["best_of"])] if "best_of" in metrics else found
 
 
-def _picked(told: Metrics) -> Section:
-    rows = tuple((n, f"{at['tasks']:,}", *(interval(at, who) for who in PICKERS)) for n, at in told["n"].items())
-    critic, left_out = told["critic"], told["left_out"]
-    remarks = (f"{left_out} dialogues are too long for {critic} and are not chosen among.",) if left_out else ()
-    return Section(f"best of N, picked by {critic}", ("N", "tasks", *PICKERS.values()), rows, remarks)
+def _by_critic(told: Metrics) -> Section:
+    rows = tuple(
+        (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
+        for n, row in told["n"].items()
+    )
+    left_out = count(told["left_out"], "dialogue")
+    return Section(
+        f"{CHOSEN}, {told['critic']}",
+        ("N", "tasks", "critic picks", "at random", "oracle"),
+        rows,
+        remarks=(f"Too long for the critic, and not chosen among: {left_out}.",) if told["left_out"] else (),
+    )
 
 
 def interval(told: Metrics, name: str, *, sign: bool = False) -> str:
@@ -145,7 +153,7 @@ def _sides(metrics: Metrics) -> Section:
         place = Foreign(f"{told['run']}:{told['scores']}")
         agent = Foreign("–" if told["agent"] is None else str(told["agent"]))
         rows.append((side.upper(), place, agent, f"{told['dialogues']:,}", f"{told['tasks']:,}"))
-    title = f"B against A, on the {metrics['tasks']:,} tasks that both have"
+    title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
     return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
 
 
@@ -155,12 +163,17 @@ def _warnings(metrics: Metrics) -> Iterator[Section]:
 
 
 def _figures(metrics: Metrics) -> Iterator[Section]:
-    told = _distinct(metrics["figures"])
+    told = distinct(metrics["figures"])
     yield Section(
         "Means over tasks, with 95% intervals",
         ("figure", "A", "B", "B - A", "p"),
         tuple(
-            (_words(name), interval(row, "a"), interval(row, "b"), interval(row, "difference", sign=True), p(row))
+            (
+                _words(name),
+                *(interval(row, side) for side in "ab"),
+                interval(row, "difference", sign=True),
+                p_in_words(row["p_value"]),
+            )
             for name, row in told.items()
         ),
     )
@@ -177,19 +190,6 @@ def _figures(metrics: Metrics) -> Iterator[Section]:
             for name, row in told.items()
         ),
     )
-
-
-def _distinct(figures: Metrics) -> Metrics:
-    """The figures, without the rewards where another one is the same."""
-    reward = figures["reward"]
-    twice = any(row == reward for name, row in figures.items() if name != "reward")
-    return {name: row for name, row in figures.items() if not (twice and name == "reward")}
-
-
-def p(row: Metrics) -> str:
-    """The p-value as it is quoted."""
-    value = row["p_value"]
-    return "< 0.001" if value < 0.001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
 def _best(metrics: Metrics, name: str) -> Section:
@@ -215,7 +215,7 @@ def _repeats(repeats: Metrics) -> Section:
         more = f" and {len(rates) - _RATES} more" if len(rates) > _RATES else ""
         remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_RATES])}{more}.")
         if told["left_out"]:
-            remarks.append(f"{name}: {told['left_out']} repeats lack too many tasks and are left out.")
+            remarks.append(f"{name}: left out for want of too many tasks: {count(told['left_out'], 'repeat')}.")
     if single:
         remarks.append(
             f"One repeat only of {' and of '.join(single)}: how much it varies is not known. "
@@ -237,7 +237,7 @@ def _flips(flips: Metrics) -> Iterator[Section]:
             continue
         rest = told["count"] - len(told["tasks"])
         yield Section(
-            f"{title}: {told['count']:,} tasks",
+            f"{title}: {count(told['count'], 'task')}",
             *_flipped(told["tasks"]),
             remarks=(f"{rest:,} more; --flips {told['count']} names all.",) if rest else (),
             folded=True,

@@ -70,6 +70,12 @@ class Manner:
     def language(self) -> str:
         return "" if self.kind is None else self.kind.language
 
+    def hidden_texts(self, record: Record) -> list[tuple[str, str]]:
+        """The hidden information of a trajectory, where it is shown: what it is, and its text."""
+        task = record.trajectory.task
+        told = [("hidden from the agent", task.hidden), ("reference", task.ground_truth)]
+        return told[: 1 + (task.ground_truth != task.hidden)] if self.hidden else []
+
     def delivered(self, turn: Turn, content: str) -> str:
         """The answer in a turn of the agent, where it stands in this text as it is; else empty."""
         move = None if self.kind is None else self.kind.move(turn.said, last=False, recipe=self.recipe)
@@ -109,7 +115,7 @@ def dialogue_parts(record: Record, manner: Manner) -> list[Part]:
 
 def _outcome_parts(record: Record, manner: Manner) -> Iterator[Part]:
     """What came of the dialogue."""
-    trajectory, task = record.trajectory, record.trajectory.task
+    trajectory = record.trajectory
     answer = trajectory.answer
     body = partial(manner.text, answer, whole=True)
     yield Part("answer", Text("answer", "bold magenta"), body, characters=len(answer))
@@ -124,13 +130,9 @@ def _outcome_parts(record: Record, manner: Manner) -> Iterator[Part]:
     if error := trajectory.error:
         title = Text("fault", "bold yellow")
         yield Part("fault", title, partial(plain, error), note=_fault(trajectory), characters=len(error))
-    if manner.hidden:
-        told = [("hidden from the agent", task.hidden)]
-        if task.ground_truth != task.hidden:
-            told.append(("reference", task.ground_truth))
-        for name, text in told:
-            body = partial(manner.text, text, whole=True)
-            yield Part("hidden", Text(name, "bold yellow"), body, characters=len(text))
+    for name, text in manner.hidden_texts(record):
+        body = partial(manner.text, text, whole=True)
+        yield Part("hidden", Text(name, "bold yellow"), body, characters=len(text))
 
 
 def headline(record: Record) -> list[Text]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.html import head, line, resource, write
 from sweet.view.records import Record, Summary
@@ -18,16 +19,16 @@ def write_page(
     path: Path,
     title: str,
     records: Iterable[tuple[Summary, Record]],
+    manner: Manner,
     *,
-    hidden: bool,
     figures: Figures | None = None,
 ) -> None:
     """Write the page to `path`, which is replaced only once all of it is written."""
-    write(path, page(title, records, hidden=hidden, figures=figures))
+    write(path, page(title, records, manner, figures=figures))
 
 
 def page(
-    title: str, records: Iterable[tuple[Summary, Record]], *, hidden: bool, figures: Figures | None = None
+    title: str, records: Iterable[tuple[Summary, Record]], manner: Manner, *, figures: Figures | None = None
 ) -> Iterator[str]:
     """The page in parts. With `figures` the dialogues are about pages, whose screenshots stand in it."""
     script = resource("page.js")
@@ -42,5 +43,5 @@ def page(
         '<output id="count" for="search outcome below above"></output>\n</form>\n</header>\n<main>\n'
     )
     for summary, record in records:
-        yield trajectory(summary, record, hidden=hidden, figures=figures)
+        yield trajectory(summary, record, manner, figures=figures)
     yield f"</main>\n<script>{script}</script>\n</body>\n</html>\n"

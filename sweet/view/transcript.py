@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import pieces
+from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.html import line, text
 from sweet.view.records import Record, Summary
@@ -17,12 +18,12 @@ BAR_WIDTH = 120
 
 
 def trajectory(
-    summary: Summary, record: Record, *, hidden: bool, figures: Figures | None = None, title: str = ""
+    summary: Summary, record: Record, manner: Manner, *, figures: Figures | None = None, title: str = ""
 ) -> str:
     """One trajectory, folded: a line of facts, and under it the dialogue with all that is known of it.
 
     Args:
-        hidden: show the hidden information too.
+        manner: whether the hidden information is shown, and in what language answers are written.
         figures: the pictures of the page that it will stand in, where the dialogue is about pages.
         title: stands before its id.
     """
@@ -39,11 +40,10 @@ def trajectory(
         facts.append(f'<span class="outcome other">{line(summary.fault)}</span>')
     named = f'<span class="why">{line(title)}</span> ' if title else ""
     reward = "" if summary.reward is None else repr(summary.reward)
-    scale = record.scale
     body = [f'<p class="task">task {line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
-        body.append(_turn(record, index, turn, scale, figures))
-    answer = _prose(record.trajectory.answer, whole=True)
+        body.append(_turn(record, index, turn, manner, figures))
+    answer = _prose(record.trajectory.answer, manner.language, whole=True)
     if figures is not None:
         answer = f"<details><summary>the page's HTML</summary>{answer}</details>"
     body.append(_section("answer", "answer", answer))
@@ -52,8 +52,8 @@ def trajectory(
         body.append(_section("why", "why", f"<pre>{text(why)}</pre>"))
     if record.trajectory.error:
         body.append(_section("fault", "fault", f"<pre>{text(record.trajectory.error)}</pre>"))
-    if hidden:
-        body.append(_section("hidden", "hidden from the agent", f"<pre>{text(record.trajectory.task.hidden)}</pre>"))
+    for name, told in manner.hidden_texts(record):
+        body.append(_section("hidden", name, f"<pre>{text(told)}</pre>"))
     if figures is not None:
         reference = figures.reference(record.trajectory.task.ground_truth)
         body = ['<div class="pictured">\n<div>', *body, f"</div>\n<aside>{reference}</aside>\n</div>\n"]
@@ -72,12 +72,13 @@ def _section(kind: str, title: str, content: str, note: str = "") -> str:
     return f'<section class="{kind}"><h3>{title}{note}</h3>{content}</section>\n'
 
 
-def _turn(record: Record, index: int, turn: Turn, scale: float, figures: Figures | None) -> str:
+def _turn(record: Record, index: int, turn: Turn, manner: Manner, figures: Figures | None) -> str:
+    scale = record.scale
     if turn.role == "user":
         return _section("human", "human", f"<pre>{text(turn.content)}</pre>")
     advantage = record.advantage(index)
     if figures is None:
-        content = _prose(turn.content, whole=False)
+        content = _prose(turn.content, manner.language, whole=False)
     else:
         content = figures.turn(turn) + f"<pre>{text(figures.album.in_short(turn.content))}</pre>"
     if figures is not None or turn.said != turn.content:
@@ -124,10 +125,10 @@ def _tests(record: Record) -> str:
     return _section("tests", "unit tests", f"<table>{''.join(rows)}</table>")
 
 
-def _prose(content: str, *, whole: bool) -> str:
+def _prose(content: str, language: str, *, whole: bool) -> str:
     return "".join(
         f'<pre class="code">{text(piece.text)}</pre>' if piece.language else f"<pre>{text(piece.text)}</pre>"
-        for piece in pieces(content, "python", whole=whole)
+        for piece in pieces(content, language, whole=whole)
     )
 
 

@@ -157,7 +157,10 @@ class Viewer:
     def dialogue(self, name: str) -> RenderableType:
         """One trajectory, by its id or the beginning of it."""
         record = self.records.record(self.records.find(name))
-        return dialogue(record, Manner.of(self.records, hidden=self.config.hidden, album=self.album))
+        return dialogue(record, self._manner())
+
+    def _manner(self) -> Manner:
+        return Manner.of(self.records, hidden=self.config.hidden, album=self.album)
 
     def as_json(self) -> dict[str, Any]:
         """One object: with `id` the whole record of it, else the summaries."""
@@ -201,7 +204,7 @@ class Viewer:
         shown = self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
         figures = None if self.album is None else Figures(self.album)
-        write_page(path, self.title(), records, hidden=self.config.hidden, figures=figures)
+        write_page(path, self.title(), records, self._manner(), figures=figures)
         return len(shown), 0 if figures is None else figures.left_out
 
     def write_export(self, path: Path) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -14,6 +14,8 @@ from sweet.stages.base import OPERATIONAL, StageConfig
 
 
 class Settings(StageConfig):
+    model_config = ConfigDict(extra="allow")
+
     seed: int = 0
     """Decides the outcome."""
     workers: int = Field(default=1, json_schema_extra=OPERATIONAL)
@@ -34,10 +36,10 @@ def make(
     *inputs: Artifact,
     text: str = "{}\n",
     meta: Mapping[str, object] | None = None,
-    seed: int = 0,
+    **settings: object,
 ) -> Artifact:
     """An attempt that writes one file."""
-    with run.attempt(stage, Settings(seed=seed), inputs=inputs) as attempt:
+    with run.attempt(stage, Settings.model_validate(settings), inputs=inputs) as attempt:
         draft = attempt.start_artifact(kind, meta=dict(meta or {}))
         draft.path.write_text(text)
         return attempt.finish_artifact(draft, rows=text.count("\n"))

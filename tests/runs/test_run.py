@@ -8,6 +8,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,10 +191,33 @@ class TestStale:
         preferences = make(run, "label", "preferences", scores)
         make(run, "eval", "scores", make(run, "rollout", "rollouts", meta=test))
         assert run.stale(preferences) is None, "unseen tasks are another line of work"
-        make(run, "eval", "scores", rollouts, seed=1)
+        make(run, "eval", "scores", rollouts, text='{"a": 1}\n')
         assert run.stale(preferences) == "scores-3 is newer than its input scores-1"
-        make(run, "rollout", "rollouts", meta=train, seed=1)
+        make(run, "rollout", "rollouts", text='{"a": 1}\n', meta=train, num_tasks=20)
         assert run.stale(scores) == "rollouts-3 is newer than its input rollouts-1"
+
+    @pytest.mark.parametrize("other", [{"seed": 1}, {"temperature": 0.5}, {"max_turns": 5}, {"sim": "a-model"}])
+    def test_dialogues_of_other_settings_stand_beside_each_other(self, run: Run, other: dict[str, Any]) -> None:
+        meta = {"agent": "micro", "split": "test"}
+        scores = make(run, "eval", "scores", make(run, "rollout", "rollouts", meta=meta))
+        make(run, "eval", "scores", make(run, "rollout", "rollouts", text='{"a": 1}\n', meta=meta, **other))
+        assert run.stale(scores) is None, "a repeat takes nothing's place"
+
+    def test_scores_by_another_scorer_stand_beside_each_other(self, run: Run) -> None:
+        rollouts = make(run, "rollout", "rollouts")
+        preferences = make(
+            run, "label", "preferences", make(run, "eval", "scores", rollouts, meta={"scorer": "strict"})
+        )
+        make(run, "eval", "scores", rollouts, text='{"a": 1}\n', meta={"scorer": "upstream"})
+        assert run.stale(preferences) is None
+        make(run, "eval", "scores", rollouts, text='{"a": 2}\n', meta={"scorer": "strict"})
+        assert run.stale(preferences) == "scores-3 is newer than its input scores-1"
+
+    def test_the_same_content_once_more_changes_nothing(self, run: Run) -> None:
+        rollouts = make(run, "rollout", "rollouts")
+        preferences = make(run, "label", "preferences", make(run, "eval", "scores", rollouts))
+        make(run, "eval", "scores", rollouts)
+        assert run.stale(preferences) is None
 
     def test_an_input_that_a_hand_took_out(self, run: Run) -> None:
         rollouts = make(run, "rollout", "rollouts")

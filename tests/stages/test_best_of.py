@@ -30,6 +30,12 @@ def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chanc
     assert at(2, {"few": knows["t0"][:1], **knows})["tasks"] == 8
 
 
+def test_of_dialogues_liked_equally_any_may_be_chosen() -> None:
+    for rewards in ((1.0, 0.0), (0.0, 1.0)):
+        assert at(2, {"t": [Liked(0.5, reward) for reward in rewards]})["critic"] == 0.5, "whatever their order"
+    assert at(2, {"t": [Liked(0.5, 1.0), Liked(0.5, 0.0), Liked(0.1, 1.0)]})["critic"] == 0.5
+
+
 @pytest.mark.parametrize("recipe", ["paper", "upstream"])
 def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path, recipe: Recipe) -> None:
     critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)

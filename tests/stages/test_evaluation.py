@@ -69,3 +69,12 @@ def test_a_broken_row_is_named(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"reward":0.5', '"reward":"much"'))
     with pytest.raises(InputError, match="line 2"):
         found.values()
+
+
+@pytest.mark.parametrize("reward", ["NaN", "Infinity", "1e999"])
+def test_a_reward_that_is_no_number_is_refused(tmp_path: Path, reward: str) -> None:
+    found = evaluate(tmp_path / "run", REWARDS)
+    path = found.run.file(found.scores)
+    path.write_text(path.read_text().replace('"reward":1.0', f'"reward":{reward}'))
+    with pytest.raises(InputError, match="reward"):
+        found.values()

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import random
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.runs.run import Run
+from sweet.stages.compare import CompareConfig, measure_comparison, run_compare
+from sweet.stages.evaluation import Values, find_evaluation
 from sweet.stages.report import dialogues
 from sweet.stages.report.collect import collect
 from sweet.stages.report.facts import LARGEST, Rate, Report, number
 from sweet.stages.report.quote import paragraph
 from sweet.stages.report.results import curve_fact
-from sweet.stages.statistics import clustered_mean
+from sweet.stages.samples import measure_samples
 from sweet.stages.status import report as status
-from sweet.tasks.scores import RewardRule
+from sweet.tasks.scores import Figure, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
 from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, trajectory
@@ -47,11 +48,27 @@ def test_the_headline_is_the_trained_actor(report: Report) -> None:
 
 def test_before_and_after_are_paired_by_task(report: Report) -> None:
     (found,) = report.comparisons
-    assert (found.before, found.after, found.tasks, found.differs) == ("scores-1", "scores-2", 3, [])
-    success, reward = found.measures
-    assert success.difference == pytest.approx(2 / 6)
-    assert reward.difference == pytest.approx(fmean(AFTER) - fmean(BEFORE))
-    assert (reward.wins, reward.ties, reward.losses) == (2, 1, 0)
+    assert (found.before, found.after, found.tasks) == ("scores-1", "scores-2", 3)
+    assert [warning.split(":")[0] for warning in found.warnings] == [
+        "Dialogues that ended by a fault and count as unsolved"
+    ]
+    success, tests = found.measures
+    assert (success.name, tests.name) == ("success_rate", "tests_passed")
+    assert success.difference == pytest.approx(2 / 6, abs=1e-6)
+    assert tests.difference == pytest.approx(fmean(AFTER) - fmean(BEFORE), abs=1e-6)
+    assert (tests.wins, tests.ties, tests.losses, tests.test) == (2, 1, 0, "permutation")
+
+
+def test_before_and_after_are_what_compare_tells(run: Run, report: Report) -> None:
+    told = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics
+    (found,) = report.comparisons
+    assert found.warnings == [warning["text"] for warning in told["warnings"]]
+    for measure in found.measures:
+        row = told["figures"][measure.name]
+        assert (measure.difference, measure.low, measure.high, measure.p_value, measure.test) == tuple(
+            row[key] for key in ("difference", "difference_ci_low", "difference_ci_high", "p_value", "test")
+        )
+    assert "(paired permutation; 2 wins, 0 losses, 1 ties)" in report.citation
 
 
 def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
@@ -69,7 +86,8 @@ def test_what_differs_on_the_two_sides_is_told(run: Run) -> None:
 
     rewrite(run, change)
     (found,) = collect(run).comparisons
-    assert found.differs == ["max_turns", "sandbox"]
+    assert "Turn limit: 10 in A, 3 in B." in found.warnings
+    assert "Sandbox: bwrap in A, docker in B." in found.warnings
 
 
 def test_lineage_knows_who_spoke(report: Report) -> None:
@@ -143,21 +161,18 @@ def test_best_of_and_pass_at_k_are_curves(report: Report) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"1": 0.3, "2": 0.4},
-        {"1": {"rate": 0.3, "ci_low": 0.1, "ci_high": 0.5}, "2": {"rate": 0.4, "tasks": 3}},
-        {"k": {"1": {"mean": 0.3}, "2": {"mean": 0.4}}, "samples": 4},
-        {"1": {"pass_at_k": 0.3, "pass_at_k_ci_low": 0.1, "pass_at_k_ci_high": 0.5}, "2": {"pass_at_k": 0.4}},
-    ],
-)
-def test_forms_of_pass_at_k(value: Any) -> None:
-    curve = curve_fact("pass_at_k", value)
-    assert curve is not None
-    (series,) = curve.series
-    assert series.name == "pass_at_k"
-    assert [(point.x, point.y) for point in series.points] == [(1, 0.3), (2, 0.4)]
+def test_curves_are_read_as_eval_writes_them() -> None:
+    values = Values({"success_rate": Figure(solved)})
+    for index, reward in enumerate((1.0, 0.5, 0.0, 0.5)):
+        row = {"id": str(index), "task_id": f"t{index // 2}", "reward": reward, "passed": 0, "total": 0}
+        values.add(Score.model_validate(row | {"outcome": "failed"}))
+    told = measure_samples(values, RewardRule())
+    for name, means in (("pass_at_k", [0.25, 0.5]), ("best_of_k", [0.5, 0.75])):
+        curve = curve_fact(name, told[name])
+        assert curve is not None
+        (series,) = curve.series
+        assert [(point.x, point.y) for point in series.points] == list(zip([1, 2], means, strict=True))
+        assert all(point.low is not None and point.high is not None for point in series.points)
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [], {}, {"a": {"b": 1}}, {"1": "x"}, {"1": {"rate": True}}])
@@ -166,13 +181,15 @@ def test_what_is_no_curve_is_none(value: Any) -> None:
 
 
 def test_a_comparison_with_another_run_is_told(run: Run) -> None:
+    sides = [find_evaluation(f"{run.path}:scores-{number}", needed_by="test") for number in (1, 2)]
+
     def change(manifest: dict[str, Any]) -> None:
-        told = {"win_rate": 0.6, "win_rate_ci_low": 0.5, "win_rate_ci_high": 0.7, "compare": {"run": "runs/other"}}
+        told = {"win_rate": 0.6, "win_rate_ci_low": 0.5, "win_rate_ci_high": 0.7, "compare": measure_comparison(*sides)}
         manifest["attempts"][-1]["metrics"] |= told
 
     rewrite(run, change)
     result = collect(run).results[-1]
-    assert (result.against, result.win_rate) == ("other", Rate(name="win_rate", mean=0.6, low=0.5, high=0.7))
+    assert (result.against, result.win_rate) == ("run:scores-1", Rate(name="win_rate", mean=0.6, low=0.5, high=0.7))
     assert [rate.name for rate in result.rates] == ["success_rate"]
 
 
@@ -226,8 +243,8 @@ def test_an_unfinished_evaluation_is_told_from_its_rows(run: Run) -> None:
     rewrite(run, change)
     first = collect(run).results[0]
     assert (first.status, first.trajectories) == ("partial", 6)
-    assert first.rates[0].name == "reward"
-    assert first.rates[0].mean == pytest.approx(fmean(BEFORE))
+    assert [rate.name for rate in first.rates] == ["success_rate", "tests_passed"]
+    assert first.rates[1].mean == pytest.approx(fmean(BEFORE))
 
 
 def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
@@ -240,6 +257,7 @@ def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
 
 def test_a_kind_of_a_package_is_told_by_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Kind:
+        figures: ClassVar = {"rows_matched": Figure(solved)}
         rewards = RewardRule(solved=None, margin=0.1)
 
     monkeypatch.setattr("sweet.stages.report.collect.task_kind", lambda name: {"queries": Kind()}[name])
@@ -254,7 +272,7 @@ def test_a_kind_of_a_package_is_told_by_its_own_rates(run: Run, monkeypatch: pyt
     found = collect(run)
     assert found.headline is not None
     assert (found.headline.rate.name, found.dialogues[0].measure) == ("rows_matched", "reward")
-    assert [measure.name for measure in found.comparisons[0].measures] == ["reward"]
+    assert [measure.name for measure in found.comparisons[0].measures] == ["reward", "rows_matched"]
     assert "a rows matched of 0.750" in found.citation
 
 
@@ -306,12 +324,3 @@ def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
         inside = [success for at, success in values if one.low <= at <= one.high]
         assert one.n == len(inside)
         assert one.rate == Rate(name="success", mean=fmean(inside), low=one.rate.low, high=one.rate.high)
-
-
-def test_an_interval_over_many_tasks_is_that_of_the_bootstrap() -> None:
-    rng = random.Random(0)
-    rows = [(float(rng.random() < chance), str(task)) for task in range(400) for chance in [rng.random()] * 3]
-    values, tasks = [value for value, _ in rows], [task for _, task in rows]
-    quick, slow = dialogues.mean_over_tasks(values, tasks), clustered_mean(values, tasks)
-    assert quick.mean == slow.mean
-    assert [quick.low, quick.high] == pytest.approx([slow.low, slow.high], abs=0.006)

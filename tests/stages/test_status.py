@@ -79,7 +79,7 @@ def test_a_trained_actor_is_played_scored_and_looked_at(run: Run) -> None:
 
 def test_what_is_stale_is_made_anew(run: Run) -> None:
     made = pipeline(run, "pairs")
-    make(run, "train-critic", "critic", made["preferences"], seed=1)
+    make(run, "train-critic", "critic", made["preferences"], text='{"a": 1}\n', seed=1)
     assert steps(run) == ["sweet rank"]
     run.file(made["scores"]).write_text("changed\n")
     shown = report(run)

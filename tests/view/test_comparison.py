@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sweet.stages.best_of import Liked, at
 from sweet.stages.compare import measure_comparison
 from sweet.stages.samples import measure_samples
-from sweet.view.comparison import as_markdown, p, samples, sections
+from sweet.stages.statistics import p_in_words
+from sweet.view.comparison import as_markdown, samples, sections
 from sweet.view.pull_request import code, prose
 from tests.stages.evaluations import evaluate
 
@@ -104,7 +106,7 @@ def test_code_and_prose_in_markdown() -> None:
 
 
 def test_p_values_are_quoted_as_one_does() -> None:
-    assert [p({"p_value": value}) for value in (1.0, 0.146, 0.0684, 0.0012, 0.00099)] == [
+    assert [p_in_words(value) for value in (1.0, 0.146, 0.0684, 0.0012, 0.00099)] == [
         "1.00",
         "0.15",
         "0.068",
@@ -121,11 +123,13 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
     assert samples({"success_rate": 1.0}) == []
 
 
-def test_what_the_critic_picks_is_a_table() -> None:
-    rates = {f"{who}{end}": 0.25 for who in ("critic", "random", "oracle") for end in ("", "_ci_low", "_ci_high")}
-    found = {"critic": "critic-1", "left_out": 2, "n": {"1": {"tasks": 3, **rates}, "2": {"tasks": 3, **rates}}}
-    (section,) = samples({"best_of": found})
-    assert section.title == "best of N, picked by critic-1"
-    assert section.header == ("N", "tasks", "critic picks", "at random", "oracle")
-    assert section.rows[1] == ("2", "3", *["0.250\n[0.250, 0.250]"] * 3)
-    assert section.remarks == ("2 dialogues are too long for critic-1 and are not chosen among.",)
+def test_the_critics_choice_fits_a_terminal() -> None:
+    liked = {f"t{index}": [Liked(0.5, 1.0), Liked(0.2, 0.0)] for index in range(1500)}
+    told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked) for n in (1, 2)}}
+    (section,) = samples({"best_of": told})
+    file = io.StringIO()
+    Console(file=file, width=80).print(section)
+    text = file.getvalue()
+    assert [row[0] for row in section.rows] == ["1", "2"]
+    assert {"critic-1", "picks", "random", "oracle", "1,500", "1.000", "┃"} <= set(text.split())
+    assert "Too long for the critic, and not chosen among: 2 dialogues." in text

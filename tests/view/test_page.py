@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
+from sweet.tasks.registry import task_kind
+from sweet.view.dialogue import Manner
 from sweet.view.page import page
 from sweet.view.records import Summary
 from sweet.view.text import printable
@@ -102,10 +105,19 @@ def test_limits_and_filters_hold_for_the_page(run: Run, tmp_path: Path) -> None:
 
 @given(st.text(min_size=1) | st.just(HOSTILE) | st.text(st.sampled_from("<>&\"'/!-\x1b=ascript"), min_size=1))
 def test_no_text_of_a_model_becomes_markup(text: str) -> None:
-    plain, hostile = (list(page(t, [(summary(t), record(t))], hidden=True)) for t in ("x", text))
+    plain, hostile = (list(page(t, [(summary(t), record(t))], Manner(hidden=True))) for t in ("x", text))
     calm, found = read("".join(plain)), read("".join(hostile))
     assert [tag for tag in found.tags if tag != "pre"] == [tag for tag in calm.tags if tag != "pre"]
     assert printable(text) in "".join(found.text["pre"])
+
+
+@pytest.mark.parametrize(("kind", "code"), [("code", True), (None, False)])
+def test_an_answer_is_code_where_the_kind_writes_code(kind: str | None, code: bool) -> None:
+    manner = Manner(None if kind is None else task_kind(kind))
+    found = record("x")
+    found = replace(found, trajectory=found.trajectory.model_copy(update={"answer": "forty-two"}))
+    shown = "".join(page("x", [(summary("x"), found)], manner))
+    assert ('<pre class="code">forty-two</pre>' in shown) is code
 
 
 def summary(text: str) -> Summary:

@@ -59,7 +59,7 @@ def test_the_page_says_what_the_run_holds(run: Run) -> None:
     assert not re.search(r"https?://|//[a-z]", text)
     for part in ("results", "training", "success", "advantage", "dialogues", "lineage", "settings", "again", "quote"):
         assert f'id="{part}"' in text
-    for word in ("0.750", "Before and after training", "best of N dialogues", "best reward", "2503.15478"):
+    for word in ("0.750", "Before and after training", "best of N by the critic", "best reward", "2503.15478"):
         assert word in text
     assert "return a + 2</pre>" not in text, "the reference is hidden from the agent, and not shown"
     assert text == drawn(run)
@@ -299,8 +299,8 @@ SNAPSHOT = """\
 
 | paired | of | means | difference [95%] | p | wins / ties / losses |
 | --- | --- | ---: | ---: | ---: | ---: |
-| `scores-1` → `scores-2` | success | 0.333 → 0.667 | +0.333 [+0.000, +0.500] | 0.5 | 2 / 1 / 0 |
-| `scores-1` → `scores-2` | reward | 0.500 → 0.750 | +0.250 [+0.000, +0.500] | 0.5 | 2 / 1 / 0 |
+| `scores-1` → `scores-2` | `success rate` | 0.333 → 0.667 | +0.333 [+0.000, +0.500] | 0.50 | 2 / 1 / 0 |
+| `scores-1` → `scores-2` | `tests passed` | 0.500 → 0.750 | +0.250 [+0.000, +0.500] | 0.50 | 2 / 1 / 0 |
 
 | trained | steps | loss | accuracy | heldout accuracy | tokens per second |
 | --- | ---: | ---: | ---: | ---: | ---: |

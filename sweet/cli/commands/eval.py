@@ -9,11 +9,11 @@ from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
 from sweet.stages.base import StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
-from sweet.view.comparison import MEASURES, PICKED, samples
+from sweet.view.comparison import MEASURES, samples
 
 
 def _show(result: StageResult) -> None:
-    drawn = {"compare", PICKED, *MEASURES}
+    drawn = {"compare", "best_of", *MEASURES}
     console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
     for section in samples(result.metrics):
         console.show(section)

@@ -13,6 +13,7 @@ from sweet.errors import SweetError
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.evaluation import REWARD, Evaluation
 from sweet.stages.report import dialogues, quote, results, rows
 from sweet.stages.report.facts import (
     AdvantagesFact,
@@ -27,9 +28,8 @@ from sweet.stages.report.facts import (
 )
 from sweet.stages.report.lineage import Names, artifact_facts, attempt_fact, links, method
 from sweet.stages.report.training import trainings
-from sweet.stages.statistics import clustered_mean
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import RewardRule
 
 
 def collect(run: Run) -> Report:
@@ -49,13 +49,14 @@ class _Collection:
         self.manifest = run.manifest()
         self.names = Names(self.manifest)
         self.problems: list[str] = []
-        self.rule = self._rule()
+        self.kind = self._kind()
+        self.rule = None if self.kind is None else self.kind.rewards
         self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
-        self._scores: dict[str, dict[str, rows.Scored]] = {}
+        self._scores: dict[str, rows.Scores] = {}
 
-    def _rule(self) -> RewardRule | None:
+    def _kind(self) -> TaskKind | None:
         try:
-            return task_kind(self.manifest.task).rewards
+            return task_kind(self.manifest.task)
         except SweetError as error:
             self.problems.append(f"{error} Rewards are told as they are.")
             return None
@@ -102,10 +103,10 @@ class _Collection:
         found = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
         return None if found is None else found.id
 
-    def _rows_of(self, scores: Artifact) -> dict[str, rows.Scored]:
+    def _rows_of(self, scores: Artifact) -> rows.Scores:
         if scores.id not in self._scores:
-            path = self.run.file(scores)
-            self._scores[scores.id] = rows.scores(path, self.problems) if path.is_file() else {}
+            figures = {} if self.kind is None else self.kind.figures
+            self._scores[scores.id] = rows.scores(self.run.file(scores), figures, self.problems)
         return self._scores[scores.id]
 
     def _result(self, artifact: Artifact) -> ScoresFact:
@@ -113,31 +114,37 @@ class _Collection:
         fact = results.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
         if fact.rates:
             return fact
-        valid = [row for row in self._rows_of(artifact).values() if row.outcome != "invalid" and row.reward is not None]
-        if not valid:
-            return fact
-        mean = clustered_mean([row.reward or 0.0 for row in valid], [row.task for row in valid])
+        found = self._rows_of(artifact)
+        values = found.values
+        rates = {name: rate for name, rate in values.rates().items() if rate is not None}
+        if len(rates) > 1:
+            del rates[REWARD]  # a figure of the kind's tells it
         update = {
-            "rates": [Rate(name="reward", mean=mean.mean, low=mean.low, high=mean.high)],
-            "trajectories": len(self._rows_of(artifact)),
-            "tasks": len({row.task for row in self._rows_of(artifact).values()}),
-            "outcomes": dialogues.outcomes(self._rows_of(artifact)),
+            "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
+            "trajectories": len(found.by_id),
+            "tasks": len(values.ids.keys() | values.invalid),
+            "outcomes": dialogues.outcomes(found.by_id),
         }
         return fact.model_copy(update=update)
 
     def _comparisons(self) -> Iterator[ComparisonFact]:
         for before, after in results.before_and_after(self.manifest, self.names):
-            tables = {one.id: self._rows_of(one) for one in (before, after)}
-            found = results.comparison(self.manifest, before, after, tables, self.rule)
-            if found is not None:
-                yield found
+            former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
+            values = self._rows_of(before).values, self._rows_of(after).values
+            try:
+                found = results.comparison(former, latter, values)
+            except (SweetError, OSError) as error:
+                self.problems.append(f"{after.id} is not compared with {before.id}: {error}")
+            else:
+                yield from () if found is None else (found,)
 
     def _played(self, rollouts: Artifact) -> tuple[dialogues.Played, str | None]:
         """The dialogues of an artifact, and the newest scores that were made of them."""
         made = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
         scores = made[-1] if made else None
         read = rows.dialogues(self.run.file(rollouts), self.problems)
-        return dialogues.Played(read, {} if scores is None else self._rows_of(scores)), scores.id if scores else None
+        scored = {} if scores is None else self._rows_of(scores).by_id
+        return dialogues.Played(read, scored), scores.id if scores else None
 
     def _dialogues(self, rollouts: Artifact, played: dialogues.Played, scores: str | None) -> DialoguesFact:
         return DialoguesFact(

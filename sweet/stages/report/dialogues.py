@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, quantiles
+from statistics import fmean, quantiles
 
 from sweet.stages.report.facts import Bin, Binned, Rate, Sample, TurnAdvantage
 from sweet.stages.report.rows import Dialogue, Ranked, Scored, Turn
-from sweet.stages.statistics import Interval, clustered_mean
+from sweet.stages.statistics import clustered_mean
 from sweet.tasks.scores import RewardRule
 
 BINS = 6
@@ -19,8 +18,6 @@ WHOLE = 12
 RESAMPLES = 500
 """Of the interval of a bin, of which there are many."""
 DOZEN = 12
-MANY = 300
-"""Tasks of a bin above which its interval is approximated."""
 UNITS = {"critic": "nats a token", "regression": "score"}
 POINTS = "points"
 """What a language model's advantages are in (see `sweet.stages.rows.Basis`)."""
@@ -80,24 +77,10 @@ def binned(name: str, values: Iterable[tuple[float, float, str]]) -> Iterator[Bi
             end += 1
         inside, start = rising[start:end], max(start, end)
         if inside:
-            mean = mean_over_tasks([success for _, success, _ in inside], [task for _, _, task in inside])
+            successes, tasks = [success for _, success, _ in inside], [task for _, _, task in inside]
+            mean = clustered_mean(successes, tasks, resamples=RESAMPLES)
             rate = Rate(name=name, mean=mean.mean, low=mean.low, high=mean.high)
             yield Bin(low=inside[0][0], high=inside[-1][0], n=len(inside), rate=rate)
-
-
-def mean_over_tasks(values: Sequence[float], tasks: Sequence[str]) -> Interval:
-    """The mean with its interval over tasks: by bootstrap, and where there are so many tasks that a report would take
-    long, by the normal approximation to it (the linearised variance of a ratio of sums over clusters)."""
-    clusters = Counter(tasks)
-    if len(clusters) <= MANY:
-        return clustered_mean(values, tasks, resamples=RESAMPLES)
-    mean = fmean(values)
-    off = dict.fromkeys(clusters, 0.0)
-    for value, task in zip(values, tasks, strict=True):
-        off[task] += value - mean
-    error = math.sqrt(sum(part * part for part in off.values()) * len(off) / (len(off) - 1)) / len(values)
-    reach = NormalDist().inv_cdf(0.975) * error
-    return Interval(mean, max(mean - reach, min(values)), min(mean + reach, max(values)))
 
 
 def ends(dialogues: Iterable[Dialogue]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -85,7 +85,7 @@ class Series(_Fact):
 
 
 class CurveFact(_Fact):
-    """Figures by a number: pass@k, the best of N."""
+    """Figures by a number: pass@k, best of k, the best of N by the critic."""
 
     name: str
     series: list[Series]
@@ -114,13 +114,13 @@ class ScoresFact(_Fact):
     invalid_tasks: int | None
     curves: list[CurveFact]
     against: str
-    """The run that it was compared with; empty where it was not."""
+    """The scores that they were compared with, RUN:scores-2; empty where they were not."""
     win_rate: Rate | None
     """Share of the tasks on which this run's reward is higher than that one's."""
 
 
 class Measure(_Fact):
-    """A paired difference by task, after minus before."""
+    """The paired difference of a figure by task, after minus before, as `sweet compare` tells it."""
 
     name: str
     before: float
@@ -129,7 +129,8 @@ class Measure(_Fact):
     low: float
     high: float
     p_value: float
-    test: Literal["mcnemar", "permutation"]
+    test: str
+    """Of the p-value: mcnemar or permutation."""
     wins: int
     losses: int
     ties: int
@@ -142,8 +143,8 @@ class ComparisonFact(_Fact):
     after: str
     tasks: int
     measures: list[Measure]
-    differs: list[str]
-    """What else is not the same on both sides."""
+    warnings: list[str]
+    """What makes the comparison unfair, in sentences."""
 
 
 class Bin(_Fact):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import sweet
 from sweet.stages.report.facts import ComparisonFact, Rate, Report, ScoresFact
+from sweet.stages.statistics import TESTS, p_in_words
 
 SHORT = 12
 """Hex digits of a sum in running text."""
@@ -24,6 +25,12 @@ def told(rate: Rate) -> str:
     """`0.422 [0.297, 0.531]`."""
     bounds = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
     return f"{rate.mean:.3f}{bounds}"
+
+
+def p_told(p_value: float) -> str:
+    """`p = 0.15`, `p < 0.001`."""
+    told = p_in_words(p_value)
+    return f"p {told}" if told.startswith("<") else f"p = {told}"
 
 
 def rate_name(name: str) -> str:
@@ -63,17 +70,15 @@ def _result(result: ScoresFact, task: str, rate: Rate, quoted: Callable[[str], s
     )
 
 
-_TESTS = {"mcnemar": "McNemar's exact test", "permutation": "permutation of signs"}
-
-
 def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], str]) -> str:
     measure = found.measures[0]
     former = report.result(found.before)
     agent = former.agent if former else found.before
     return (
-        f"On the same {found.tasks} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: a "
-        f"paired difference in {measure.name} of {measure.difference:+.3f} [{measure.low:+.3f}, {measure.high:+.3f}], "
-        f"p = {measure.p_value:.2g} ({_TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
+        f"On the same {found.tasks:,} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: "
+        f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference:+.3f} "
+        f"[{measure.low:+.3f}, {measure.high:+.3f}], {p_told(measure.p_value)} "
+        f"({TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
         f"{measure.ties} ties)."
     )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from statistics import fmean
+from typing import Any
 
 from pydantic import JsonValue
 
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
+from sweet.stages.compare import pair_figures, shared_tasks
+from sweet.stages.evaluation import Evaluation, Values, distinct
+from sweet.stages.fairness import unfair
 from sweet.stages.report.facts import (
     ArtifactFact,
     ComparisonFact,
@@ -23,18 +26,11 @@ from sweet.stages.report.facts import (
     words,
 )
 from sweet.stages.report.lineage import Names
-from sweet.stages.report.rows import Scored
-from sweet.stages.statistics import compare
-from sweet.tasks.scores import RewardRule
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
-CURVES = ("pass_at_k", "best_of")
+CURVES = ("pass_at_k", "best_of_k", "best_of")
 """Metrics of an evaluation that are figures by a number."""
-BARE = ("rate", "mean", "value")
-"""What the one figure of such a metric may be called: it needs no name beside the metric's."""
-SAME = ("sim", "max_turns", "recipe")
-"""What the rollouts of a fair comparison share, beside their tasks."""
 
 
 def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names) -> ScoresFact:
@@ -74,7 +70,10 @@ def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
 
 
 def _against(compared: JsonValue) -> str:
-    return PurePath(words(compared.get("run"))).name if isinstance(compared, dict) else ""
+    baseline = compared.get("a") if isinstance(compared, dict) else None
+    if not isinstance(baseline, dict):
+        return ""
+    return f"{PurePath(words(baseline.get('run'))).name}:{words(baseline.get('scores'))}"
 
 
 def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | None:
@@ -85,37 +84,17 @@ def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | N
 
 
 def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
-    """`{"1": 0.3, "2": {"rate": 0.4, "ci_low": …}, …}`, in which a figure may have a name of its own, or such a mapping
-    under a key of another."""
-    if not isinstance(value, dict):
+    """From `{"1": {"rate": 0.3, "rate_ci_low": …}, "2": …}`, which the best of N has under `n`."""
+    by_number = value.get("n", value) if isinstance(value, dict) else None
+    if not isinstance(by_number, dict):
         return None
-    by_number = next((inner for inner in value.values() if isinstance(inner, dict) and _is_by_number(inner)), value)
     series: dict[str, list[Point]] = {}
     for key, item in by_number.items():
-        if not key.isascii() or not key.isdigit() or len(key) > 6:
-            continue
-        figures = item if isinstance(item, dict) else {name: item}
-        for rate in _figures(name, figures):
-            series.setdefault(rate.name, []).append(Point(x=int(key), y=rate.mean, low=rate.low, high=rate.high))
+        if key.isascii() and key.isdigit() and len(key) <= 6 and isinstance(item, dict):
+            for rate in _rates(item):
+                series.setdefault(rate.name, []).append(Point(x=int(key), y=rate.mean, low=rate.low, high=rate.high))
     found = [Series(name=key, points=sorted(points, key=lambda p: p.x)) for key, points in series.items()]
     return CurveFact(name=name, series=found) if found else None
-
-
-def _is_by_number(value: Mapping[str, JsonValue]) -> bool:
-    return bool(value) and all(key.isascii() and key.isdigit() for key in value)
-
-
-def _figures(name: str, figures: Mapping[str, JsonValue]) -> Iterator[Rate]:
-    for key, value in figures.items():
-        if key == "tasks" or key.endswith(("ci_low", "ci_high")):
-            continue
-        rate = _rate(key, value, figures)
-        if rate is None:
-            continue
-        if key in BARE:
-            bounds = {"low": figures.get("ci_low", rate.low), "high": figures.get("ci_high", rate.high)}
-            rate = Rate(name=name, mean=rate.mean, **{key: number(bound) for key, bound in bounds.items()})
-        yield rate
 
 
 def _count(value: object) -> int | None:
@@ -156,61 +135,32 @@ def _played(rollouts: Artifact) -> list[JsonValue]:
     return [rollouts.meta.get(key) for key in ("task", "tasks", "split", "tasks_digest")]
 
 
-def comparison(
-    manifest: Manifest,
-    before: Artifact,
-    after: Artifact,
-    rows: Mapping[str, Mapping[str, Scored]],
-    rule: RewardRule | None,
-) -> ComparisonFact | None:
-    """None where they share no valid task.
+def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Values]) -> ComparisonFact | None:
+    """As `sweet compare` tells it; None where they share no valid task.
 
     Args:
-        rows: the scores' rows, by artifact and trajectory.
-        rule: how rewards are read; None where the kind of task is not known here.
+        values: of both.
     """
-    theirs, ours = rows[before.id], rows[after.id]
-    measures = []
-    if rule is not None and rule.solved is not None:
-        measures.append(_measure("success", theirs, ours, rule))
-    measures.append(_measure("reward", theirs, ours, None))
-    told = [measure for measure in measures if measure is not None]
-    if not told:
-        return None
-    roots = [input_of(manifest, scores, "rollouts") for scores in (before, after)]
-    differs = [key for key in SAME if len({words(root.meta.get(key)) for root in roots if root}) > 1]
-    differs += ["sandbox"] if before.meta.get("sandbox") != after.meta.get("sandbox") else []
-    tasks = told[0].wins + told[0].losses + told[0].ties
-    return ComparisonFact(before=before.id, after=after.id, tasks=tasks, measures=told, differs=differs)
-
-
-def _measure(
-    name: str, theirs: Mapping[str, Scored], ours: Mapping[str, Scored], rule: RewardRule | None
-) -> Measure | None:
-    before, after = (_by_task(side, rule) for side in (theirs, ours))
-    shared = before.keys() & after.keys()
+    shared = shared_tasks(*values)
     if not shared:
         return None
-    result = compare(after, before)
-    return Measure(
-        name=name,
-        before=fmean(before[task] for task in shared),
-        after=fmean(after[task] for task in shared),
-        difference=result.difference.mean,
-        low=result.difference.low,
-        high=result.difference.high,
-        p_value=result.p_value,
-        test=result.test,
-        wins=result.wins,
-        losses=result.losses,
-        ties=result.ties,
+    figures = distinct(pair_figures(*values, shared))
+    return ComparisonFact(
+        before=before.scores.id,
+        after=after.scores.id,
+        tasks=len(shared),
+        measures=[_measure(name, figure) for name, figure in figures.items()],
+        warnings=[caveat.text for caveat in unfair(before, after, values, shared)],
     )
 
 
-def _by_task(rows: Mapping[str, Scored], rule: RewardRule | None) -> dict[str, float]:
-    """Each valid task's mean over its dialogues."""
-    values: dict[str, list[float]] = {}
-    for row in rows.values():
-        if row.reward is not None and row.outcome != "invalid":
-            values.setdefault(row.task, []).append(row.reward if rule is None else rule.worth(row.reward))
-    return {task: fmean(found) for task, found in values.items()}
+def _measure(name: str, figure: Mapping[str, Any]) -> Measure:
+    return Measure(
+        name=name,
+        before=figure["a"],
+        after=figure["b"],
+        difference=figure["difference"],
+        low=figure[f"difference{LOW}"],
+        high=figure[f"difference{HIGH}"],
+        **{key: figure[key] for key in ("p_value", "test", "wins", "losses", "ties")},
+    )

@@ -8,14 +8,16 @@ same holds for rows that are no rows of their kind.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sweet.errors import InputError
 from sweet.runs.jsonl import scan_jsonl
+from sweet.stages.evaluation import Values
 from sweet.stages.report.facts import number
+from sweet.tasks.scores import Figure, Score
 from sweet.tasks.trajectory import FAULTS
 
 Problems = list[str]
@@ -41,9 +43,16 @@ class Dialogue:
 
 @dataclass(slots=True)
 class Scored:
-    task: str
     reward: float | None
     outcome: str
+
+
+@dataclass
+class Scores:
+    """The rows of one evaluation: values by task, as `sweet compare` pairs them, and by the trajectory's id."""
+
+    values: Values
+    by_id: dict[str, Scored] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,9 +78,15 @@ def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
     return [row for row in _rows(path, _dialogue, problems) if row is not None]
 
 
-def scores(path: Path, problems: Problems) -> dict[str, Scored]:
-    """By trajectory id."""
-    return dict(_rows(path, _scored, problems))
+def scores(path: Path, figures: Mapping[str, Figure], problems: Problems) -> Scores:
+    """Of a file that is not there none."""
+    found = Scores(Values(figures))
+    if not path.is_file():
+        return found
+    for score in _rows(path, _score, problems):
+        found.by_id[score.id] = Scored(score.reward, score.outcome)
+        found.values.add(score)
+    return found
 
 
 def ranked(path: Path, problems: Problems) -> Ranked:
@@ -121,8 +136,8 @@ def _dialogue(row: dict[str, Any]) -> Dialogue:
     )
 
 
-def _scored(row: dict[str, Any]) -> tuple[str, Scored]:
-    return _name(row["id"]), Scored(_name(row["task_id"]), number(row.get("reward")), _name(row["outcome"]))
+def _score(row: dict[str, Any]) -> Score:
+    return Score.model_validate({**row, "reward": number(row.get("reward"))})
 
 
 def _candidates(row: dict[str, Any]) -> tuple[int, str, str, list[float], float | None]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from sweet.errors import SweetError
 from sweet.runs.run import Run
 from sweet.stages.report.facts import Report, Sample
-from sweet.stages.report.quote import rate_name
+from sweet.stages.report.quote import p_told, rate_name
+from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.html import head, line, resource, write
 from sweet.view.pictures import Album
@@ -79,7 +80,8 @@ def _headline(report: Report) -> str:
         bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
         change = (
             f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
-            f"{line(measure.name)} against before training, p = {measure.p_value:.2g}</p>\n"
+            f"{line(rate_name(measure.name))} against before training, "
+            f"{line(p_told(measure.p_value))}</p>\n"
         )
     result = report.result(headline.scores)
     if result is not None and result.stale:
@@ -115,7 +117,8 @@ def _samples(run: Run, report: Report) -> Iterator[str]:
 
 def _dialogues(records: Records, chosen: dict[str, Sample], figures: Figures | None) -> Iterator[str]:
     found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
+    manner = Manner.of(records)
     for id, sample in chosen.items():
         if id in found:
             record = records.record(found[id])
-            yield trajectory(found[id], record, hidden=False, figures=figures, title=", ".join(sample.why))
+            yield trajectory(found[id], record, manner, figures=figures, title=", ".join(sample.why))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from sweet.stages.report.facts import Report
 from sweet.stages.report.quote import paragraph, rate_name, told
+from sweet.stages.statistics import p_in_words
 from sweet.view import pull_request
 from sweet.view.report.parts import cut
 from sweet.view.report.scales import short
@@ -27,7 +28,8 @@ def markdown(report: Report) -> str:
 
 def code(content: str) -> str:
     """Any text as a code span, in a table as well; a dash where there is none."""
-    return pull_request.code(cut(printable_line(content))) if content.strip() else "–"
+    shown = printable_line(content)
+    return pull_request.code(cut(shown)) if shown.strip() else "–"
 
 
 def _parts(report: Report) -> Iterator[str]:
@@ -48,10 +50,10 @@ def _parts(report: Report) -> Iterator[str]:
     rows = [
         [
             f"{code(found.before)} → {code(found.after)}",
-            measure.name,
+            code(rate_name(measure.name)),
             f"{measure.before:.3f} → {measure.after:.3f}",
             f"{measure.difference:+.3f} [{measure.low:+.3f}, {measure.high:+.3f}]",
-            f"{measure.p_value:.2g}",
+            p_in_words(measure.p_value),
             f"{measure.wins} / {measure.ties} / {measure.losses}",
         ]
         for found in report.comparisons

@@ -17,6 +17,8 @@ from sweet.stages.report.facts import (
     TrainingFact,
 )
 from sweet.stages.report.quote import rate_name
+from sweet.stages.statistics import TESTS, p_in_words
+from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
 from sweet.view.report.parts import charts as side_by_side
@@ -34,7 +36,11 @@ TRAINED = (
 )
 """Charts of a training: title, figures, whether they are shares."""
 FACTS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
-CURVES = {"pass_at_k": ("pass@k", "k"), "best_of": ("best of N dialogues", "N")}
+CURVES = {
+    **{name: (title, "k") for name, title in MEASURES.items()},
+    "best_of": (CHOSEN, "N"),
+}
+"""Title and number of each."""
 
 
 def rate_cell(rate: Rate) -> str:
@@ -80,21 +86,22 @@ def _comparison(found: ComparisonFact, report: Report) -> str:
     before, after = (report.result(id) for id in (found.before, found.after))
     names = [one.agent or one.id for one in (before, after) if one is not None]
     rows = [_measure(measure) for measure in found.measures]
-    header = ["", "before", "after", "paired difference", "p", "wins", "ties", "losses"]
-    warning = note(f"Not the same on both sides: {', '.join(found.differs)}.") if found.differs else ""
+    header = ["", "before", "after", "paired difference", "p", "test", "wins", "ties", "losses"]
+    warning = note(f"Not alike before (A) and after (B). {' '.join(found.warnings)}") if found.warnings else ""
     title = f"<h3>Before and after training: {line(' and '.join(names))} on the same {found.tasks:,} tasks</h3>\n"
-    return title + table(header, rows, "lrrrrrrr") + warning
+    return title + table(header, rows, "lrrrrlrrr") + warning
 
 
 def _measure(measure: Measure) -> list[str]:
     difference = minus(f"{measure.difference:+.3f}")
     bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
     return [
-        line(measure.name),
+        line(rate_name(measure.name)),
         f"{measure.before:.3f}",
         f"{measure.after:.3f}",
         f'<b>{difference}</b> <span class="ci">{bounds}</span>',
-        f"{measure.p_value:.2g}",
+        line(p_in_words(measure.p_value)),
+        line(TESTS[measure.test]),
         f"{measure.wins:,}",
         f"{measure.ties:,}",
         f"{measure.losses:,}",
@@ -104,7 +111,7 @@ def _measure(measure: Measure) -> list[str]:
 def _curves(report: Report) -> Iterator[str]:
     for result in report.results:
         for curve in result.curves:
-            title, name = CURVES.get(curve.name, (rate_name(curve.name), ""))
+            title, name = CURVES[curve.name]
             named = [Series(name=rate_name(one.name), points=one.points) for one in curve.series]
             for start in range(0, len(named), charts.COLOURS):
                 drawn = named[start : start + charts.COLOURS]
