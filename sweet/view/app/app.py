@@ -8,6 +8,8 @@ model or a file is drawn as it is, never read as markup.
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -41,7 +43,7 @@ class ViewerApp(App[None]):
     """The viewer of one run.
 
     Attributes:
-        failure: the exception that nobody meant and that ended the application.
+        failure: what ended the application though nobody meant it: an exception, or an interrupt from outside.
     """
 
     TITLE = "sweet view"
@@ -67,13 +69,24 @@ class ViewerApp(App[None]):
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
         self.table = TableScreen(self.records, self.bookmarks, config, self.album)
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def get_default_screen(self) -> Screen[None]:
         return self.table
 
+    def on_load(self) -> None:
+        # asyncio would cancel whatever goes on, and Textual takes some of that for an end that was asked for.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+
     def on_mount(self) -> None:
         self.set_interval(LIVE, self.look)
+
+    def _interrupt(self) -> None:
+        self.failure = self.failure or KeyboardInterrupt()
+        self.exit()
+
+    def on_ready(self) -> None:
+        gc.enable()  # see `browse`
 
     def look(self) -> None:
         """Look at the disk again; what has changed is shown, and so is why it cannot be read."""

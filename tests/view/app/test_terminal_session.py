@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from sweet.errors import Interrupted
 from sweet.runs.run import Run
 from tests.view.conftest import HOSTILE, made, trajectory
 
@@ -114,10 +115,23 @@ def test_without_colours_none_is_sent(run: Run) -> None:
         assert not [found for found in colours if re.search(rb"[\[;](3[0-7]|4[0-7]|9\d|10\d|38|48)[;m]", found)]
 
 
-def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seen", ["\x1b[?1049h", "quit"])
+def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run, sent: signal.Signals, seen: str) -> None:
+    """As the application begins, and when it is there."""
+    with session(run) as program:
+        program.wait_for(seen)
+        os.kill(program.child, sent)
+        assert program.ended() == Interrupted.exit_code
+        assert program.written.rindex(b"\x1b[?1049l") > program.written.rindex(b"\x1b[?1049h")
+
+
+def test_an_interrupt_ends_the_search_too(run: Run) -> None:
     with session(run) as program:
         program.wait_for("quit")
-        program.written = b""
+        program.press(b"/")
+        program.wait_for("regular expression")
+        program.press(b"\x12(a|aa)+$\r")
+        program.wait_for("searched")
         os.kill(program.child, signal.SIGINT)
-        assert program.ended() == 0
-        assert b"\x1b[?1049l" in program.written
+        assert program.ended() == Interrupted.exit_code
