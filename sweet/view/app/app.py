@@ -29,6 +29,7 @@ from sweet.view.app.table import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.terminal import count
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig
 
@@ -188,23 +189,23 @@ class ViewerApp(App[None]):
         if not chosen:
             tell(self, "there is no trajectory here")
             return
-        count = f"{len(chosen):,} {'trajectory' if len(chosen) == 1 else 'trajectories'}"
+        numbers = count(len(chosen), "trajectory")
 
         def write(name: str | None) -> None:
             if name:
-                tell(self, f"exporting {count}")
-                self.run_worker(self._export(chosen, Path(name).expanduser(), count))
+                tell(self, f"exporting {numbers}")
+                self.run_worker(self._export(chosen, Path(name).expanduser(), numbers))
 
         proposed = f"{self.run_.path.absolute().name}-selection.jsonl"
-        self.push_screen(Prompt(f"export {count} to", proposed), write)
+        self.push_screen(Prompt(f"export {numbers} to", proposed), write)
 
-    async def _export(self, chosen: Sequence[Summary], path: Path, count: str) -> None:
+    async def _export(self, chosen: Sequence[Summary], path: Path, numbers: str) -> None:
         try:
             await asyncio.to_thread(self._write, chosen, path)
         except (SweetError, OSError) as error:
             tell(self, str(error), error=True)
         else:
-            tell(self, f"{count} written to {path}")
+            tell(self, f"{numbers} written to {path}")
 
     def _write(self, chosen: Sequence[Summary], path: Path) -> None:
         if path.exists():
