@@ -206,6 +206,7 @@ def test_on_a_terminal_what_is_to_be_printed_is_printed(run: Run) -> None:
 
 
 def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     called: list[tuple[Path, ViewConfig]] = []
     app = types.ModuleType("sweet.view.app")
     app.browse = lambda run, config: called.append((run.path, config))  # type: ignore[attr-defined]

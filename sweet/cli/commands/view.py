@@ -22,7 +22,7 @@ class View(Command[ViewConfig]):
         run = newest_run(call.arguments["run"], call.reporter)
         printed = config.print_ or config.id is not None or call.common.json
         written = config.html is not None or config.export is not None
-        if not printed and not written and sys.stdin.isatty() and sys.stdout.isatty():
+        if not printed and not written and _draws():
             from sweet.view.app import browse
 
             browse(run, config)
@@ -36,6 +36,11 @@ class View(Command[ViewConfig]):
             console.show_page(viewer.dialogue(config.id))
         else:
             console.show_page(viewer.table())
+
+
+def _draws() -> bool:
+    """Whether there is a terminal at both ends, and one that knows how to move its cursor."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not console.output_console().is_dumb_terminal
 
 
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:

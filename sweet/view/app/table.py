@@ -24,7 +24,7 @@ from sweet.view.bookmarks import Bookmarks
 from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
 from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, in_order, passes
+from sweet.view.selection import Filter, SortKey, failed, in_order, passes
 from sweet.view.terminal import NARROW, count
 from sweet.view.text import printable_line
 from sweet.view.viewer import ViewConfig
@@ -249,7 +249,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._show_marks()
 
     def action_next_failure(self) -> None:
-        self._next(lambda summary: summary.outcome not in ("passed", None), "failure")
+        self._next(failed, "failure")
 
     def action_next_fault(self) -> None:
         self._next(lambda summary: bool(summary.fault), "fault")

@@ -60,10 +60,10 @@ class Session:
 
 
 @contextmanager
-def session(run: Run, **environment: str) -> Iterator[Session]:
+def session(run: Run, *, TERM: str = "xterm-256color", **environment: str) -> Iterator[Session]:
     child, terminal = pty.fork()
     if child == 0:
-        os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="24", **environment)
+        os.environ.update(TERM=TERM, COLUMNS="80", LINES="24", **environment)
         os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
     try:
         yield Session(child, terminal)
@@ -102,6 +102,13 @@ def test_no_escape_of_a_model_reaches_the_terminal(run: Run) -> None:
     assert b"]0;title" in drawn.replace("␛".encode(), b""), "it is drawn"
     assert b"\x1b]0;title" not in drawn
     assert "\u202e".encode() not in drawn
+
+
+def test_a_terminal_that_cannot_move_its_cursor_is_printed_to(run: Run) -> None:
+    with session(run, TERM="dumb") as program:
+        assert program.ended() == 0
+        assert b"t005" in program.written
+        assert b"\x1b" not in program.written
 
 
 def test_without_colours_none_is_sent(run: Run) -> None:
