@@ -60,10 +60,10 @@ class Session:
 
 
 @contextmanager
-def session(run: Run, *, TERM: str = "xterm-256color", **environment: str) -> Iterator[Session]:
+def session(run: Run, **environment: str) -> Iterator[Session]:
     child, terminal = pty.fork()
     if child == 0:
-        os.environ.update(TERM=TERM, COLUMNS="80", LINES="24", **environment)
+        os.environ.update({"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **environment})
         os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
     try:
         yield Session(child, terminal)
