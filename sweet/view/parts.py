@@ -25,6 +25,8 @@ UNWRAPPED = 400
 INDENT = 2
 BLOCK = 4_000
 """Characters of a text that are drawn at once."""
+LONGEST_LINE = 5 * BLOCK
+"""Characters of a line that are drawn at once: a longer one goes on in the next block, on a line of its own."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,11 @@ def cut(text: Text, draw: Callable[[Text], RenderableType] = Text.copy) -> Itera
 def _cuts(text: str) -> Sequence[tuple[int, int]]:
     """Where blocks of about BLOCK characters begin and end: at line ends, which belong to none."""
     places, start = [], 0
-    while len(text) - start > BLOCK and (end := text.find("\n", start + BLOCK)) >= 0:
+    while len(text) - start > BLOCK:
+        feed = text.find("\n", start + BLOCK, start + LONGEST_LINE + 1)
+        if feed < 0 and len(text) - start <= LONGEST_LINE:
+            break
+        end = start + LONGEST_LINE if feed < 0 else feed
         places.append((start, end))
-        start = end + 1
+        start = end if feed < 0 else feed + 1
     return [*places, (start, len(text))]

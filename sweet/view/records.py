@@ -147,6 +147,16 @@ class Records:
         return self.rollouts.status == "partial"
 
     @property
+    def state(self) -> str:
+        """What there is to say of rollouts that are not finished."""
+        return "live" if self.running else "unfinished" if self.partial else ""
+
+    @property
+    def scored(self) -> str:
+        """Which scores are shown, or how there would be some: only finished rollouts are scored."""
+        return self.scores.id if self.scores else "" if self.partial else "not scored: sweet eval"
+
+    @property
     def scores(self) -> Artifact | None:
         return self._scores.artifact
 

@@ -53,6 +53,11 @@ def _within(reward: float | None, below: float | None, above: float | None) -> b
     return reward is not None and (below is None or reward < below) and (above is None or reward > above)
 
 
+def failed(summary: Summary) -> bool:
+    """Whether it was scored, and its answer did not pass."""
+    return summary.outcome not in ("passed", None)
+
+
 def in_order(summaries: Iterable[Summary], key: SortKey, reverse: bool = False) -> list[Summary]:
     """Sorted; what is not known comes last either way."""
     listed = list(summaries)

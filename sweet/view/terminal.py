@@ -91,7 +91,8 @@ def outcome_text(summary: Summary) -> Text:
 
 
 def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"
 
 
 def tests_passed(passed: int | None, total: int | None) -> str:

@@ -133,11 +133,6 @@ class Viewer:
         """Those of `chosen` that the limit leaves; the one that `id` names."""
         return [self.records.find(self.config.id)] if self.config.id else self.chosen[: self.config.limit]
 
-    @property
-    def state(self) -> str:
-        """What there is to say of rollouts that are not finished."""
-        return "being written" if self.records.running else "unfinished" if self.records.partial else ""
-
     def table(self) -> RenderableType:
         """The table of summaries."""
         rows, total = self.chosen[: self.config.limit or TABLE_ROWS], len(self.records.summaries())
@@ -150,9 +145,8 @@ class Viewer:
 
     def title(self) -> str:
         """The run, the rollouts and their scores in a line."""
-        rollouts = self.records.rollouts.id + (f", {self.state}" if self.state else "")
-        scores = self.records.scores.id if self.records.scores else "not scored: sweet eval"
-        return f"{self.run.path.name} · {rollouts} · {scores}"
+        records = self.records
+        return " · ".join(filter(None, (self.run.path.name, records.rollouts.id, records.scored, records.state)))
 
     def dialogue(self, name: str) -> RenderableType:
         """One trajectory, by its id or the beginning of it."""

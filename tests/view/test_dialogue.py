@@ -19,6 +19,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.view.dialogue import Manner, dialogue, dialogue_parts
+from sweet.view.parts import LONGEST_LINE
 from sweet.view.records import Record, Records
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.text import printable
@@ -172,6 +173,12 @@ def test_a_long_text_comes_in_blocks_and_is_whole() -> None:
     assert len(blocks) > 3
     assert sum(block.lines for block in blocks) == 3000
     assert [line.strip() for line in drawn(part).splitlines()[2:]] == text.splitlines()
+
+
+def test_a_line_that_is_longer_than_any_screen_comes_in_blocks_too() -> None:
+    text = "x" * 3 * LONGEST_LINE + "\n" + "y" * 10
+    blocks = list(dialogue_parts(Record(trajectory(1, answer=text)), CODE)[-1].body())
+    assert [block.characters for block in blocks] == [LONGEST_LINE] * 3 + [10]
 
 
 def pair() -> tuple[Record, Record]:

@@ -150,12 +150,12 @@ def test_json_tells_bookmarks(run: Run) -> None:
 def test_unfinished_rollouts_are_called_so(run: Run) -> None:
     with run.attempt("rollout", AnyConfig(number=7)) as attempt:
         draft = attempt.start_artifact("rollouts")
-        assert "rollouts-2, being written" in drawn(Viewer(run, ViewConfig(search="x")).table())
+        assert "rollouts-2 · live" in drawn(Viewer(run, ViewConfig(search="x")).table())
         with JsonlWriter(draft.path) as writer:
             writer.write(dump(trajectory(3)))
         assert ids(run) == ["t003"]
         assert ids(run, search="return a + 3") == ["t003"]
-    assert "rollouts-2, unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
+    assert "rollouts-2 · unfinished" in drawn(Viewer(run, ViewConfig(from_="rollouts-2")).table())
 
 
 def test_a_selection_is_written(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,6 +206,7 @@ def test_on_a_terminal_what_is_to_be_printed_is_printed(run: Run) -> None:
 
 
 def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     called: list[tuple[Path, ViewConfig]] = []
     app = types.ModuleType("sweet.view.app")
     app.browse = lambda run, config: called.append((run.path, config))  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.view.terminal import count
 from sweet.view.viewer import ViewConfig, Viewer
 
 
@@ -21,7 +22,7 @@ class View(Command[ViewConfig]):
         run = newest_run(call.arguments["run"], call.reporter)
         printed = config.print_ or config.id is not None or call.common.json
         written = config.html is not None or config.export is not None
-        if not printed and not written and sys.stdin.isatty() and sys.stdout.isatty():
+        if not printed and not written and _draws():
             from sweet.view.app import browse
 
             browse(run, config)
@@ -37,18 +38,23 @@ class View(Command[ViewConfig]):
             console.show_page(viewer.table())
 
 
+def _draws() -> bool:
+    """Whether there is a terminal at both ends, and one that knows how to move its cursor."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not console.output_console().is_dumb_terminal
+
+
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
     """The files that were asked for; `--json` tells of them."""
     metrics: dict[str, Any] = {}
     if (page := call.config.html) is not None:
         written, left_out = viewer.write_html(page)
-        call.reporter.say(f"{written} dialogues written to {page}.")
+        call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
         if left_out:
-            call.reporter.warn(f"{left_out} pictures did not fit; --id and --limit choose fewer dialogues.")
+            call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")
         metrics |= {"trajectories": written, "pictures_left_out": left_out, "html": str(page)}
     if (rows := call.config.export) is not None:
         written = viewer.write_export(rows)
-        call.reporter.say(f"{written} trajectories written to {rows}.")
+        call.reporter.say(f"{count(written, 'trajectory')} written to {rows}.")
         metrics |= {"trajectories": written, "export": str(rows)}
     if call.common.json:
         console.print_json({"stage": "view", "run": str(viewer.run.path), "metrics": metrics, "artifacts": []})

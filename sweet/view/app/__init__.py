@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 
 from sweet.runs.run import Run
-from sweet.view.app.app import ViewerApp
 from sweet.view.viewer import ViewConfig
 
 
@@ -14,9 +13,16 @@ def browse(run: Run, config: ViewConfig) -> None:
 
     Raises:
         UsageError: there is nothing to browse, or it cannot be read.
+        KeyboardInterrupt: the process was told to end, which it is by no key.
     """
-    app = ViewerApp(run, config)
-    app.run()
+    gc.disable()  # opening makes nothing but what stays; once the application is ready, it goes on
+    try:
+        from sweet.view.app.app import ViewerApp
+
+        app = ViewerApp(run, config)
+        app.run()
+    finally:
+        gc.enable()
     gc.freeze()  # the process ends now: half of the time it takes would go into looking for garbage
     if app.failure is not None:
         raise app.failure

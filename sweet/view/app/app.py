@@ -8,6 +8,8 @@ model or a file is drawn as it is, never read as markup.
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -27,6 +29,7 @@ from sweet.view.app.table import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.terminal import count
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig
 
@@ -41,7 +44,7 @@ class ViewerApp(App[None]):
     """The viewer of one run.
 
     Attributes:
-        failure: the exception that nobody meant and that ended the application.
+        failure: what ended the application though nobody meant it: an exception, or an interrupt from outside.
     """
 
     TITLE = "sweet view"
@@ -67,13 +70,24 @@ class ViewerApp(App[None]):
         self.bookmarks = Bookmarks(run, self.records.rollouts.id)
         self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
         self.table = TableScreen(self.records, self.bookmarks, config, self.album)
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def get_default_screen(self) -> Screen[None]:
         return self.table
 
+    def on_load(self) -> None:
+        # asyncio would cancel whatever goes on, and Textual takes some of that for an end that was asked for.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+
     def on_mount(self) -> None:
         self.set_interval(LIVE, self.look)
+
+    def _interrupt(self) -> None:
+        self.failure = self.failure or KeyboardInterrupt()
+        self.exit()
+
+    def on_ready(self) -> None:
+        gc.enable()  # see `browse`
 
     def look(self) -> None:
         """Look at the disk again; what has changed is shown, and so is why it cannot be read."""
@@ -175,23 +189,23 @@ class ViewerApp(App[None]):
         if not chosen:
             tell(self, "there is no trajectory here")
             return
-        count = f"{len(chosen):,} {'trajectory' if len(chosen) == 1 else 'trajectories'}"
+        numbers = count(len(chosen), "trajectory")
 
         def write(name: str | None) -> None:
             if name:
-                tell(self, f"exporting {count}")
-                self.run_worker(self._export(chosen, Path(name).expanduser(), count))
+                tell(self, f"exporting {numbers}")
+                self.run_worker(self._export(chosen, Path(name).expanduser(), numbers))
 
         proposed = f"{self.run_.path.absolute().name}-selection.jsonl"
-        self.push_screen(Prompt(f"export {count} to", proposed), write)
+        self.push_screen(Prompt(f"export {numbers} to", proposed), write)
 
-    async def _export(self, chosen: Sequence[Summary], path: Path, count: str) -> None:
+    async def _export(self, chosen: Sequence[Summary], path: Path, numbers: str) -> None:
         try:
             await asyncio.to_thread(self._write, chosen, path)
         except (SweetError, OSError) as error:
             tell(self, str(error), error=True)
         else:
-            tell(self, f"{count} written to {path}")
+            tell(self, f"{numbers} written to {path}")
 
     def _write(self, chosen: Sequence[Summary], path: Path) -> None:
         if path.exists():

@@ -60,8 +60,16 @@ class Column:
             numbers = [float(value) for value in values if value is not None]
             texts = [self.shown(number) for number in (min(numbers), max(numbers))]
         else:
-            texts = [printable_line(str(value)) for value in values]
-        return max(cell_len(self.title) + 1, *map(cell_len, texts))
+            texts = [str(value) for value in values]
+        return max(cell_len(self.title) + 1, _widest(texts))
+
+
+def _widest(texts: Sequence[str]) -> int:
+    """Cells of the widest; where nothing but ASCII is seen, as nearly always, in a moment."""
+    every = "".join(texts)
+    if every.isascii() and every.isprintable():
+        return max(map(len, texts))
+    return max(cell_len(printable_line(text)) for text in texts)
 
 
 def _count(value: float) -> str:

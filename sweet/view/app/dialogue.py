@@ -17,6 +17,7 @@ from sweet.view.dialogue import Manner, dialogue, dialogue_parts, headline
 from sweet.view.parts import UNWRAPPED, Part
 from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.selection import failed
 
 
 class DialogueScreen(PartsScreen):
@@ -98,7 +99,7 @@ class DialogueScreen(PartsScreen):
         self._go(self.position + step, "this is the last one" if step > 0 else "this is the first one")
 
     def action_next_failure(self) -> None:
-        self._go(self._next(lambda summary: summary.outcome not in ("passed", None)), "no further failure")
+        self._go(self._next(failed), "no further failure")
 
     def action_next_fault(self) -> None:
         self._go(self._next(lambda summary: bool(summary.fault)), "no further fault")

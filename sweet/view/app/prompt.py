@@ -28,7 +28,7 @@ class Prompt(ModalScreen[str | None]):
         with Vertical():
             yield Facts()
             # A line of text knows no escapes, but what stands in it may come from a file.
-            yield Input(printable_line(self._value), compact=True, select_on_focus=False)
+            yield Input(self._shown, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
         self._tell()
@@ -40,8 +40,12 @@ class Prompt(ModalScreen[str | None]):
     def _hints(self) -> list[Text]:
         return [Text(printable_line(hint), "dim") for hint in (self._hint, "enter", "esc leaves") if hint]
 
+    @property
+    def _shown(self) -> str:
+        return printable_line(self._value)
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        self.dismiss(self._value if event.value == self._shown else event.value)
 
 
 class SearchPrompt(Prompt):

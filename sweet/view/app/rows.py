@@ -67,7 +67,7 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.bookmarked: Collection[str] = ()
         self.sort: tuple[str, bool] = ("order", False)
         self._needs: Mapping[Column, int] = needs_of(())
-        self._layout = Layout.of(self._needs, 0)
+        self._laid_out: tuple[int, Layout] | None = None
 
     @property
     def current(self) -> Summary | None:
@@ -75,7 +75,15 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
     def measure(self, summaries: Sequence[Summary]) -> None:
         """Make the columns as wide as these need it; which of them are shown is of no concern."""
-        self._needs = needs_of(summaries)
+        self._needs, self._laid_out = needs_of(summaries), None
+
+    @property
+    def _layout(self) -> Layout:
+        """For the width that there is now: a first drawing may come before the first event that tells of it."""
+        width = self.scrollable_content_region.width - GUTTER
+        if self._laid_out is None or self._laid_out[0] != width:
+            self._laid_out = width, Layout.of(self._needs, width)
+        return self._laid_out[1]
 
     def show(self, shown: Sequence[Summary]) -> None:
         """Show these. The cursor stays on its trajectory, and that on its line of the screen."""
@@ -124,7 +132,6 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _lay_out(self) -> None:
         self.virtual_size = Size(0, len(self.shown) + 1)
-        self._layout = Layout.of(self._needs, self.scrollable_content_region.width - GUTTER)
         self.refresh()
         self.post_message(self.Moved())
 

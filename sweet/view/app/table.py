@@ -24,13 +24,16 @@ from sweet.view.bookmarks import Bookmarks
 from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
 from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, in_order, passes
+from sweet.view.selection import Filter, SortKey, failed, in_order, passes
 from sweet.view.terminal import NARROW, count
 from sweet.view.text import printable_line
 from sweet.view.viewer import ViewConfig
 
 POLL = 0.1
 """Seconds between two looks at what a search has found."""
+
+LOW = 10
+"""Lines of a terminal below which the rows need all of them."""
 
 
 class TableScreen(Screen[None], inherit_bindings=False):
@@ -83,6 +86,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < NARROW, "-narrow")
+        self.set_class(event.size.height < LOW, "-low")
 
     def on_unmount(self) -> None:
         self._stop_search()
@@ -127,6 +131,8 @@ class TableScreen(Screen[None], inherit_bindings=False):
         rows.sort, rows.marked, rows.bookmarked = self.sort, self.marked, self.bookmarks.notes
         rows.show(shown)
         rows.display = bool(shown)
+        if shown and self.focused is None:  # what is not displayed loses the focus
+            rows.focus()
         none = self.query_one("#none", Static)
         none.display = not shown
         none.update(Text(self._why_none()))
@@ -157,15 +163,15 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     def _tell_head(self) -> None:
         records, shown, every = self.records, len(self.rows.shown), len(self._summaries)
-        numbers = count(every, "trajectory").replace("trajectorys", "trajectories")
+        numbers = count(every, "trajectory")
         self.query_one("#head", Facts).tell(
             [
                 Text(printable_line(records.run.path.name), "bold"),
                 records.rollouts.id,
-                records.scores.id if records.scores else "" if records.running else "not scored: sweet eval",
+                records.scored,
                 numbers if shown == every else f"{shown:,} of {numbers}",
                 f"{len(self.marked):,} marked" if self.marked else "",
-                Text("live", "green") if records.running else "unfinished" if records.partial else "",
+                Text(records.state, "green") if records.running else records.state,
                 Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "",
             ]
         )
@@ -243,7 +249,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._show_marks()
 
     def action_next_failure(self) -> None:
-        self._next(lambda summary: summary.outcome not in ("passed", None), "failure")
+        self._next(failed, "failure")
 
     def action_next_fault(self) -> None:
         self._next(lambda summary: bool(summary.fault), "fault")

@@ -22,7 +22,7 @@ from sweet.view.app.prompt import Prompt, SearchPrompt
 from sweet.view.records import Records, Summary
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
-from tests.view.conftest import HOSTILE, made, score, trajectory
+from tests.view.conftest import HOSTILE, made, score, task, trajectory
 
 
 def viewer(run: Run, **fields: Any) -> ViewerApp:
@@ -217,6 +217,47 @@ def test_filters(run: Run, snapshot: Snapshot) -> None:
         assert len(shown(app)) == 6
 
     played(viewer(run), script)
+
+
+def test_the_keys_of_the_rows_are_back_when_there_are_rows_again(run: Run) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("w")
+        await answer(pilot, "reward>7")
+        assert shown(app) == []
+        await pilot.press("x", "down")
+        assert cursor(app) == "t001"
+        assert "open" in seen(app).splitlines()[-1]
+
+    played(viewer(run), script)
+
+
+def test_a_filter_that_is_not_touched_stays(run: Run) -> None:
+    """Though what stands in the question is not what was asked for, letter by letter."""
+    made(run, "rollout", "rollouts", [trajectory(0, task=task(0).model_copy(update={"id": HOSTILE}))], [], number=1)
+
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        await pilot.press("t", "w", "enter")
+        assert shown(app) == [0]
+
+    played(viewer(run), script)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 5)])
+def test_something_is_seen_on_a_terminal_however_small(run: Run, size: tuple[int, int]) -> None:
+    async def script(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        assert isinstance(app, ViewerApp)
+        assert "failed" in seen(app)
+        await pilot.press("w", *"fault")
+        assert "fault" in seen(app)
+        await pilot.press("escape", "enter")
+        assert "task task-0" in seen(app)
+
+    played(viewer(run), script, size)
 
 
 def test_the_options_of_the_command_are_the_first_filter(run: Run) -> None:

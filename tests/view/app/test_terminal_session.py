@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from sweet.errors import Interrupted
 from sweet.runs.run import Run
 from tests.view.conftest import HOSTILE, made, trajectory
 
@@ -62,7 +63,7 @@ class Session:
 def session(run: Run, **environment: str) -> Iterator[Session]:
     child, terminal = pty.fork()
     if child == 0:
-        os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="24", **environment)
+        os.environ.update({"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", **environment})
         os.execv(sys.executable, [sys.executable, "-m", "sweet", "view", str(run.path)])
     try:
         yield Session(child, terminal)
@@ -103,6 +104,13 @@ def test_no_escape_of_a_model_reaches_the_terminal(run: Run) -> None:
     assert "\u202e".encode() not in drawn
 
 
+def test_a_terminal_that_cannot_move_its_cursor_is_printed_to(run: Run) -> None:
+    with session(run, TERM="dumb") as program:
+        assert program.ended() == 0
+        assert b"t005" in program.written
+        assert b"\x1b" not in program.written
+
+
 def test_without_colours_none_is_sent(run: Run) -> None:
     with session(run, NO_COLOR="1") as program:
         program.wait_for("quit")
@@ -114,10 +122,23 @@ def test_without_colours_none_is_sent(run: Run) -> None:
         assert not [found for found in colours if re.search(rb"[\[;](3[0-7]|4[0-7]|9\d|10\d|38|48)[;m]", found)]
 
 
-def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seen", ["\x1b[?1049h", "quit"])
+def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run, sent: signal.Signals, seen: str) -> None:
+    """As the application begins, and when it is there."""
+    with session(run) as program:
+        program.wait_for(seen)
+        os.kill(program.child, sent)
+        assert program.ended() == Interrupted.exit_code
+        assert program.written.rindex(b"\x1b[?1049l") > program.written.rindex(b"\x1b[?1049h")
+
+
+def test_an_interrupt_ends_the_search_too(run: Run) -> None:
     with session(run) as program:
         program.wait_for("quit")
-        program.written = b""
+        program.press(b"/")
+        program.wait_for("regular expression")
+        program.press(b"\x12(a|aa)+$\r")
+        program.wait_for("searched")
         os.kill(program.child, signal.SIGINT)
-        assert program.ended() == 0
-        assert b"\x1b[?1049l" in program.written
+        assert program.ended() == Interrupted.exit_code
