@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -75,6 +76,29 @@ def highlighted(code: str, language: str) -> Text:
     text = Syntax("", language, theme="ansi_dark", background_color="default").highlight(printable(code))
     text.rstrip()
     return text
+
+
+def tokens(code: str, language: str) -> Iterator[tuple[str, str]]:
+    """Code in parts, nothing of it changed, each with what it is: keyword, name, string, number, comment, or nothing;
+    all of it nothing where the language is not known."""
+    from pygments.lexers import get_lexer_by_name
+    from pygments.token import Token
+    from pygments.util import ClassNotFound
+
+    kinds = (
+        ("keyword", (Token.Keyword, Token.Operator.Word, Token.Name.Tag)),
+        ("name", (Token.Name.Function, Token.Name.Class, Token.Name.Attribute)),
+        ("string", (Token.Literal.String,)),
+        ("number", (Token.Literal.Number,)),
+        ("comment", (Token.Comment,)),
+    )
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        yield "", code
+        return
+    for token, part in lexer.get_tokens(code):
+        yield next((name for name, its in kinds if any(token in one for one in its)), ""), part
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,18 @@ Every text is escaped. Its style is `transcript.css`.
 from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
-from sweet.view.code import pieces
+from sweet.view.code import Piece, pieces, tokens
 from sweet.view.dialogue import Manner
 from sweet.view.figures import Figures
 from sweet.view.html import line, text
 from sweet.view.records import Record, Summary
 from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
+from sweet.view.text import printable
 from sweet.view.unit_tests import unit_tests, why_not
 
 BAR_WIDTH = 120
+COLOURED = 5_000
+"""Characters up to which code has colours: there may be thousands of dialogues on a page."""
 
 
 def trajectory(
@@ -127,8 +130,18 @@ def _tests(record: Record) -> str:
 
 def _prose(content: str, language: str, *, whole: bool) -> str:
     return "".join(
-        f'<pre class="code">{text(piece.text)}</pre>' if piece.language else f"<pre>{text(piece.text)}</pre>"
+        f'<pre class="code">{coloured(piece)}</pre>' if piece.language else f"<pre>{text(piece.text)}</pre>"
         for piece in pieces(content, language, whole=whole)
+    )
+
+
+def coloured(piece: Piece) -> str:
+    """Code, each token of which that has a colour stands in a span of its class."""
+    if len(piece.text) > COLOURED:
+        return text(piece.text)
+    return "".join(
+        f'<span class="{kind}">{text(part)}</span>' if kind else text(part)
+        for kind, part in tokens(printable(piece.text), piece.language)
     )
 
 

@@ -107,7 +107,8 @@ def test_limits_and_filters_hold_for_the_page(run: Run, tmp_path: Path) -> None:
 def test_no_text_of_a_model_becomes_markup(text: str) -> None:
     plain, hostile = (list(page(t, [(summary(t), record(t))], Manner(hidden=True))) for t in ("x", text))
     calm, found = read("".join(plain)), read("".join(hostile))
-    assert [tag for tag in found.tags if tag != "pre"] == [tag for tag in calm.tags if tag != "pre"]
+    ours = ("pre", "span")  # code stands in the one, what has a colour in the other
+    assert [tag for tag in found.tags if tag not in ours] == [tag for tag in calm.tags if tag not in ours]
     assert printable(text) in "".join(found.text["pre"])
 
 
