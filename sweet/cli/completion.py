@@ -117,7 +117,9 @@ def _lines(shell: str, program: click.Command) -> list[str]:
     words = split_arg_string(line)
     if not words or line[-1:].isspace():
         words.append("")
-    return [f"{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
+    flag, equals, _ = words[-1].partition("=")
+    before = flag + equals if flag.startswith("--") and equals else ""  # these shells replace the whole word
+    return [f"{before}{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
 
 
 def completions(program: click.Command, words: Sequence[str]) -> list[CompletionItem]:
