@@ -4,7 +4,7 @@ function _sweet_completion
     if test (count $found) -gt 0
         printf '%s\n' $found
     else
-        __fish_complete_path (commandline -ct)
+        complete -C "sweet-files "(commandline -ct) # what fish itself offers a program it does not know: ~ too
     end
 end
 

@@ -6,8 +6,9 @@ A package brings a kind by an entry point of the group `sweet.tasks`, whose name
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 
 GROUP = "sweet.tasks"
 OWN = "sweet-rl"
@@ -42,12 +43,29 @@ def plugins() -> dict[str, list[Plugin]]:
     """What is installed under each name, names in order. More than one package under a name is its user's to mend;
     those that would take the name of a kind of ours stand behind it."""
     found: dict[str, list[Plugin]] = {}
-    for point in entry_points(group=GROUP):
+    for point in _points():
         dist = point.dist
         package, version = ("", "") if dist is None else (dist.name or "", dist.version or "")
         plugin = Plugin(point.name, package or point.value, version, point)
         found.setdefault(point.name, []).append(plugin)
     return {name: sorted(found[name], key=lambda plugin: (not plugin.ours, plugin.package)) for name in sorted(found)}
+
+
+def _points() -> Iterable[EntryPoint]:
+    try:
+        return entry_points(group=GROUP)
+    except Exception:  # one package whose file nobody can read, whatever it is for, spoils the answer for all
+        first: dict[str, Distribution] = {}
+        for dist in distributions():
+            first.setdefault(dist.name, dist)
+        return [point for dist in first.values() for point in _points_of(dist)]
+
+
+def _points_of(dist: Distribution) -> Iterable[EntryPoint]:
+    try:
+        return dist.entry_points.select(group=GROUP)
+    except Exception:  # this is the one
+        return ()
 
 
 def package_of(name: str) -> str:

@@ -176,9 +176,9 @@ def _models(ctx: typer.Context, field: str) -> list[str]:
 
 
 def _tasks(_: typer.Context, __: str) -> Iterable[str]:
-    from importlib.metadata import entry_points
+    from sweet.plugins import plugins
 
-    return sorted(point.name for point in entry_points(group="sweet.tasks"))
+    return plugins()
 
 
 def _datasets(ctx: typer.Context, typed: str) -> Iterable[str]:

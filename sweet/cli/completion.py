@@ -60,7 +60,7 @@ FISH = r"""function _sweet_completion
     if test (count $found) -gt 0
         printf '%s\n' $found
     else
-        __fish_complete_path (commandline -ct)
+        complete -C "sweet-files "(commandline -ct) # what fish itself offers a program it does not know: ~ too
     end
 end
 
@@ -116,7 +116,9 @@ def _lines(shell: str, program: Command) -> list[str]:
     words = split_arg_string(line)
     if not words or line[-1:].isspace():
         words.append("")
-    return [f"{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
+    flag, equals, _ = words[-1].partition("=")
+    before = flag + equals if flag.startswith("--") and equals else ""  # these shells replace the whole word
+    return [f"{before}{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
 
 
 def completions(program: Command, words: Sequence[str]) -> list[CompletionItem]:

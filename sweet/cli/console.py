@@ -70,10 +70,11 @@ class _Console(Console):
 
 
 class _Narration(_Console):
-    def print(self, *objects: Any, **options: Any) -> None:
-        """A log on a full disk must not stop the work."""
+    def _check_buffer(self) -> None:
+        """A log on a full disk, or a terminal that was closed, must not stop the work. Bars are written from here too,
+        and not by print."""
         try:
-            super().print(*objects, **options)
+            super()._check_buffer()
         except BrokenPipeError:
             raise
         except OSError:

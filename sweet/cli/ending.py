@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from pathlib import Path
 
 from sweet.cli import console
-from sweet.errors import Interrupted, SweetError
+from sweet.errors import Interrupted, SweetError, UsageError
 
 
 def ended(work: Callable[[], int], *, debug: bool = False) -> int:
@@ -54,5 +55,13 @@ def _of_the_system(error: OSError) -> SweetError | None:
     """An error of the system that has a file or a cure; without both it is ours to explain."""
     mend = _MENDS.get(error.errno or 0)
     if error.filename is None and mend is None:
-        return None
+        return None if _is_somewhere() else UsageError("The current folder has been deleted.", fix="cd to another one")
     return SweetError(f"{error.strerror or error}.", where=error.filename, fix=mend)
+
+
+def _is_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True

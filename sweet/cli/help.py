@@ -67,7 +67,11 @@ def of_command(command: Declaration) -> str:
         _list(out, OPERATIONAL_PANEL, _options(option for option in command.flags if option.operational))
         _list(out, "Common", [*_options(common_options(command.name)), ("-h, --help", "Show this help.")])
         variable = f"{env_prefix(command.name)}_OPTION"
-        _paragraphs(out, f"Every option can also come from --config FILE or from a variable named {variable}.")
+        _paragraphs(
+            out,
+            f"Every option can also come from a variable named {variable}; the common ones aside, "
+            "from --config FILE too.",
+        )
     return drawn.get().rstrip()
 
 

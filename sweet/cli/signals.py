@@ -1,7 +1,7 @@
 """How the process ends: signals, a reader that has left, an output that cannot be written.
 
-SIGTERM is taken as Ctrl-C is: what was done is kept and the exit code is 130. A second Ctrl-C while that goes on stops
-the rest too; one that comes when the error has been told ends the process at once.
+SIGTERM and SIGHUP are taken as Ctrl-C is: what was done is kept and the exit code is 130. A second Ctrl-C while that
+goes on stops the rest too; one that comes when the error has been told ends the process at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from sweet.cli import console
@@ -20,11 +21,14 @@ from sweet.errors import Interrupted
 
 def end_with(work: Callable[[], int]) -> NoReturn:
     """Do the work of the process and end it with the exit code."""
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup has it ignored
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # what is left then is the interpreter's own end
     try:
         code = ended(work)
@@ -34,6 +38,14 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     if code == Interrupted.exit_code:
         signal.signal(signal.SIGINT, lambda *_: os._exit(Interrupted.exit_code))
     sys.exit(code)
+
+
+def _fill_closed_streams() -> None:
+    """A stream that the caller has closed (`>&-`) leads nowhere. Left closed, the next file that is opened, a manifest
+    say, would get its number, and what a child prints would stand in it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (as long as the process lives)
 
 
 def _flush() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -15,9 +16,10 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command, path_argument
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.options import C
-from sweet.errors import TooManyFailures
+from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.disk_use import size_below
 from sweet.stages.status import suggest_next
 
 RUNS = Path("runs")
@@ -52,6 +54,19 @@ def slug(text: str) -> str:
     """A model's name as part of a directory's name: its last component, plain characters only."""
     last = text.rstrip("/").rsplit("/", 1)[-1]
     return re.sub(r"[^A-Za-z0-9._]+", "-", last).strip("-.") or "agent"
+
+
+def _is_for_nothing(run: Run, error: BaseException) -> bool:
+    """Whether a new run would only be in the way, as the newest: a wrong option or a server that is not there ended
+    its first call before anything was made."""
+    try:
+        manifest = run.manifest()
+    except SweetError:  # somebody has deleted it
+        return False
+    if any(attempt.pid != os.getpid() for attempt in manifest.attempts):
+        return False
+    empty = all(size_below(run.file(artifact)) == 0 for artifact in manifest.artifacts)
+    return empty and (not manifest.attempts or isinstance(error, UsageError | ServerError))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +123,8 @@ class StageCommand(Command[C]):
             if error.result is not None:
                 console.finish(error.result, as_json=call.common.json, show_people=self.show)
             raise
-        except BaseException:
-            if made and not run.manifest().attempts:  # a wrong option must not leave an empty run as the newest
+        except BaseException as error:
+            if made and _is_for_nothing(run, error):
                 shutil.rmtree(run.path, ignore_errors=True)
             raise
         console.finish(result, as_json=call.common.json, show_people=self.show)

@@ -218,10 +218,13 @@ class Crew:
         wanted: dict[str, Callable[[], None]] = {
             "SIGINT": self._interrupt,
             "SIGTERM": self._stop,
+            "SIGHUP": self._stop,
             "SIGUSR1": lambda: self._move_ceiling(2.0),
             "SIGUSR2": lambda: self._move_ceiling(0.5),
         }
         handled = {getattr(signal, name): do for name, do in wanted.items() if main and hasattr(signal, name)}
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            handled.pop(signal.SIGHUP, None)  # nohup
         loop = asyncio.get_running_loop()
         self._whole = asyncio.current_task()
         before = {number: signal.getsignal(number) for number in handled}

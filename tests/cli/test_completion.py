@@ -214,6 +214,11 @@ def test_the_answers_to_shells(runs: Path) -> None:
         assert made.stdout == "rollout\tPlay dialogues between the agent and the simulated human.\n"
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish", "powershell"])
+def test_a_value_behind_an_equals_sign_keeps_its_option(runs: Path, shell: str) -> None:
+    assert asked(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=mic").stdout == "--tasks=micro\t\n"
+
+
 @pytest.mark.parametrize(
     ("instruction", "environment"),
     [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,6 +66,21 @@ def test_3_a_server_that_is_not_there(workplace: Path) -> None:
     assert "127.0.0.1:9" in made.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--agent", "m", "--agent-url", "http://127.0.0.1:9/v1", "--patience", "0"), 3),
+        (("--agent", "./nowhere"), 2),
+    ],
+)
+def test_a_run_in_which_nothing_could_begin_is_not_the_newest(
+    workplace: Path, words: tuple[str, ...], code: int
+) -> None:
+    made = sweet("rollout", "--tasks", "micro", "--num-tasks", "1", *words)
+    assert made.returncode == code, made.stderr
+    assert list(Path("runs").iterdir()) == []
+
+
 def test_4_more_failures_than_allowed(workplace: Path) -> None:
     with misbehaving("refuse") as server:
         made = sweet("rollout", "runs/r", *ROLLOUT, server.url, "--json")
@@ -104,8 +120,11 @@ def test_130_an_interrupt_drains_and_a_second_one_stops(waiting: subprocess.Pope
     assert "Ctrl-C again" in ends(waiting)
 
 
-def test_130_sigterm_stops_at_once(waiting: subprocess.Popen[str]) -> None:
-    waiting.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_130_sigterm_and_a_terminal_that_is_closed_stop_at_once(
+    waiting: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    waiting.send_signal(number)
     ends(waiting)
 
 
@@ -174,6 +193,26 @@ def test_an_output_that_is_full(imported: Path, words: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["label runs/in", "status --json", "--version"])
+def test_streams_that_are_closed(imported: Path, words: str, closed: str) -> None:
+    line = ["sh", "-c", f"{shlex.join(PROGRAM)} {words} {closed}"]
+    made = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+    assert made.returncode == 0, made.stderr
+    assert "bug in sweet" not in made.stderr
+    assert Run.open(imported).manifest().artifact("scores-1")  # nothing else was written into the manifest
+
+
+def test_a_folder_that_has_been_deleted(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (workplace / "gone").mkdir()
+    monkeypatch.chdir("gone")
+    (workplace / "gone").rmdir()
+    made = sweet("rollout", "--tasks", "micro", "--num-tasks", "1")
+    assert made.returncode == 2
+    assert is_a_panel(made.stderr)
+    assert "folder has been deleted" in made.stderr
+
+
 def test_a_narration_that_cannot_be_written_does_not_stop_the_work(imported: Path) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         made = sweet("label", "--json", stderr=full)

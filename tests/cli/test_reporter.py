@@ -58,3 +58,28 @@ def test_a_bar_that_failed_says_nothing_of_an_end() -> None:
     with report.progress("again", 1) as bar:
         bar.advance()
     assert "again: 1/1" in stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    """One that can be closed."""
+
+    gone = False
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if self.gone:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+def test_a_terminal_that_was_closed_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    reporter = ConsoleReporter(live=True)
+    with reporter.progress("dialogues", 3) as bar:
+        terminal.gone = True
+        bar.advance()
+    reporter.say("done")

@@ -11,6 +11,7 @@ import pytest
 
 from sweet.cli.app import run
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.plugins import plugins
 from sweet.stages.doctor import check_kinds
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
@@ -70,6 +71,17 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
             monkeypatch.syspath_prepend(folder)
 
     return put
+
+
+def test_a_package_whose_entry_points_nobody_can_read_spoils_nothing(tmp_path: Path, install: Install) -> None:
+    install(GOOD)
+    [folder] = write_package(tmp_path / "garbled", "garbled", "", {})
+    (folder / "garbled-1.0.dist-info" / "entry_points.txt").write_text("[console_scripts]\nno equals sign\n")
+    install("", name="other", kind="other")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        assert {"code", "html", "odd", "other"} <= set(plugins())
+        assert [plugin.package for plugin in plugins()["code"]] == ["sweet-rl"]
 
 
 def replaced(old: str, new: str) -> str:

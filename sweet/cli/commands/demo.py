@@ -49,6 +49,6 @@ COMMANDS = (
         text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
         "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded.",
         examples=(("sweet demo", "a few minutes on two CPU cores"),),
-        then=("sweet status {run}", "sweet view {run}"),
+        then=("sweet view {run}", "sweet report {run}"),
     ),
 )
