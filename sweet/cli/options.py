@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from sweet.cli.declaration import OptionSpec, env_prefix
 from sweet.errors import UsageError
 from sweet.near import did_you_mean
-from sweet.stages.base import StageConfig
+from sweet.stages.base import StageConfig, recorded
 
 C = TypeVar("C", bound=StageConfig)
 
@@ -56,7 +56,7 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
         choices=choices,
         is_switch=kind is bool and not is_list,
         is_list=is_list,
-        default=None if required else _plain(info.get_default(call_default_factory=True)),
+        default=None if required else recorded(info.get_default(call_default_factory=True)),
         help=" ".join((info.description or "").split()),
         bounds=_bounds(info),
         required=required,
@@ -84,13 +84,6 @@ def _bounds(info: FieldInfo) -> str:
     words = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
     limits = [(word, getattr(item, name)) for name, word in words for item in info.metadata if hasattr(item, name)]
     return " and ".join(f"{word} {limit:g}" for word, limit in limits)
-
-
-def _plain(value: Any) -> Any:
-    """A default as JSON has it."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def resolve(config: type[C], specs: Sequence[OptionSpec], given: Mapping[str, Given], command: str) -> C:

@@ -60,6 +60,13 @@ class StageConfig(BaseModel):
         return next(marked, None)
 
 
+def recorded(value: Any) -> Any:
+    """The value of a configuration's field, as a record of it in JSON has it."""
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
 def digest_of(value: Any) -> str:
     """sha256 of a JSON value in canonical form, as 16 hex digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
-from sweet.stages.base import StageConfig
+from sweet.stages.base import StageConfig, recorded
 from sweet.stages.dialogue import NO_MODEL
 from sweet.stages.disk_use import DiskUse, disk_use
 
@@ -178,7 +178,7 @@ def default_settings(stage: str) -> dict[str, Any] | None:
     if stage not in _CONFIGS:
         return None
     return {
-        field: None if info.is_required() else _json(info.get_default(call_default_factory=True))
+        field: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
         for field, info in _config_of(stage).model_fields.items()
     }
 
@@ -211,13 +211,6 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
     if resume and "resume" in defaults and "--resume" not in words:
         words.append("--resume")
     return shlex.join(words + tail)
-
-
-def _json(value: Any) -> Any:
-    """A default as a recorded configuration shows it."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]:

@@ -42,6 +42,9 @@ exec setpriv --reuid $nobody --regid $nobody --clear-groups "$@"
 """
 """As root, in a mount namespace of its own: open the way to an interpreter that others cannot reach, become nobody."""
 
+DONE = "got 'done'"
+"""What a score tells of an answer that could do what it must not."""
+
 
 def ordinary(command: list[str], home: Path) -> tuple[list[str], dict[str, str]]:
     """The command run as an ordinary user, and its environment."""
@@ -65,7 +68,7 @@ def wrong(answer: Hostile, fate: dict[str, Any], filtered: bool) -> list[str]:
     if filtered or not answer.needs_filter:
         if fate["outcome"] not in answer.outcome.split("|"):
             found.append(f"outcome {fate['outcome']}, not {answer.outcome}")
-        if "gives done" in fate["told"]:
+        if DONE in fate["told"]:
             found.append("it could do it")
     if fate["reward"] != 0.0:
         found.append(f"reward {fate['reward']}")
@@ -107,7 +110,7 @@ def test_the_red_team_sees_what_is_done() -> None:
     ):
         team = Team(box, around, "expected-0123456789abcdef")
         fate = team.attack(deed("file", "os", "open('@FOLDER@/@MARK@', 'w')"))
-        assert "gives done" in fate["told"]
+        assert DONE in fate["told"]
         assert fate["left"] == [folder]
         Path(folder, around.mark).unlink()
         assert team.attack(deed("network", "socket", "socket.create_connection(('127.0.0.1', @TCP@))"))["left"]
@@ -122,5 +125,5 @@ def test_the_red_team_sees_what_is_done() -> None:
                 return "done"
             """
         fate = team.attack(hostile("daemon", daemon))
-        assert "gives done" in fate["told"]
+        assert DONE in fate["told"]
         assert fate["left"] == []

@@ -21,6 +21,7 @@ from sweet.stages.report.facts import LARGEST, Rate, Report, number
 from sweet.stages.report.quote import paragraph
 from sweet.stages.report.results import curve_fact
 from sweet.stages.samples import measure_samples
+from sweet.stages.statistics import TESTS
 from sweet.stages.status import report as status
 from sweet.tasks.scores import Figure, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
@@ -72,11 +73,11 @@ def test_before_and_after_are_what_compare_tells(run: Run, report: Report) -> No
 
 
 def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
-    assert "(permutation of signs; " in paragraph(report)
     (found,) = report.comparisons
-    success = found.measures[0].model_copy(update={"test": "mcnemar"})
-    exact = report.model_copy(update={"comparisons": [found.model_copy(update={"measures": [success]})]})
-    assert "(McNemar's exact test; " in paragraph(exact)
+    for test, name in TESTS.items():
+        measure = found.measures[0].model_copy(update={"test": test})
+        other = report.model_copy(update={"comparisons": [found.model_copy(update={"measures": [measure]})]})
+        assert f"({name}; " in paragraph(other)
 
 
 def test_what_differs_on_the_two_sides_is_told(run: Run) -> None:

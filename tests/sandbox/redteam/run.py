@@ -141,7 +141,7 @@ class Team:
         return {
             "outcome": verdict.outcome,
             "reward": verdict.reward,
-            "told": str(verdict.detail),
+            "told": json.dumps(verdict.detail, ensure_ascii=False),
             "left": left,
             "honest": honest.reward,
             "honest_told": str(honest.detail),
