@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -151,8 +152,8 @@ def _sides(metrics: Metrics) -> Section:
     for side in "ab":
         told = metrics[side]
         place = Foreign(f"{told['run']}:{told['scores']}")
-        agent = Foreign("–" if told["agent"] is None else str(told["agent"]))
-        rows.append((side.upper(), place, agent, f"{told['dialogues']:,}", f"{told['tasks']:,}"))
+        agent = "–" if told["agent"] is None else str(told["agent"]).removeprefix(f"{Path(told['run']).absolute()}/")
+        rows.append((side.upper(), place, Foreign(agent), f"{told['dialogues']:,}", f"{told['tasks']:,}"))
     title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
     return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
 

@@ -15,6 +15,7 @@ from sweet.runs.manifest import now
 from sweet.stages.disk_use import DiskUse
 from sweet.stages.overview import Headline, Overview, RunLine, overview
 from sweet.stages.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
+from sweet.view.terminal import count
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
@@ -97,7 +98,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
 
 
 def _show_overview(found: Overview) -> None:
-    console.heading(f"{found.folder} · {len(found.runs):,} runs · {console.size(found.bytes)}")
+    console.heading(f"{found.folder} · {count(len(found.runs), 'run')} · {console.size(found.bytes)}")
     if found.runs:
         header = ["run", "task", "last stage", "result", "size", "age"]
         console.show_rows(header, map(_run, found.runs), right=["size", "age"])
