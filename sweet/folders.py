@@ -1,4 +1,4 @@
-"""Where what was downloaded lies: `$SWEET_DATA`, else the user's data folder of the platform."""
+"""Where things lie that nobody named a place for: runs, and what was downloaded."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+RUNS = Path("runs")
+"""Where new runs are made and the newest one is looked for."""
+
 
 def data_folder() -> Path:
-    """The folder of what was downloaded; it need not exist."""
+    """The folder of what was downloaded, `$SWEET_DATA`, else the user's data folder of the platform; it need not
+    exist."""
     if given := os.environ.get("SWEET_DATA"):
         return Path(given).expanduser()
     return _platform_folder() / "sweet"

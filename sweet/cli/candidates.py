@@ -18,11 +18,11 @@ from typing import Any
 import typer
 
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
+from sweet.folders import RUNS
 
 Complete = Callable[[typer.Context, str], list[str]]
 Source = Callable[[typer.Context, str], Iterable[str]]
 
-RUNS = Path("runs")
 HARMLESS = re.compile(r"[\w./:@%+=-]+")
 """Words that every shell takes as they are. A leading hyphen would make an option of one."""
 ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")

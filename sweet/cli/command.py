@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
@@ -47,7 +47,7 @@ class Call(Generic[C]):
     common: Common
     given: list[str]
     reporter: Reporter
-    run: Path | None = field(default=None)
+    run: Path | None = None
 
     def again(self) -> str:
         """The command that goes on with what this call began."""
@@ -107,8 +107,3 @@ def declare(command: Command[Any]) -> Declaration:
         tail=ArgumentSpec(behind, "-- VLLM_OPTIONS", help, required=False, is_path=False) if behind else None,
         options=options,
     )
-
-
-def path_argument(name: str, metavar: str, help: str, *, required: bool) -> ArgumentSpec:
-    """A positional argument that is a path."""
-    return ArgumentSpec(name, metavar, help, required)

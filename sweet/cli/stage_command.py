@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.options import C
 from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
+from sweet.folders import RUNS
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.disk_use import size_below
 from sweet.stages.status import suggest_next
 
-RUNS = Path("runs")
-"""Where new runs are made and the newest one is looked for."""
-
 
 def newest_run_argument() -> ArgumentSpec:
-    return path_argument("run", "RUN", "The run directory; without it the newest under runs/.", required=False)
+    return ArgumentSpec("run", "RUN", "The run directory; without it the newest under runs/.", required=False)
 
 
 def newest_run(given: Path | None, reporter: Reporter) -> Run:
@@ -92,7 +90,7 @@ class StageCommand(Command[C]):
         if self.name_run is None:
             return [newest_run_argument()]
         help = "The run directory, made where it is not there; without it a new one under runs/."
-        return [path_argument("run", "RUN", help, required=False)]
+        return [ArgumentSpec("run", "RUN", help, required=False)]
 
     def foresee(self, call: Call[C]) -> None:
         if self.plan is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.folders import RUNS
 from sweet.near import did_you_mean
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sum
@@ -76,7 +77,7 @@ class Run:
         return run
 
     @classmethod
-    def newest(cls, root: Path = Path("runs")) -> Run:
+    def newest(cls, root: Path = RUNS) -> Run:
         """The run under `root` that was made last.
 
         Raises:
@@ -244,6 +245,6 @@ class Run:
 
 def _runs_around(path: Path) -> list[str]:
     """The runs beside a path that is none, and under `runs/`."""
-    folders = {path.parent, Path("runs")}
+    folders = {path.parent, RUNS}
     entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
     return [str(entry) for entry in entries if Store(entry).exists()]

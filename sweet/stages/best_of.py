@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from sweet.device import Device
 from sweet.errors import SweetError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -44,7 +45,7 @@ def measure_best_of(
     rollouts: Artifact,
     scores: Sequence[Score],
     critic_id: str | None,
-    device: Literal["auto", "cpu", "cuda"],
+    device: Device,
     reporter: Reporter,
 ) -> dict[str, Any]:
     """Success of the best of N = 1, 2, 4, … dialogues of a task, for `metrics`.

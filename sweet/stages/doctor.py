@@ -27,6 +27,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from sweet.errors import SweetError, UsageError
+from sweet.folders import RUNS
 from sweet.plugins import Plugin, plugins
 from sweet.stages.base import StageConfig
 from sweet.stages.openrlhf_python import PYTHON_VARIABLE, find_python
@@ -41,7 +42,7 @@ LEAST_FREE = 2 * 1024**3
 
 
 class DoctorConfig(StageConfig):
-    runs: Path = Path("runs")
+    runs: Path = RUNS
     """Folder of the runs, for the free disk space."""
     timeout: float = Field(default=5.0, gt=0)
     """Seconds to wait for the model hub."""

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
@@ -55,7 +56,7 @@ class EvalConfig(StageConfig):
     """critic: also tell the success of the best of N dialogues of a task, N = 1, 2, 4, …, chosen by the critic."""
     critic: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """The critic that chooses; the newest finished one where not given."""
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", json_schema_extra=OPERATIONAL)
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the critic runs, and the model that compares screenshots."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""

@@ -167,7 +167,7 @@ def head(record: Record, settings: tuple[str, ...] = ()) -> RenderableType:
     if usage.seconds:
         took.append(f"{usage.seconds:.1f} s (agent {usage.agent_seconds:.1f}, human {usage.human_seconds:.1f})")
     if retries := usage.agent_retries + usage.human_retries:
-        took.append("1 retry" if retries == 1 else f"{retries} retries")
+        took.append(count(retries, "retry"))
     lines = [" · ".join(map(printable_line, facts)) for facts in (about, took, settings) if facts]
     return Group(*(Text(text, style="dim", overflow="fold") for text in lines))
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.view.code import Code
+from sweet.view.terminal import count
 from sweet.view.text import printable
 
 CONTEXT = 3
@@ -74,7 +75,7 @@ def in_context(lines: list[DiffLine]) -> list[DiffLine]:
             skipped += 1
             continue
         if skipped:
-            shown.append(DiffLine("@", "1 common line" if skipped == 1 else f"{skipped:,} common lines"))
+            shown.append(DiffLine("@", count(skipped, "common line")))
         skipped = 0
         shown.append(line)
     return shown[:-1]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.errors import UsageError
 from sweet.stages.base import StageResult
@@ -19,10 +19,10 @@ from sweet.view.comparison import as_markdown, sections
 class Compare(Command[CompareConfig]):
     def arguments(self) -> list[ArgumentSpec]:
         return [
-            path_argument(
+            ArgumentSpec(
                 "a", "A", "The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.", required=True
             ),
-            path_argument("b", "B", "What is compared with it, in the same way.", required=True),
+            ArgumentSpec("b", "B", "What is compared with it, in the same way.", required=True),
         ]
 
     def work(self, call: Call[CompareConfig]) -> None:

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from sweet.cli import console
-from sweet.cli.command import Call, Command, path_argument
+from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.errors import UsageError
@@ -36,8 +36,8 @@ class Assets(Command[AssetsConfig]):
 class Import(Command[DataImportConfig]):
     def arguments(self) -> list[ArgumentSpec]:
         return [
-            path_argument("file", "FILE", "JSONL of trajectories in the published layout.", required=True),
-            path_argument("run", "RUN", "The run directory, made where it is not there.", required=True),
+            ArgumentSpec("file", "FILE", "JSONL of trajectories in the published layout.", required=True),
+            ArgumentSpec("run", "RUN", "The run directory, made where it is not there.", required=True),
         ]
 
     def work(self, call: Call[DataImportConfig]) -> None:
@@ -65,7 +65,7 @@ class Export(Command[DataExportConfig]):
 
 class MicroAgent(Command[MicroAgentConfig]):
     def arguments(self) -> list[ArgumentSpec]:
-        return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+        return [ArgumentSpec("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
 
     def work(self, call: Call[MicroAgentConfig]) -> None:
         folder = call.arguments["folder"]
@@ -75,7 +75,7 @@ class MicroAgent(Command[MicroAgentConfig]):
 
 class NewTask(Command[NewTaskConfig]):
     def arguments(self) -> list[ArgumentSpec]:
-        return [path_argument("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+        return [ArgumentSpec("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
 
     def work(self, call: Call[NewTaskConfig]) -> None:
         folder, name = call.arguments["folder"], call.config.name

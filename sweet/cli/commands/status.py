@@ -10,7 +10,8 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
-from sweet.cli.stage_command import RUNS, newest_run, newest_run_argument
+from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.folders import RUNS
 from sweet.runs.manifest import now
 from sweet.stages.disk_use import DiskUse
 from sweet.stages.overview import Headline, Overview, RunLine, overview
