@@ -44,6 +44,11 @@ class OptionSpec:
     def flag(self) -> str:
         return f"--{self.key}"
 
+    @property
+    def two_sided(self) -> bool:
+        """Whether `--no-…` switches it off; the common ones are only switched on."""
+        return self.is_switch and not self.field.startswith("common_")
+
     def render(self, value: Any) -> list[str]:
         """The option as words of a command line that give it this value."""
         if self.is_switch:

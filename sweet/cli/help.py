@@ -77,8 +77,7 @@ def of_command(command: Declaration) -> str:
 
 def _options(options: Iterable[OptionSpec]) -> Iterator[tuple[str, str]]:
     for option in options:
-        two_sided = option.is_switch and not option.field.startswith("common_")
-        form = f"{option.flag} / --no-{option.key}" if two_sided else f"{option.flag} {option.metavar}".strip()
+        form = f"{option.flag} / --no-{option.key}" if option.two_sided else f"{option.flag} {option.metavar}".strip()
         yield form + ("…" if option.is_list else ""), " ".join(filter(None, (option.help, _remarks(option))))
 
 

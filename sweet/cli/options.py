@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from sweet.cli.declaration import OptionSpec, env_prefix
 from sweet.errors import UsageError
 from sweet.near import did_you_mean
-from sweet.stages.base import StageConfig, recorded
+from sweet.stages.base import StageConfig, option_key, recorded
 
 C = TypeVar("C", bound=StageConfig)
 
@@ -50,7 +50,7 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
     choices = tuple(str(choice) for choice in typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
     return OptionSpec(
         field=name,
-        key=name.rstrip("_").replace("_", "-"),
+        key=option_key(name),
         envvar=f"{env_prefix(command)}_{name.rstrip('_').upper()}",
         metavar="|".join(choices) or METAVARS[kind],
         choices=choices,

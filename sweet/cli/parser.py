@@ -250,11 +250,9 @@ def _argument(argument: ArgumentSpec, declaration: Declaration) -> inspect.Param
 
 def _option(option: OptionSpec, declaration: Declaration) -> inspect.Parameter:
     """To Typer every value is text, or a switch."""
-    common = option.field.startswith("common_")
-    two_sided = option.is_switch and not common
     declared = typer.Option(
         False if option.is_switch else None,
-        f"{option.flag}/--no-{option.key}" if two_sided else option.flag,
+        f"{option.flag}/--no-{option.key}" if option.two_sided else option.flag,
         envvar=option.envvar,
         help=option.help,
         metavar=option.metavar or None,

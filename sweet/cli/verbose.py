@@ -18,7 +18,7 @@ from sweet.errors import SweetError
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.stages.base import StageConfig
+from sweet.stages.base import StageConfig, option_key
 
 
 class Verbose:
@@ -69,7 +69,7 @@ def _size(artifact: Artifact) -> str:
 def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[StageConfig]) -> str:
     for field, value in call.config.model_dump(mode="json").items():
         if value == artifact.id:
-            return f"named by --{field.rstrip('_').replace('_', '-')}"
+            return f"named by --{option_key(field)}"
     for ref in attempt.inputs:
         other = manifest.artifact(ref.id)
         if other and other.id != artifact.id and artifact in ancestors(manifest, other):

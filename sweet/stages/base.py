@@ -60,6 +60,11 @@ class StageConfig(BaseModel):
         return next(marked, None)
 
 
+def option_key(field: str) -> str:
+    """The option of a configuration's field, without its dashes: `num-tasks` of `num_tasks`, `from` of `from_`."""
+    return field.rstrip("_").replace("_", "-")
+
+
 def recorded(value: Any) -> Any:
     """The value of a configuration's field, as a record of it in JSON has it."""
     if isinstance(value, Path):

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
-from sweet.stages.base import StageConfig, recorded
+from sweet.stages.base import StageConfig, option_key, recorded
 from sweet.stages.dialogue import NO_MODEL
 from sweet.stages.disk_use import DiskUse, disk_use
 
@@ -202,7 +202,7 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
         if field == config.behind_dashes():
             tail = ["--", *items]
             continue
-        flag = field.rstrip("_").replace("_", "-")
+        flag = option_key(field)
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:

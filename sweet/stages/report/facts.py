@@ -26,6 +26,11 @@ def words(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def bounds_in_words(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """`[0.297, 0.531]`; empty where there are none."""
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
+
+
 class _Fact(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -37,6 +42,10 @@ class Rate(_Fact):
     mean: float
     low: float | None = None
     high: float | None = None
+
+    @property
+    def bounds(self) -> str:
+        return bounds_in_words(self.low, self.high)
 
 
 class ArtifactFact(ArtifactStatus):
@@ -77,6 +86,10 @@ class Point(_Fact):
     y: float
     low: float | None = None
     high: float | None = None
+
+    @property
+    def bounds(self) -> str:
+        return bounds_in_words(self.low, self.high)
 
 
 class Series(_Fact):
@@ -134,6 +147,11 @@ class Measure(_Fact):
     wins: int
     losses: int
     ties: int
+
+    @property
+    def bounds(self) -> str:
+        """Of the difference."""
+        return bounds_in_words(self.low, self.high, "+.3f")
 
 
 class ComparisonFact(_Fact):

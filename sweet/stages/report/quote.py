@@ -23,8 +23,7 @@ PAPER = """@article{zhou2025sweetrl,
 
 def told(rate: Rate) -> str:
     """`0.422 [0.297, 0.531]`."""
-    bounds = "" if rate.low is None or rate.high is None else f" [{rate.low:.3f}, {rate.high:.3f}]"
-    return f"{rate.mean:.3f}{bounds}"
+    return f"{rate.mean:.3f} {rate.bounds}".rstrip()
 
 
 def p_told(p_value: float) -> str:
@@ -77,7 +76,7 @@ def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], s
     return (
         f"On the same {found.tasks:,} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: "
         f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference:+.3f} "
-        f"[{measure.low:+.3f}, {measure.high:+.3f}], {p_told(measure.p_value)} "
+        f"{measure.bounds}, {p_told(measure.p_value)} "
         f"({TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
         f"{measure.ties} ties)."
     )

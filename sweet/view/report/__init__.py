@@ -77,7 +77,7 @@ def _headline(report: Report) -> str:
     comparison = next((one for one in report.comparisons if one.after == headline.scores), None)
     if comparison is not None:
         measure = comparison.measures[0]
-        bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
+        bounds = minus(measure.bounds)
         change = (
             f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
             f"{line(rate_name(measure.name))} against before training, "

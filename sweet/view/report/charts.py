@@ -101,8 +101,7 @@ def _dot(x: float, y: float, colour: str, radius: int, told: str) -> str:
 
 
 def _point(name: str, point: Point) -> str:
-    bounds = "" if point.low is None or point.high is None else f" [{point.low:.3f}, {point.high:.3f}]"
-    return f"{name} at {short(point.x)}: {short(point.y)}{bounds}"
+    return f"{name} at {short(point.x)}: {short(point.y)} {point.bounds}".rstrip()
 
 
 def bins(title: str, name: str, found: Sequence[Bin]) -> str:
@@ -141,8 +140,7 @@ def _bounds(rate: Rate) -> str:
 
 
 def _cells(rate: Rate) -> list[str]:
-    bounds = "" if rate.low is None or rate.high is None else f"[{rate.low:.3f}, {rate.high:.3f}]"
-    return [f"{rate.mean:.3f}", bounds]
+    return [f"{rate.mean:.3f}", rate.bounds]
 
 
 def _whisker(x: float, rate: Rate, up: Scale) -> str:

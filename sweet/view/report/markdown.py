@@ -52,7 +52,7 @@ def _parts(report: Report) -> Iterator[str]:
             f"{code(found.before)} → {code(found.after)}",
             code(rate_name(measure.name)),
             f"{measure.before:.3f} → {measure.after:.3f}",
-            f"{measure.difference:+.3f} [{measure.low:+.3f}, {measure.high:+.3f}]",
+            f"{measure.difference:+.3f} {measure.bounds}",
             p_in_words(measure.p_value),
             f"{measure.wins} / {measure.ties} / {measure.losses}",
         ]

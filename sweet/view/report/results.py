@@ -45,8 +45,7 @@ CURVES = {
 
 def rate_cell(rate: Rate) -> str:
     """A rate with its interval, as HTML."""
-    bounds = "" if rate.low is None or rate.high is None else f"[{rate.low:.3f}, {rate.high:.3f}]"
-    return f'<b>{minus(f"{rate.mean:.3f}")}</b> <span class="ci">{minus(bounds)}</span>'
+    return f'<b>{minus(f"{rate.mean:.3f}")}</b> <span class="ci">{minus(rate.bounds)}</span>'
 
 
 def results(report: Report) -> str:
@@ -94,7 +93,7 @@ def _comparison(found: ComparisonFact, report: Report) -> str:
 
 def _measure(measure: Measure) -> list[str]:
     difference = minus(f"{measure.difference:+.3f}")
-    bounds = minus(f"[{measure.low:+.3f}, {measure.high:+.3f}]")
+    bounds = minus(measure.bounds)
     return [
         line(rate_name(measure.name)),
         f"{measure.before:.3f}",
