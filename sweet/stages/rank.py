@@ -22,6 +22,7 @@ from sweet.llm.local import START_UP, EngineChoice
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.actors import recorded_model
 from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
@@ -62,8 +63,8 @@ class RankConfig(StageConfig):
     from_: str | None = None
     """The critic to rank by; the newest finished one where not given."""
     rollouts: str | None = None
-    """Dialogues to rank turns of; where not given the newest ones on the critic's own tasks, for --judge llm the newest
-    ones of the split train."""
+    """Dialogues to rank turns of; where not given the newest ones on the split of the critic's own tasks, for
+    --judge llm the newest ones of the split train."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
@@ -117,7 +118,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
     prompt = JudgePrompt.of(config.judge_prompt)
     rollouts = _rollouts(run, critic, config.rollouts)
-    agent = config.agent or agent_of(rollouts, "--agent")
+    agent = config.agent or agent_of(run, rollouts, "--agent")
     reporter.say(f"Ranking replies of {agent} in {rollouts.id} by {critic.id if critic else config.judge_model}.")
     places = sample_places(list(read_jsonl(run.file(rollouts), Trajectory)), config)
     if not places:
@@ -205,7 +206,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
             rollouts = run.input_of(artifact, "rollouts")
             encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
         return RegressionCritic(model, encoder, target=target, **how)
-    base = config.reference or str(artifact.meta.get("base") or "")
+    base = config.reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
@@ -241,14 +242,15 @@ def _check(config: RankConfig) -> None:
 
 
 def _rollouts(run: Run, critic: Artifact | None, named: str | None) -> Artifact:
-    """The newest dialogues on the tasks that the critic learned from: never those of an evaluation on other tasks."""
+    """The newest dialogues on tasks of the split that the critic learned from, also where they are more or fewer of
+    them: never those of an evaluation on another split."""
     done = run.manifest().of_kind("rollouts", "done")
     if named is not None or not done:
         return run.find("rollouts", named, needed_by="rank")
     if critic is None:
         return next((artifact for artifact in reversed(done) if artifact.meta.get("split") == "train"), done[-1])
     own = run.input_of(critic, "rollouts")
-    same = ("task", "tasks", "split", "tasks_digest")
+    same = ("task", "tasks", "split")
     alike = [artifact for artifact in done if all(artifact.meta.get(key) == own.meta.get(key) for key in same)]
     return alike[-1] if alike else own
 
