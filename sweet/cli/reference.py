@@ -68,6 +68,17 @@ METRICS: dict[str, dict[str, str]] = {
         "sandbox": "jail that ran the code",
         "seconds": "of the whole",
         "steps": "seconds of each step",
+        "seeds": "with --study: the seeds, and of the following figures the mean over them with a t-interval",
+        "test_tasks": "with --study: unseen tasks of each evaluation",
+        "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds that making its "
+        "actor took, its settings, and sweet less it: paired by task, and over seeds",
+        "best_of": "with --study: success of the best of n dialogues, by critic, no_info, random and oracle",
+        "offline": "with --study: success by the number of offline dialogues",
+        "credit": "with --study: mean advantage by kind of turn, and how often replies are in the true order",
+        "settings": "with --study: its sizes",
+        "versions": "with --study: what it ran on",
+        "results": "with --study: the file of all these figures",
+        "failed": "with --study: parts that failed, with the reason",
     },
     "serve-sim": {"url": "the server's address, told as soon as it answers"},
     "rollout": {

@@ -95,13 +95,13 @@ def as_task(instance: Instance, name: str) -> Task:
         ground_truth=source,
         test_cases={f"test{i}": f"{function.name}({n})" for i, n in enumerate(instance.inputs, 1)},
         hidden_information=source,
-        facts=tuple(_fact(BY_NAME[name], instance.values[name]) for name in instance.wanted),
+        facts=tuple(_fact(BY_NAME[name], instance.values[name], function) for name in instance.wanted),
     )
 
 
 def solution(function: Function, values: Mapping[str, int]) -> str:
     """The source of the function with these rules."""
-    lines = [rule.line.format(n=function.argument, v=values[rule.name]) for rule in RULES if rule.name in values]
+    lines = [_line(rule, function, values[rule.name]) for rule in RULES if rule.name in values]
     body = "\n".join(f"    {line}" for line in [*lines, "return x"])
     return f"def {function.name}({function.argument}):\n{body}"
 
@@ -136,5 +136,10 @@ def _all_rules_matter(instance: Instance) -> bool:
     return all([compute(values, n) for n in instance.inputs] != right for values in without)
 
 
-def _fact(rule: Rule, value: int) -> Fact:
-    return Fact(topic=rule.name, cues=rule.cues, answer=rule.answer.format(v=value))
+def _line(rule: Rule, function: Function, value: int) -> str:
+    return rule.line.format(n=function.argument, v=value)
+
+
+def _fact(rule: Rule, value: int, function: Function) -> Fact:
+    answer, line = rule.answer.format(v=value), _line(rule, function, value)
+    return Fact(topic=rule.name, cues=rule.cues, answer=answer, line=line)
