@@ -81,6 +81,11 @@ def look(jobs: Sequence[SeedJob], read: Callable[[Lab], T], divisor: int = 1) ->
     return found
 
 
+def success_of(lab: Lab, method: Method) -> float:
+    """Mean success at temperature 1 of the method's actor."""
+    return float(lab.evaluate(method, SAMPLED).metrics[RATE])
+
+
 def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against | None:
     """`ours` less `theirs` on the seeds and the tasks that both have; None where they share none.
 
@@ -151,7 +156,7 @@ def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
     columns: Columns = {"trajectories": [float(jobs[0].part_run(d)[1].train_tasks * samples) for d in divisors]}
     for method in jobs[0].methods:
         if method.name in MAIN:
-            rows = [look(jobs, partial(_rate, method=method), d) for d in divisors]
+            rows = [look(jobs, partial(success_of, method=method), d) for d in divisors]
             if all(rows):
                 _add(columns, method.name, [[*row.values()] for row in rows])
     return columns if len(columns) > 1 else None
@@ -185,10 +190,6 @@ def _critics(jobs: Sequence[SeedJob]) -> list[tuple[str, Method]]:
     """The critics to look at, by their name in the results."""
     by_name = {method.name: method for method in jobs[0].methods}
     return [(name, by_name[method]) for name, method in CRITICS.items() if method in by_name]
-
-
-def _rate(lab: Lab, method: Method) -> float:
-    return float(lab.evaluate(method, SAMPLED).metrics[RATE])
 
 
 def _add(columns: Columns, name: str, rows: Sequence[Sequence[float]]) -> None:
