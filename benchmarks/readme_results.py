@@ -33,7 +33,7 @@ ALTERNATIVE = (
     "Success of each method with its interval over seeds; success of the best of N dialogues by who picks it; mean "
     "advantage by kind of turn"
 )
-HEADER = ("method", "what it learns by", "success", "greedy", "`sweet` less it")
+HEADER = ("method", "what it is", "success", "greedy", "`sweet` less it")
 
 
 def read_micro(path: Path) -> StudyResults:

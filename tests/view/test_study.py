@@ -38,12 +38,22 @@ def colours(png: bytes) -> set[str]:
     return {f"#{bytes(colour).hex()}" for count, colour in counted if isinstance(colour, tuple) and count > 300}
 
 
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, bytes]:
+    return plots.plots(study())
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of few pixels, which are drawn soon."""
+    monkeypatch.setattr(plots, "DPI", 40)
+
+
 def wanted(*names: str) -> set[str]:
     return {name.lower() for name in names}
 
 
-def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for() -> None:
-    drawn = plots.plots(study())
+def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for(drawn: dict[str, bytes]) -> None:
     assert list(drawn) == PARTS
     for png in drawn.values():
         width, height = picture(png).size
@@ -63,6 +73,7 @@ def test_what_is_not_there_is_not_drawn() -> None:
     assert plots.plots(study(methods=[])).keys() == {*PARTS[1:]}
 
 
+@pytest.mark.usefixtures("coarse")
 def test_intervals_that_are_not_known_are_no_obstacle() -> None:
     bare = study_dict()
     for one in bare["methods"]:
@@ -80,7 +91,8 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
     read("".join(page(results, {})))
 
 
-def test_the_plots_are_those_of_the_results_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("coarse")
+def test_the_plots_are_those_of_the_results_alone() -> None:
     import matplotlib
 
     before = plots.plots(study())
@@ -97,6 +109,7 @@ def test_the_overview_carries_where_it_comes_from() -> None:
     assert picture(plots.overview(study(best_of=None, credit=None), "digest")).size[0] > 1500
 
 
+@pytest.mark.usefixtures("coarse")
 def test_the_folder_gets_the_page_and_the_plots(tmp_path: Path) -> None:
     written = write_report(tmp_path, study())
     assert written.page == tmp_path / "report.html"
@@ -110,7 +123,6 @@ def test_the_folder_gets_the_page_and_the_plots(tmp_path: Path) -> None:
     assert not {"href", "style"} & {name for name, _ in reader.attributes}
     assert "0.250 " in text
     assert "these are not the paper&#x27;s figures" in text
-    write_report(tmp_path, study())
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
         [*(f"{part}.png" for part in PARTS), "report.html"]
     )
@@ -131,7 +143,7 @@ def test_without_matplotlib_there_are_tables_and_the_extra_is_named(
         plots.plots(study())
 
 
-def test_nothing_in_the_results_becomes_markup_or_mathematics() -> None:
+def test_nothing_in_the_results_becomes_markup_or_mathematics(drawn: dict[str, bytes]) -> None:
     odd = [*study_dict()["methods"], method(3, f"$\\frac{{{HOSTILE}"), method(3, "_hidden"), method(3, "测试")]
     results = study(
         methods=odd,
@@ -141,9 +153,8 @@ def test_nothing_in_the_results_becomes_markup_or_mathematics() -> None:
         best_of={"n": [1, 2], HOSTILE: [0.1, 0.2], "_x": [0.1, 0.3]},
         credit={"critic": {HOSTILE: {"mean": 0.1}}, "agreement": {HOSTILE: {"share": 0.5}}},
     )
-    drawn = plots.plots(results)
-    text = "".join(page(results, drawn))
-    assert set(read(text).tags) <= set(read("".join(page(study(), plots.plots(study())))).tags)
+    text = "".join(page(results, plots.plots(results)))
+    assert set(read(text).tags) <= set(read("".join(page(study(), drawn))).tags)
     for unsafe in ("\x1b", "\u202e", "<script"):
         assert unsafe not in text
     assert printable_line(HOSTILE) in "".join(part for parts in read(text).text.values() for part in parts)
@@ -202,15 +213,15 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_any_shares_can_be_drawn(shares: list[float]) -> None:
     methods = [
         {**method(0, f"m{number}"), "success": share, "success_ci": around(share, 0.1)}
         for number, share in enumerate(shares)
     ]
     curve = {"n": [2.0**number for number in range(len(shares))], "critic": shares}
-    drawn = plots.plots(study(methods=methods, best_of=curve, offline=None, credit=None))
-    assert all(picture(png).size for png in drawn.values())
+    pictures = plots.plots(study(methods=methods, best_of=curve, offline=None, credit=None))
+    assert all(picture(png).size for png in pictures.values())
 
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef"), unique=True))

@@ -24,9 +24,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "beta-0": "no preference: likelihood of the replies that the critic puts first",
     },
     "other judges for the critic": {
-        "oracle": "the generator's own knowledge of each reply",
-        "random": "chance",
-        "untrained": "the start itself, with less without the reference solution in view",
+        "oracle": "the generator's own knowledge of each reply in the critic's place",
+        "random": "chance in the critic's place",
+        "untrained": "the agent that all start from, shown the reference solution, in the critic's place",
     },
 }
 """Methods under what they have in common, in the order in which they are shown."""
