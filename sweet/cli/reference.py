@@ -61,9 +61,10 @@ METRICS: dict[str, dict[str, str]] = {
     "demo": {
         "tasks": "unseen tasks played before and after",
         "success_before": "share of them solved by the packaged agent, with interval",
-        "success_after": "the same by the trained one, with interval",
+        "success_after": "the same by the trained one, that of the last round, with interval",
         "tests_before": "share of the hidden tests passed by the packaged agent, with interval",
         "tests_after": "the same by the trained one, with interval",
+        "rounds": "one entry a round: success and tests, as after it, with intervals",
         "sandbox": "jail that ran the code",
         "seconds": "of the whole",
         "steps": "seconds of each step",

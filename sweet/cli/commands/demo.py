@@ -12,6 +12,8 @@ from sweet.cli.stage_command import StageCommand
 from sweet.stages.base import StageResult
 from sweet.stages.demo import DemoConfig, run_demo
 
+FIGURES = ("success", "tests")
+
 
 def _name(_: DemoConfig) -> tuple[str, str]:
     return "code", "demo"
@@ -27,9 +29,11 @@ def _show(result: StageResult) -> None:
     seconds.add_section()
     seconds.add_row("all", f"{metrics['seconds']:.1f}")
     console.show(seconds)
-    outcome = Table(f"{metrics['tasks']} unseen tasks", "before", "after")
-    outcome.add_row("success", *(_rate(metrics, f"success_{when}") for when in ("before", "after")))
-    outcome.add_row("tests passed", *(_rate(metrics, f"tests_{when}") for when in ("before", "after")))
+    outcome = Table(f"{metrics['tasks']} unseen tasks", "success", "tests passed")
+    outcome.add_row("before", *(_rate(metrics, f"{figure}_before") for figure in FIGURES))
+    for one in metrics["rounds"]:
+        name = "after" if len(metrics["rounds"]) == 1 else f"after round {one['round']}"
+        outcome.add_row(name, *(_rate(one, figure) for figure in FIGURES))
     console.show(outcome)
 
 
@@ -47,8 +51,12 @@ COMMANDS = (
         show=_show,
         summary="Run the whole pipeline on this machine, on the packaged agent and tasks.",
         text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
-        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded.",
-        examples=(("sweet demo", "a few minutes on two CPU cores"),),
+        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded. With --rounds "
+        "the actor then learns from its own dialogues.",
+        examples=(
+            ("sweet demo", "a few minutes on two CPU cores"),
+            ("sweet demo --rounds 3 --critic retrained", "each actor's dialogues train the next critic and actor"),
+        ),
         then=("sweet view {run}", "sweet report {run}"),
     ),
 )
