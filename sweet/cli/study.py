@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweet.cli import console
@@ -24,7 +25,15 @@ def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
 
 
 def _tell(call: Call[Any], result: StageResult) -> None:
+    """The tables, or JSON, on stdout, and the page beside the results."""
+    from sweet.stages.study.results import read_results
+    from sweet.view.study import write_report
+
     console.finish(result, as_json=call.common.json, show_people=show_study)
+    written = write_report(result.run, read_results(Path(result.metrics["results"])))
+    if written.remark:
+        call.reporter.say(written.remark)
+    call.reporter.say(f"Written: {written.page}.")
 
 
 def show_study(result: StageResult) -> None:

@@ -45,7 +45,7 @@ class Lab:
         if method.learns == "multi-turn-dpo":
             preferences = self._preferences()
             return [preferences, self._train(method, preferences)]
-        judging = self._judging(method)
+        judging = self._judging(method, self._replies())
         pairs = self.ledger.do(PairConfig(from_=judging[-1].id, seed=self.seed, **_options(method.pair)))
         return [*judging, pairs, self._train(method, pairs)]
 
@@ -61,7 +61,10 @@ class Lab:
         return self.ledger.do(config, told=("best_of", "critic"))
 
     def credit(self, method: Method) -> Step:
-        return self.best_of(method)
+        """Replies at turns of these dialogues, judged by the method's critic; the metrics tell advantage and agreement
+        by kind of turn."""
+        replies = self._sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
+        return self._judging(method, replies)[-1]
 
     def _offline(self) -> Step:
         return self._play("train", self.sizes.train_tasks, samples=self.sizes.samples)
@@ -84,22 +87,33 @@ class Lab:
         options = _options(method.actor) | {"method": method.learns}
         return self.ledger.do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
-    def _judging(self, method: Method) -> list[Step]:
+    def _replies(self) -> Step:
+        """The replies that every judge judges."""
+        return self._sample(self._offline(), fraction=self.sizes.fraction)
+
+    def _sample(self, rollouts: Step, *, fraction: float, limit: int | None = None) -> Step:
+        """Replies at turns of dialogues, judged at random, which needs nobody."""
+        return self.ledger.do(
+            RankConfig(
+                judge="random",
+                rollouts=rollouts.id,
+                candidates=self.sizes.candidates,
+                fraction=fraction,
+                limit=limit,
+                agent=self.sizes.agent,
+                max_tokens=REPLY_TOKENS,
+                seed=self.seed,
+            )
+        )
+
+    def _judging(self, method: Method, replies: Step) -> list[Step]:
+        """The steps to the judged replies, which the last one makes."""
+        if method.judge == "random":
+            return [replies]
+        if method.judge != "critic":
+            return [replies, self.ledger.do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))]
         critic = self._critic(method.critic)
-        return [
-            critic,
-            self.ledger.do(
-                RankConfig(
-                    from_=critic.id,
-                    rollouts=self._offline().id,
-                    candidates=self.sizes.candidates,
-                    fraction=self.sizes.fraction,
-                    agent=self.sizes.agent,
-                    max_tokens=REPLY_TOKENS,
-                    seed=self.seed,
-                )
-            ),
-        ]
+        return [critic, replies, self.ledger.do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed))]
 
     def _play(
         self, split: str, tasks: int, *, samples: int = 1, agent: str | None = None, temperature: float = 1.0

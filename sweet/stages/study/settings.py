@@ -77,7 +77,10 @@ METHODS: dict[str, Method] = {
         _by_critic("normalize-none", critic={"normalize": "none"}),
         _by_critic("regression", critic={"variant": "regression", "nll": 0.0}),
         _by_critic("upstream", critic={"recipe": "upstream", "nll": 0.0}, actor={"recipe": "upstream"}),
+        _by_other("oracle"),
+        _by_other("random"),
         _by_critic("beta-0", actor={"beta": 0.0}),
+        _by_other("untrained"),
     )
 }
 """Every method, in the order in which they are made and told."""

@@ -38,8 +38,7 @@ def run_study(folder: Path, config: StudyConfig, reporter: Reporter) -> StageRes
         TooManyFailures: something failed; the results are those of the rest.
     """
     began = time.monotonic()
-    with _claimed(folder):
-        _check_same(folder, config.sizes())
+    with claimed(folder, config.sizes()):
         jobs = seed_jobs(folder.absolute(), config)
         failed = run_seeds(jobs, config.jobs, reporter)
         results = gather(jobs, config.tasks)
@@ -72,8 +71,12 @@ def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFai
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """The folder, made where it is not there, for this process alone."""
+def claimed(folder: Path, sizes: StudySizes) -> Iterator[None]:
+    """The folder of a study, made where it is not there, for this process alone.
+
+    Raises:
+        UsageError: it holds something else, or another process is at it.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         foreign = not (folder / BEGUN).exists() and any(entry.name != _LOCK for entry in folder.iterdir())
@@ -87,6 +90,7 @@ def _claimed(folder: Path) -> Iterator[None]:
     except Timeout as error:
         raise UsageError("Another process is at this study.", where=folder, fix="wait for it, or stop it") from error
     try:
+        _check_same(folder, sizes)
         yield
     finally:
         lock.release()

@@ -46,9 +46,10 @@ def kill_after_a_part(folder: Path) -> None:
 
 
 def told(folder: Path) -> dict[str, Any]:
-    called = sweet("demo", str(folder), *WORDS, "--json", "--quiet")
-    assert called.returncode == 0, called.stderr
-    return dict(json.loads(called.stdout)["metrics"])
+    called = started(["demo", str(folder), *WORDS, "--json", "--quiet"])
+    out, err = called.communicate()  # as long as a test may take
+    assert called.returncode == 0, err
+    return dict(json.loads(out)["metrics"])
 
 
 def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) ->
     assert metrics["methods"] == results.model_dump(mode="json")["methods"]
     assert metrics["failed"] == []
 
+    assert (folder / "report.html").stat().st_size > 0
     assert told(folder)["methods"] == metrics["methods"]
     assert len(attempts(folder)) == len(done) + sum(a.status != "done" for a in attempts(folder)), "nothing was done"
     figures(folder)
