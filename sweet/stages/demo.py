@@ -21,21 +21,12 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.stages.label import LabelConfig, run_label
-from sweet.stages.pair import PairConfig, Strategy, run_pair
+from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.stages.study.settings import PAIRS
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
-
-TURNS = 6
-"""The agent's turns at most on micro tasks: the five questions that the packaged agent asks, and its answer."""
-
-REPLY_TOKENS = 128
-"""Tokens of a reply at most; the longest answer to a micro task has a fifth of it."""
-
-PAIRS: int = 2
-STRATEGY: Strategy = "best-worst"
-"""Pairs a turn and how they are drawn. Not the paper's 4 of random halves: of sixteen replies to a micro task hardly
-five are useful, so half of an upper half is as useless as the lower one."""
+from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
 ROUND_SEEDS = 1000
 """Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
@@ -147,7 +138,7 @@ class _Demo:
         rank = RankConfig(
             candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=REPLY_TOKENS
         )
-        pair = PairConfig(pairs=PAIRS, strategy=STRATEGY, seed=seed)
+        pair = PairConfig.model_validate({**PAIRS, "seed": seed})
         if self.round == 1 or self.config.critic == "retrained":
             self._step("label", lambda: run_label(run, LabelConfig(), reporter))
             self._step("train-critic", lambda: run_train_critic(run, TrainCriticConfig(seed=seed), reporter))

@@ -19,6 +19,12 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.micro.generator import SPLITS, as_task, instances
 
+TURNS = 6
+"""The agent's turns in a dialogue: the questions that the packaged agent asks, and its answer."""
+
+REPLY_TOKENS = 128
+"""Tokens of a reply at most: several times as many as the longest answer has."""
+
 AGENT = Path(__file__).parent / "agent"
 """The folder of the packaged checkpoint."""
 
