@@ -77,7 +77,7 @@ _FROM = {
 def _artifact_kind(command: str, key: str) -> str | None:
     if key == "from":
         return _FROM.get(command)
-    return {"critic": "critic", "rollouts": "rollouts"}.get(key)
+    return {"critic": "critic", "rollouts": "rollouts", "replies": "candidates"}.get(key)
 
 
 def _safely(source: Source) -> Complete:

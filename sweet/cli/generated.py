@@ -113,8 +113,13 @@ def _row(spec: OptionSpec) -> str:
 
 def with_table(readme: str) -> str:
     """The README with the table of the commands between its markers."""
-    head, rest = readme.split(BEGIN)
-    return f"{head}{BEGIN}\n\n{command_table()}\n{END}{rest.split(END)[1]}"
+    return put_between(readme, BEGIN, END, command_table())
+
+
+def put_between(page: str, begin: str, end: str, content: str) -> str:
+    """A page with `content` between two markers that stand in it once."""
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n\n{content}\n{end}{rest.split(end)[1]}"
 
 
 def completion(shell: str) -> str:

@@ -141,6 +141,8 @@ class AdvantageCritic:
         tokenizer: the critic's.
         share: compute once what replies and turns share.
         informed: c is told (False for the variant `no-info`).
+        blind_reference: c is kept from the reference, as recipe `upstream` does anyway: with the same model twice the
+            advantage is how much likelier c makes a reply.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class AdvantageCritic:
         tokenizer: Any,
         *,
         informed: bool = True,
+        blind_reference: bool = False,
         recipe: Recipe = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
@@ -158,11 +161,12 @@ class AdvantageCritic:
         self.reader = Reader(ChatEncoder(tokenizer), informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget
+        self.blind = blind_reference or recipe == "upstream"
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
         upstream = self.recipe == "upstream"
         informed = [self.reader.turn(turn) for turn in turns]
-        bare = [self.reader.turn(turn, bare=True) for turn in turns] if upstream else informed
+        bare = [self.reader.turn(turn, bare=True) for turn in turns] if self.blind else informed
         seen = [self._seen(rows) for rows in informed]
         critic = self._means(self.critic, seen)
         reference = self._means(self.reference, bare)
@@ -181,9 +185,8 @@ class AdvantageCritic:
 
         A dialogue is computed once for all its turns. Turns left out for its length have none.
         """
-        upstream = self.recipe == "upstream"
         informed = [self.reader.dialogue(t, system) for t in dialogues]
-        bare = [self.reader.dialogue(t, system, bare=True) for t in dialogues] if upstream else informed
+        bare = [self.reader.dialogue(t, system, bare=True) for t in dialogues] if self.blind else informed
         seen = [self._seen(rows) for rows in informed]
         critic, reference = self._turn_means(self.critic, seen), self._turn_means(self.reference, bare)
         return [

@@ -96,14 +96,20 @@ def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
 
 def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
     """The environment of the launcher, from the command's: the ranks import the same package, and say little."""
+    environment = child_environment(base)
+    if layout.hostfile is None and sys.platform == "linux":
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine's own name may lead nowhere
+    return environment
+
+
+def child_environment(base: dict[str, str]) -> dict[str, str]:
+    """The environment of a Python process that works for this one: it imports the same package, and says little."""
     environment = dict(base)
     root = str(Path(sweet.__file__).parent.parent)
     if root not in _installed():
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
     environment["PYTHONSAFEPATH"] = "1"  # not what happens to lie in the working directory
     environment.setdefault("PYTHONWARNINGS", "ignore")
-    if layout.hostfile is None and sys.platform == "linux":
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine's own name may lead nowhere
     return environment
 
 

@@ -3,8 +3,9 @@
 An artifact is stale when its own file is not what was finished, when an input is not what it was when it was used, is
 stale itself or is gone, or when a newer one with another content stands in an input's place. A run holds several
 artifacts of one kind side by side (dialogues on training tasks, dialogues on unseen ones, repeats with another seed,
-scores by another scorer), so newer alone is not in place of: both must go back to rollouts of the same agent on the
-same data by the same settings, and to scores by the same scorer.
+scores by another scorer, candidates by another judge), so newer alone is not in place of: both must go back to rollouts
+of the same agent on the same data by the same settings, to scores by the same scorer, to the same kind of critic and to
+candidates by the same judge.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
         settings = {**(attempt.config if attempt else {}), **root.meta}
         played = {key: settings.get(key) for key in _PLAYED}
     scorer = scores.meta.get("scorer") if scores is not None else None
-    return artifact.kind, json.dumps([played, scorer], sort_keys=True)
+    critic = input_of(manifest, artifact, "critic")
+    candidates = input_of(manifest, artifact, "candidates")
+    learned = [critic.meta.get(key) if critic else None for key in ("variant", "recipe", "target")]
+    judge = candidates.meta.get("judge") if candidates else None
+    return artifact.kind, json.dumps([played, scorer, learned, judge], sort_keys=True)
 
 
 def newer_in_place(manifest: Manifest, artifact: Artifact) -> Artifact | None:

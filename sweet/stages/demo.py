@@ -2,6 +2,8 @@
 
 Zero-shot evaluation on unseen tasks, offline dialogues on training tasks, scores, preferences, critic, candidates,
 pairs, actor, and the same evaluation of the trained actor. Everything lands in one run directory that stays behind.
+With more than one round the actor's own dialogues on the training tasks are learned from next, and so on: each stage
+takes the newest of what it needs, and what learns or replies starts from the agent of the dialogues.
 The sizes are the smallest that show learning reliably with the micro agent on two CPU cores within a few minutes.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -23,6 +25,9 @@ from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
+
+ROUND_SEEDS = 1000
+"""Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
 
 
 class DemoConfig(StageConfig):
@@ -38,6 +43,10 @@ class DemoConfig(StageConfig):
     """Replies sampled and ranked at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
     """Share of the turns that are ranked."""
+    rounds: int = Field(default=1, ge=1)
+    """Actors trained one after the other: the second learns from the first one's own dialogues, and so on."""
+    critic: Literal["same", "retrained"] = "same"
+    """What ranks from the second round on: the first critic, or one trained on the actor's own dialogues."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail of the code that the agent writes."""
 
@@ -45,33 +54,58 @@ class DemoConfig(StageConfig):
 def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
     """Run the pipeline and return success before and after, the seconds of each step and every artifact."""
     demo = _Demo(run, config, reporter)
-    before = demo.evaluate("zero-shot agent on unseen tasks", agent="micro")
-    demo.collect()
-    demo.learn()
-    after = demo.evaluate("trained actor on the same tasks", agent=str(demo.actor()))
-    metrics: dict[str, Any] = {"tasks": config.eval_tasks}
-    for name, scores in (("before", before), ("after", after)):
-        for rate in ("success", "tests"):
-            source = {"success": "success_rate", "tests": "tests_passed"}[rate]
-            metrics[f"{rate}_{name}"] = scores[source]
-            metrics[f"{rate}_{name}_ci_low"] = scores[f"{source}_ci_low"]
-            metrics[f"{rate}_{name}_ci_high"] = scores[f"{source}_ci_high"]
-    metrics["sandbox"] = after["sandbox"]
-    metrics["seconds"] = round(sum(seconds for _, seconds in demo.steps), 1)
-    metrics["steps"] = dict(demo.steps)
+    before = demo.evaluate("zero-shot agent on unseen tasks")
+    rounds = [demo.play_round(number) for number in range(1, config.rounds + 1)]
+    metrics: dict[str, Any] = {
+        "tasks": config.eval_tasks,
+        **_rates(before, "_before"),
+        **_rates(rounds[-1], "_after"),
+        "rounds": [{"round": number, **_rates(scores)} for number, scores in enumerate(rounds, 1)],
+        "sandbox": rounds[-1]["sandbox"],
+        "seconds": round(sum(seconds for _, seconds in demo.steps), 1),
+        "steps": dict(demo.steps),
+    }
     return StageResult("demo", run.path, metrics, demo.artifacts)
 
 
+def _rates(scores: dict[str, Any], when: str = "") -> dict[str, Any]:
+    """Success and tests passed with their intervals, under the demo's names for them."""
+    rates = {"success": "success_rate", "tests": "tests_passed"}
+    ends = ("", "_ci_low", "_ci_high")
+    return {f"{name}{when}{end}": scores[f"{source}{end}"] for name, source in rates.items() for end in ends}
+
+
 class _Demo:
+    """One demo under way.
+
+    Attributes:
+        agent: what plays: the packaged agent, then the newest actor.
+        round: how many times it has begun to learn.
+    """
+
     def __init__(self, run: Run, config: DemoConfig, reporter: Reporter) -> None:
         self.run, self.config, self.reporter = run, config, reporter
+        self.agent, self.round = "micro", 0
         self.steps: list[tuple[str, float]] = []
         self.artifacts: list[Artifact] = []
 
-    def evaluate(self, title: str, agent: str) -> dict[str, Any]:
+    def play_round(self, number: int) -> dict[str, Any]:
+        """Let the agent play the training tasks and learn from that; what the new actor's evaluation tells."""
+        self.round = number
+        self.collect()
+        self.learn()
+        self.agent = str(self.run.file(self.run.find("actor", needed_by="demo")))
+        return self.evaluate("trained actor on the same tasks")
+
+    @property
+    def seed(self) -> int:
+        """Of sampling and training in this round, so that other turns of other dialogues are ranked in the next."""
+        return self.config.seed + ROUND_SEEDS * max(0, self.round - 1)
+
+    def evaluate(self, title: str) -> dict[str, Any]:
         config = self.config
         play = RolloutConfig(
-            tasks="micro", split="test", agent=agent, num_tasks=config.eval_tasks, seed=config.seed, max_tokens=256
+            tasks="micro", split="test", agent=self.agent, num_tasks=config.eval_tasks, seed=config.seed, max_tokens=256
         )
         self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
         return self._score(f"eval: {title}")
@@ -81,31 +115,31 @@ class _Demo:
         play = RolloutConfig(
             tasks="micro",
             split="train",
+            agent=self.agent,
             num_tasks=config.train_tasks,
             samples=config.samples,
-            seed=config.seed,
+            seed=self.seed,
             max_tokens=256,
         )
         self._step("rollout: dialogues to learn from", lambda: run_rollout(self.run, play, self.reporter))
         self._score("eval: dialogues to learn from")
 
     def learn(self) -> None:
-        run, reporter, seed = self.run, self.reporter, self.config.seed
+        run, reporter, seed = self.run, self.reporter, self.seed
         rank = RankConfig(candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=256)
-        self._step("label", lambda: run_label(run, LabelConfig(), reporter))
-        self._step("train-critic", lambda: run_train_critic(run, TrainCriticConfig(seed=seed), reporter))
+        if self.round == 1 or self.config.critic == "retrained":
+            self._step("label", lambda: run_label(run, LabelConfig(), reporter))
+            self._step("train-critic", lambda: run_train_critic(run, TrainCriticConfig(seed=seed), reporter))
         self._step("rank", lambda: run_rank(run, rank, reporter))
         self._step("pair", lambda: run_pair(run, PairConfig(seed=seed), reporter))
         self._step("train-actor", lambda: run_train_actor(run, TrainActorConfig(seed=seed), reporter))
-
-    def actor(self) -> Any:
-        return self.run.file(self.run.find("actor", needed_by="demo"))
 
     def _score(self, title: str) -> dict[str, Any]:
         config = EvalConfig(sandbox=self.config.sandbox)
         return self._step(title, lambda: run_eval(self.run, config, self.reporter)).metrics
 
     def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
+        title = title if self.round < 2 else f"{title} (round {self.round})"
         self.reporter.say(title)
         began = time.monotonic()
         result = stage()

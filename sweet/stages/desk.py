@@ -1,14 +1,14 @@
 """The work of `sweet rank`: candidates of many turns are asked for at once, judged as they come, and written.
 
-Nothing waits for a whole round: while turns are judged, the next are sampled.
+Nothing waits for a whole round: while turns are judged, the next are sampled. Replies that an earlier ranking sampled
+are taken as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet.llm.base import ChatClient, Reply, RequestFailed, Role, Sampling
@@ -16,47 +16,42 @@ from sweet.llm.local import Local
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter, digest_of
 from sweet.stages.failures import first_cause
-from sweet.stages.judge import CriticJudge, Judge, Judged, SampledTurn
+from sweet.stages.judge import Judge, Judged, SampledTurn, mean_logprob
 from sweet.stages.llm_judge import JudgePrompt, LLMJudge
-from sweet.tasks.trajectory import Trajectory
+from sweet.stages.places import Key, Place
+from sweet.stages.rows import CandidateRow
+from sweet.tasks.base import Message
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Critic
     from sweet.stages.rank import RankConfig
 
 
-@dataclass(frozen=True)
-class Place:
-    """A turn to rank: the dialogue and the index of the turn in its history."""
-
-    trajectory: Trajectory
-    turn: int
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return (self.trajectory.id, self.turn)
+Told = tuple[Reply, float | None]
+"""A reply, and its mean log-probability under the model that sampled it, where it told."""
 
 
 class Desk:
     """Asks for the candidates of many turns at once and has them judged as they come.
 
     Args:
-        judge: the critic, or what the language model is asked.
+        agent: the model that is asked; without one the replies at every turn are `given`.
+        judge: who judges, or what the language model is asked that does.
     """
 
     def __init__(
         self,
         config: RankConfig,
-        agent: str,
+        agent: str | None,
         system: str,
-        judge: Critic | JudgePrompt,
+        given: Mapping[Key, CandidateRow],
+        judge: Judge | JudgePrompt,
         writer: JsonlWriter,
         log: JsonlWriter,
         reporter: Reporter,
         local: Local,
     ) -> None:
         self.local = local
-        self.config, self.agent, self.system, self.by = config, agent, system, judge
+        self.config, self.agent, self.system, self.given, self.by = config, agent, system, given, judge
         self.writer, self.log, self.reporter = writer, log, reporter
         self.failed = 0
         self.served: dict[str, str] = {}
@@ -64,7 +59,9 @@ class Desk:
 
     async def rank(self, places: list[Place]) -> None:
         async with AsyncExitStack() as stack:
-            client = await self._open(stack, "agent", self.agent, self.config.agent_url)
+            client = None
+            if self.agent is not None:
+                client = await self._open(stack, "agent", self.agent, self.config.agent_url)
             judge = await self._judge(stack)
             with self.reporter.progress("turns", len(places)) as bar:
                 try:
@@ -95,11 +92,11 @@ class Desk:
     async def _judge(self, stack: AsyncExitStack) -> Judge:
         config = self.config
         if not isinstance(self.by, JudgePrompt):
-            return CriticJudge(self.by)
+            return self.by
         client = await self._open(stack, "judge", str(config.judge_model), config.judge_url)
         return LLMJudge(client, self.by, concurrency=config.concurrency, max_tokens=config.judge_tokens)
 
-    async def _ask_all(self, places: list[Place], client: ChatClient, judge: Judge, bar: Progress) -> None:
+    async def _ask_all(self, places: list[Place], client: ChatClient | None, judge: Judge, bar: Progress) -> None:
         waiting = iter(places)
         async with asyncio.TaskGroup() as group:
             for _ in range(min(self.config.concurrency, len(places))):
@@ -107,25 +104,38 @@ class Desk:
         for _ in range(judge.at_once):
             await self.ready.put(None)
 
-    async def _ask(self, waiting: Iterator[Place], client: ChatClient, bar: Progress) -> None:
-        config = self.config
+    async def _ask(self, waiting: Iterator[Place], client: ChatClient | None, bar: Progress) -> None:
         for place in waiting:
-            sampling = Sampling(
-                temperature=config.temperature,
-                max_tokens=config.max_tokens,
-                n=config.candidates,
-                seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
-                logprobs=config.judge == "critic",
-            )
-            observation = place.trajectory.observation(place.turn, self.system)
+            observation = tuple(place.trajectory.observation(place.turn, self.system))
             try:
-                completion = await client.chat(observation, sampling)
+                replies = await self._replies(place, observation, client)
             except RequestFailed as error:
                 self._fail(place.trajectory.id, place.turn, str(error), bar)
                 bar.advance()
             else:
-                replies, taken = completion.replies, _taken(place)
-                await self.ready.put(SampledTurn(place.trajectory, place.turn, tuple(observation), replies, taken))
+                taken = _taken(place)
+                sampler = tuple(mean for _, mean in (*replies, taken))
+                told = tuple(reply for reply, _ in replies)
+                await self.ready.put(SampledTurn(place.trajectory, place.turn, observation, told, taken[0], sampler))
+
+    async def _replies(self, place: Place, observation: Sequence[Message], client: ChatClient | None) -> list[Told]:
+        """Those that are given, or those that the agent gives.
+
+        Raises:
+            RequestFailed: it gives none.
+        """
+        if client is None:
+            return _of_row(self.given[place.key])
+        config = self.config
+        sampling = Sampling(
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            n=config.candidates,
+            seed=int(digest_of([config.seed, "reply", *place.key])[:8], 16) >> 1,
+            logprobs=config.judge == "critic",
+        )
+        completion = await client.chat(observation, sampling)
+        return [(reply, mean_logprob(reply)) for reply in completion.replies]
 
     async def _judge_some(self, judge: Judge, bar: Progress) -> None:
         """Have what has come judged, as many turns at once as the judge likes, until no more come."""
@@ -159,7 +169,13 @@ class Desk:
         bar.note(failed=self.failed)
 
 
-def _taken(place: Place) -> Reply:
+def _of_row(row: CandidateRow) -> list[Told]:
+    """The replies that an earlier ranking sampled."""
+    return [(Reply(c.text, "stop" if c.ended else "length", c.token_ids), c.sampler) for c in row.candidates]
+
+
+def _taken(place: Place) -> Told:
     """The reply that was really given."""
     said = place.trajectory.dialogue_history[place.turn]
-    return Reply(said.said, said.finish_reason or "stop", said.token_ids, said.logprobs)
+    reply = Reply(said.said, said.finish_reason or "stop", said.token_ids, said.logprobs)
+    return reply, mean_logprob(reply)

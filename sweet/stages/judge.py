@@ -1,6 +1,7 @@
-"""Who judges the replies at a turn for `sweet rank`: the critic, or a language model (`sweet.stages.llm_judge`).
+"""Who judges the replies at a turn for `sweet rank`: the critic, a language model (`sweet.stages.llm_judge`), or a
+control (`sweet.stages.controls`).
 
-Both are given turns with the replies sampled there and the one really given, and say what each is worth. What they say
+All are given turns with the replies sampled there and the one really given, and say what each is worth. What they say
 becomes one row a turn.
 """
 
@@ -36,6 +37,7 @@ class SampledTurn:
     Attributes:
         index: of the turn in its dialogue's history.
         replies: the sampled ones. taken: the one that was really given.
+        sampler: mean log-probability of each, the taken one last, under the model that sampled it, where it told.
     """
 
     trajectory: Trajectory
@@ -43,6 +45,11 @@ class SampledTurn:
     observation: tuple[Message, ...]
     replies: tuple[Reply, ...]
     taken: Reply
+    sampler: tuple[float | None, ...]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return (self.trajectory.id, self.index)
 
     @property
     def everything(self) -> tuple[Reply, ...]:
@@ -71,7 +78,7 @@ class Judged:
 
     def row(self, turn: SampledTurn) -> CandidateRow | None:
         """The row to write; None where too few candidates were judged to rank them."""
-        *sampled, taken = self.replies
+        *sampled, taken = map(_with_sampler, self.replies, turn.sampler)
         candidates = tuple(reply for reply in sampled if isinstance(reply, Candidate))
         if len(candidates) < LEAST_JUDGED:
             return None
@@ -112,42 +119,56 @@ class CriticJudge:
 
     together, at_once = SCORED_TOGETHER, 1
 
-    def __init__(self, critic: Critic) -> None:
-        self.critic = critic
+    def __init__(self, critic: Critic, basis: Basis) -> None:
+        self.critic, self.basis = critic, basis
 
     async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
         return await asyncio.to_thread(self._judge, turns)
 
     def _judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
         found = self.critic.judge([_turn_replies(turn) for turn in turns])
-        return [_judged(turn, verdicts) for turn, verdicts in zip(turns, found, strict=True)]
+        return [self._judged(turn, verdicts) for turn, verdicts in zip(turns, found, strict=True)]
+
+    def _judged(self, turn: SampledTurn, verdicts: Sequence[Verdict]) -> Judged:
+        if not verdicts:
+            return Judged(self.basis, tuple(Unjudged(reply.text, UNREAD) for reply in turn.everything))
+        return Judged(self.basis, tuple(map(_by_critic, turn.everything, verdicts)))
 
 
-def candidate(reply: Reply, advantage: float) -> Candidate:
+def candidate(reply: Reply, advantage: float, score: float | None = None) -> Candidate:
     """A reply with what it is worth, as it stands in a row."""
     return Candidate(
         text=reply.text,
         token_ids=reply.token_ids,
         ended=reply.finish_reason != "length",
         advantage=round(advantage, 6),
+        score=_rounded(score),
     )
 
 
-def _judged(turn: SampledTurn, verdicts: Sequence[Verdict]) -> Judged:
-    if not verdicts:
-        return Judged("critic", tuple(Unjudged(reply.text, UNREAD) for reply in turn.everything))
-    basis: Basis = "critic" if verdicts[0].score is None else "regression"
-    return Judged(basis, tuple(map(_by_critic, turn.everything, verdicts)))
+def mean_logprob(reply: Reply) -> float | None:
+    """A token, under the model that sampled it, where it told."""
+    return sum(reply.logprobs) / len(reply.logprobs) if reply.logprobs else None
+
+
+def above_mean(values: Sequence[float | None], drawn: int) -> list[float | None]:
+    """Each value, less the mean of the first `drawn` (the replies that were sampled) where they have one."""
+    usual = [value for value in values[:drawn] if value is not None]
+    mean = sum(usual) / max(len(usual), 1)
+    return [None if value is None else value - mean for value in values]
 
 
 def _by_critic(reply: Reply, verdict: Verdict) -> Candidate:
     told = {
         "logprob": _rounded(verdict.logprob),
         "reference": _rounded(verdict.reference),
-        "score": _rounded(verdict.score),
         "tokens": verdict.tokens,
     }
-    return candidate(reply, verdict.advantage).model_copy(update=told)
+    return candidate(reply, verdict.advantage, verdict.score).model_copy(update=told)
+
+
+def _with_sampler(reply: Candidate | Unjudged, mean: float | None) -> Candidate | Unjudged:
+    return reply.model_copy(update={"sampler": _rounded(mean)}) if isinstance(reply, Candidate) else reply
 
 
 def _rounded(value: float | None) -> float | None:
@@ -165,6 +186,6 @@ def _turn_replies(turn: SampledTurn) -> TurnReplies:
         observation=turn.observation,
         hidden=turn.trajectory.task.hidden,
         replies=[ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length") for reply in replies],
-        sampler=[sum(reply.logprobs) / len(reply.logprobs) if reply.logprobs else None for reply in replies],
+        sampler=turn.sampler,
         drawn=len(turn.replies),
     )

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from sweet.llm.base import ChatClient, Place, Reply, RequestFailed, Sampling
 from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
-from sweet.stages.judge import Judged, SampledTurn, Unjudged, candidate
+from sweet.stages.judge import Judged, SampledTurn, Unjudged, above_mean, candidate
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message, Task
 from sweet.tasks.prompt_text import check_places, fill, indented, place_of, read_prompt
@@ -147,9 +147,10 @@ class LLMJudge:
         texts = list(dict.fromkeys(reply.text for reply in turn.everything))
         found = await _all([self._score(turn.observation, turn.trajectory.task, text) for text in texts])
         scores, basis = dict(zip(texts, found, strict=True)), _basis(found)
-        sampled = [score.on(basis) for r in turn.replies if isinstance(score := scores[r.text], Score)]
-        mean = sum(sampled) / max(len(sampled), 1)
-        return Judged(basis, tuple(_told(reply, scores[reply.text], basis, mean) for reply in turn.everything))
+        given = [scores[reply.text] for reply in turn.everything]
+        values = [score.on(basis) if isinstance(score, Score) else None for score in given]
+        advantages = above_mean(values, len(turn.replies))
+        return Judged(basis, tuple(map(_told, turn.everything, given, values, advantages)))
 
     async def _score(self, observation: Sequence[Message], task: Task, reply: str) -> Score | str:
         """The score of one reply, or why there is none."""
@@ -222,11 +223,10 @@ def _basis(found: Iterable[Score | str]) -> Basis:
     return "expected" if all(score.expected is not None for score in found if isinstance(score, Score)) else "number"
 
 
-def _told(reply: Reply, score: Score | str, basis: Basis, mean: float) -> Candidate | Unjudged:
-    if isinstance(score, str):
-        return Unjudged(reply.text, score)
-    value = score.on(basis)
-    return candidate(reply, value - mean).model_copy(update={"score": round(value, 6)})
+def _told(reply: Reply, score: Score | str, value: float | None, advantage: float | None) -> Candidate | Unjudged:
+    if advantage is None:
+        return Unjudged(reply.text, str(score))
+    return candidate(reply, advantage, value)
 
 
 def _quoted(text: str) -> str:

@@ -1,14 +1,14 @@
-"""`sweet rank`: candidates at a sample of turns, and the advantage of each by the critic or a language model.
+"""`sweet rank`: candidates at a sample of turns, and the advantage of each by the critic or another judge.
 
 A turn is one request for `candidates` replies to what the agent had seen there. While the next turns are sampled, those
-that have come back are judged (`sweet.stages.judge`), together with the reply that was really given. A turn is named by
-(dialogue, index), so the same command goes on with the turns that are missing.
+that have come back are judged (`sweet.stages.judge`), together with the reply that was really given. The replies of an
+earlier ranking can be judged once more by somebody else (`replies`), so that judges differ and nothing else does. A
+turn is named by (dialogue, index), so the same command goes on with the turns that are missing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,14 +29,18 @@ from sweet.stages.base import (
     Reporter,
     StageConfig,
     StageResult,
-    digest_of,
+    option_key,
 )
-from sweet.stages.desk import Desk, Place
+from sweet.stages.controls import Chance, Oracle, check_known
+from sweet.stages.credit import Knowledge
+from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
+from sweet.stages.judge import CriticJudge, Judge
 from sweet.stages.llm_judge import JudgePrompt
-from sweet.stages.rows import CandidateRow
+from sweet.stages.places import given_places, sample_places
+from sweet.stages.rows import Basis, CandidateRow
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
@@ -48,8 +52,10 @@ CPU_TOKENS = 8192
 
 
 class RankConfig(StageConfig):
-    judge: Literal["critic", "llm"] = "critic"
-    """What judges the candidates: the critic, or a language model that scores each reply (--judge-model)."""
+    judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
+    """What judges the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
+    oracle: what the tasks themselves know of a reply. random: nothing, a number is drawn. untrained: the model that the
+    critic starts from, by how much likelier the training-time information makes the reply."""
     judge_model: str | None = None
     """The model that judges with --judge llm: a directory or a hub id."""
     judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
@@ -62,8 +68,10 @@ class RankConfig(StageConfig):
     from_: str | None = None
     """The critic to rank by; the newest finished one where not given."""
     rollouts: str | None = None
-    """Dialogues to rank turns of; where not given the newest ones on the critic's own tasks, for --judge llm the newest
-    ones of the split train."""
+    """Dialogues to rank turns of; where not given the newest ones on the critic's own tasks, for another judge the
+    newest ones of the split train."""
+    replies: str | None = None
+    """Candidates of an earlier ranking: the same replies at the same turns are judged, and nothing is sampled."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
@@ -75,7 +83,8 @@ class RankConfig(StageConfig):
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one it runs in this process."""
     reference: str | None = None
-    """The frozen model the advantage is measured against; the one the critic started from where not given."""
+    """The frozen model the advantage is measured against; the one the critic started from where not given. For --judge
+    untrained the model that judges; the agent of the dialogues where not given."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1)
@@ -115,23 +124,31 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     """
     _check(config)
     critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
-    prompt = JudgePrompt.of(config.judge_prompt)
-    rollouts = _rollouts(run, critic, config.rollouts)
-    agent = config.agent or agent_of(rollouts, "--agent")
-    reporter.say(f"Ranking replies of {agent} in {rollouts.id} by {critic.id if critic else config.judge_model}.")
-    places = sample_places(list(read_jsonl(run.file(rollouts), Trajectory)), config)
+    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
+    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
+    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
+    agent = None if replies else config.agent or agent_of(rollouts, "--agent")
+    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
+    if replies:
+        places = given_places(dialogues, given, run.file(replies))
+    else:
+        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     if not places:
         raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
-    models = [(agent, config.agent_url)]
+    knowledge = Knowledge.about(run, rollouts)
+    if config.judge == "oracle":
+        check_known(knowledge, places)
+    of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
+    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or config.judge}.")
+    models = [] if agent is None else [(agent, config.agent_url)]
     if config.judge_model is not None:
         models.append((config.judge_model, config.judge_url))
-    local = plan_models(config, models, reporter, others=0 if critic is None else 1)
-    meta: dict[str, Any] = {"agent": agent, "judge": config.judge}
-    if critic is not None:
-        meta["critic"] = critic.id
-    else:
-        meta |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
-    with run.attempt("rank", config, inputs=[rollouts] if critic is None else [critic, rollouts]) as attempt:
+    local = plan_models(config, models, reporter, others=int(config.judge in ("critic", "untrained")))
+    meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
+    meta |= {"replies": replies.id} if replies else {}
+    meta |= _judge_meta(config, critic, rollouts)
+    inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
+    with run.attempt("rank", config, inputs=inputs) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta, resume=True)
         kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
         missing = [place for place in places if place.key not in kept]
@@ -139,13 +156,13 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
             reporter.say(f"{len(kept)} turns are there already, {len(missing)} to go.")
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                judge = prompt if critic is None else load_critic(run, critic, config, reporter)
+                judge = _judge(run, config, critic, rollouts, knowledge, reporter)
                 system = agent_system(run, rollouts)
-                desk = Desk(config, agent, system, judge, writer, log, reporter, belongs_to(local, attempt))
+                desk = Desk(config, agent, system, given, judge, writer, log, reporter, belongs_to(local, attempt))
                 asyncio.run(desk.rank(missing))
                 attempt.environment |= desk.served
-                if not isinstance(judge, JudgePrompt):
-                    tell_dropped(judge, reporter)
+                if isinstance(judge, CriticJudge):
+                    tell_dropped(judge.critic, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         attempt.metrics.update(metrics)
@@ -156,19 +173,38 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     return result
 
 
-def sample_places(trajectories: list[Trajectory], config: RankConfig) -> list[Place]:
-    """The share of turns that the seed draws, whatever the order of the dialogues; those of a dialogue together.
+def _judge_meta(config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:
+    """What there is to know of the judge."""
+    if critic is not None:
+        return {"critic": critic.id}
+    if config.judge == "llm":
+        prompt = JudgePrompt.of(config.judge_prompt)
+        return {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
+    return {"reference": _start(config, rollouts)} if config.judge == "untrained" else {}
 
-    Turns that are scored together share what they begin with.
-    """
-    everything = [Place(trajectory, turn) for trajectory in trajectories for turn in trajectory.agent_turns]
-    drawn = sorted(everything, key=lambda place: digest_of([config.seed, *place.key]))
-    count = math.ceil(config.fraction * len(everything))
-    chosen = drawn[: count if config.limit is None else min(count, config.limit)]
-    first: dict[str, int] = {}
-    for number, place in enumerate(chosen):
-        first.setdefault(place.trajectory.id, number)
-    return sorted(chosen, key=lambda place: (first[place.trajectory.id], place.turn))
+
+def _judge(
+    run: Run,
+    config: RankConfig,
+    critic: Artifact | None,
+    rollouts: Artifact,
+    knowledge: Knowledge,
+    reporter: Reporter,
+) -> Judge | JudgePrompt:
+    """Who judges; of a language model what it is asked."""
+    if critic is not None:
+        basis: Basis = "regression" if critic.meta.get("variant") == "regression" else "critic"
+        return CriticJudge(load_critic(run, critic, config, reporter), basis)
+    if config.judge == "untrained":
+        return CriticJudge(load_untrained(_start(config, rollouts), config), "untrained")
+    if config.judge == "oracle":
+        return Oracle(knowledge)
+    return Chance(config.seed) if config.judge == "random" else JudgePrompt.of(config.judge_prompt)
+
+
+def _start(config: RankConfig, rollouts: Artifact) -> str:
+    """The model that a critic would start from."""
+    return config.reference or agent_of(rollouts, "--reference")
 
 
 def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Reporter) -> Critic:
@@ -179,22 +215,14 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
     from sweet.learn.pictures import Eye
     from sweet.learn.regression import RegressionCritic
     from sweet.learn.tokens import ChatEncoder
-    from sweet.library import resolve_device
     from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.album import RunAlbum, page_encoder, shows_pages
-    from sweet.stages.training import GPU_TOKENS, context_of
 
     path, variant = str(run.file(artifact)), artifact.meta.get("variant")
     tokenizer = load_tokenizer(path)
     model = load_model(path, config.device, tokenizer=tokenizer)
-    on_gpu = resolve_device(config.device).type == "cuda"
     target: Any = artifact.meta.get("target")
-    how: dict[str, Any] = {
-        "recipe": config.recipe or artifact.meta.get("recipe") or "paper",
-        "max_length": config.max_length or context_of(model),
-        "budget": config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-        "share": config.packing == "tree",
-    }
+    how = _reading(config, model) | {"recipe": config.recipe or artifact.meta.get("recipe") or "paper"}
     if variant == "regression":
         if config.reference is not None:
             what = f"{artifact.id} has a regression head, which is measured against no reference."
@@ -214,6 +242,29 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
     return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
 
 
+def load_untrained(name: str, config: RankConfig) -> Critic:
+    """The model that a critic would start from, as a judge: it is measured against itself without c."""
+    from sweet.learn.critic import AdvantageCritic
+    from sweet.llm.pretrained import load_model, load_tokenizer
+
+    tokenizer = load_tokenizer(name)
+    model = load_model(name, config.device, tokenizer=tokenizer)
+    return AdvantageCritic(model, model, tokenizer, blind_reference=True, **_reading(config, model))
+
+
+def _reading(config: RankConfig, model: Any) -> dict[str, Any]:
+    """How a critic reads."""
+    from sweet.library import resolve_device
+    from sweet.stages.training import GPU_TOKENS, context_of
+
+    on_gpu = resolve_device(config.device).type == "cuda"
+    return {
+        "max_length": config.max_length or context_of(model),
+        "budget": config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
+        "share": config.packing == "tree",
+    }
+
+
 def tell_dropped(critic: Critic, reporter: Reporter) -> None:
     """Warn of early turns that the critic was not shown."""
     reader = critic.reader
@@ -221,23 +272,36 @@ def tell_dropped(critic: Critic, reporter: Reporter) -> None:
         reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
 
 
+_OPTIONS_OF = {
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
+    **dict.fromkeys(("from_", "recipe"), ("critic",)),
+    **dict.fromkeys(("reference", "max_length"), ("critic", "untrained")),
+}
+"""Options that some judges take, and which."""
+
+_SAMPLING = ("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens")
+"""Options of what is not done where the replies are given."""
+
+
 def _check(config: RankConfig) -> None:
-    """Raise UsageError where options belong to the judge that is not asked."""
+    """Raise UsageError where options belong to another judge, or to a sampling that is not done."""
     if config.judge == "llm" and config.judge_model is None:
         raise UsageError("A model is needed that judges.", where="--judge llm", fix="--judge-model MODEL")
-    foreign = {
-        "llm": ("judge_model", "judge_url", "judge_prompt"),
-        "critic": ("from_", "reference", "max_length", "recipe"),
-    }
-    del foreign[config.judge]
-    for judge, names in foreign.items():
-        given = [f"--{name.strip('_').replace('_', '-')}" for name in names if getattr(config, name) not in (None, [])]
-        if given:
+    for name, judges in _OPTIONS_OF.items():
+        if config.judge not in judges and getattr(config, name) not in (None, []):
+            option, other = f"--{option_key(name)}", f"--judge {judges[0]}"
             raise UsageError(
-                f"{given[0]} says something about --judge {judge}, and --judge {config.judge} is asked.",
-                where=given[0],
-                fix=f"leave {given[0]} out, or --judge {judge}",
+                f"{option} says something about {other}, and --judge {config.judge} is asked.",
+                where=option,
+                fix=f"leave {option} out, or {other}",
             )
+    given = [f"--{option_key(name)}" for name in _SAMPLING if name in config.model_fields_set]
+    if config.replies is not None and given:
+        raise UsageError(
+            f"{given[0]} says how replies come about, and those of {config.replies} are there already.",
+            where=given[0],
+            fix=f"leave {given[0]} or --replies out",
+        )
 
 
 def _rollouts(run: Run, critic: Artifact | None, named: str | None) -> Artifact:

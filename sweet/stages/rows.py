@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
 
-Basis = Literal["critic", "regression", "expected", "number"]
-"""What an advantage is: the critic's, in nats a token; a regression head's, in its scores; or a language model's, in
+Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained"]
+"""What an advantage is: the critic's, in nats a token; a regression head's, in its scores; a language model's, in
 points of 1 to 9 (see `sweet.stages.llm_judge`): the mean of its scores under their probabilities, or the score that it
-wrote."""
+wrote; or that of a control (see `sweet.stages.controls`)."""
 
 
 class Preference(BaseModel):
@@ -37,10 +37,11 @@ class Candidate(BaseModel):
         token_ids: the sampled ids, where the server told them.
         ended: the reply came to its own end (False: it was cut at the token limit).
         advantage: how much better than usual: of the critic equation (3), `logprob - reference`, in nats a token; of a
-            regression head or a language model `score` less the mean score of the turn's candidates.
+            regression head, a language model or the oracle `score` less the mean score of the turn's candidates.
+        sampler: mean log-probability a token under the model that sampled it, where it told.
         logprob: mean log-probability a token under the critic.
         reference: the same under the reference.
-        score: what the regression head says, or the points that a language model gave.
+        score: what the regression head says, the points that a language model gave, or the task's own credit.
         tokens: how many tokens the critic saw as the reply.
     """
 
@@ -50,6 +51,7 @@ class Candidate(BaseModel):
     token_ids: tuple[int, ...] | None = None
     ended: bool = True
     advantage: float
+    sampler: float | None = None
     logprob: float | None = None
     reference: float | None = None
     score: float | None = None

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -109,6 +109,47 @@ def clustered_mean(
     else:
         low, high = _bootstrap(list(sums.values()), list(sizes.values()), level, resamples, seed)
     return Interval(mean, min(low, mean), max(high, mean))
+
+
+def t_interval(
+    values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf), level: float = 0.95
+) -> Interval | None:
+    """The mean of a few independent values (one a seed), its interval by Student's t; None where there is but one
+    value, which says nothing of their spread.
+
+    Args:
+        bounds: between which a mean can lie.
+    """
+    if len(values) < 2:
+        return None
+    mean = fmean(values)
+    reach = student_t(level, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return Interval(mean, max(mean - reach, bounds[0]), min(mean + reach, bounds[1]))
+
+
+def student_t(level: float, freedom: int) -> float:
+    """The t between whose -t and t a share of `level` of Student's distribution lies.
+
+    With theta = atan(t / sqrt(freedom)) that share is a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4), which
+    rises with theta: so theta is found by halving.
+    """
+    low, high = 0.0, math.pi / 2
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _within(theta: float, freedom: int) -> float:
+    """The share of Student's distribution between -t and t, t = sqrt(freedom) tan(theta)."""
+    odd = freedom % 2
+    cosine, total = math.cos(theta), 0.0
+    term = cosine if odd else 1.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    if odd:
+        return 2 / math.pi * (theta + math.sin(theta) * total)
+    return math.sin(theta) * total
 
 
 def wilson(share: float, n: int, level: float = 0.95) -> tuple[float, float]:

@@ -27,6 +27,7 @@ class Fact(BaseModel):
         topic: a short name, unique in its task.
         cues: words or phrases; a question that contains one of them (whole words, any case) asks for this fact.
         answer: the sentence the human says.
+        line: the line of the reference that follows from it, where it is one and is known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,6 +35,7 @@ class Fact(BaseModel):
     topic: str = Field(min_length=1)
     cues: tuple[str, ...]
     answer: str = Field(min_length=1)
+    line: str | None = None
 
 
 class Task(BaseModel):
@@ -76,6 +78,19 @@ class Move:
     content: str
     answer: str | None
     ends: bool
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What one reply is worth, as the task itself knows it.
+
+    Attributes:
+        kind: of reply, in a word of the kind of task.
+        value: the more the better; comparable between the replies to one observation.
+    """
+
+    kind: str
+    value: float
 
 
 def reveal(messages: Sequence[Message], hidden: str) -> list[Message]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from sweet.tasks.base import Task
+from sweet.tasks.base import Fact, Task
 
 UNKNOWN = "I do not know."
 """The reply to a question that no fact answers."""
@@ -20,13 +20,17 @@ MOST_FACTS = 2
 
 def tell(task: Task, question: str) -> str:
     """The reply to `question`; depends on nothing else."""
+    return " ".join(fact.answer for fact in asked_for(task, question)) or UNKNOWN
+
+
+def asked_for(task: Task, question: str) -> list[Fact]:
+    """The facts that the reply to `question` tells."""
     found: list[tuple[int, int]] = []
     for index, fact in enumerate(task.facts):
         starts = [match.start() for cue in fact.cues if (match := _cue(cue).search(question))]
         if starts:
             found.append((min(starts), index))
-    answers = [task.facts[index].answer for _, index in sorted(found)[:MOST_FACTS]]
-    return " ".join(answers) or UNKNOWN
+    return [task.facts[index] for _, index in sorted(found)[:MOST_FACTS]]
 
 
 @lru_cache(maxsize=4096)

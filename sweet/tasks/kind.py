@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sweet.errors import UsageError
-from sweet.tasks.base import Message, Move, Recipe, Task
+from sweet.tasks.base import Credit, Message, Move, Recipe, Task
 from sweet.tasks.facts import tell
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.markers import read_move
@@ -127,6 +127,11 @@ class TaskKind(ABC):
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         """Read a raw reply; `last` says that no further turn is allowed."""
         return read_move(output, last=last, recipe=recipe)
+
+    def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
+        """What a raw reply to an observation is worth by the task's own knowledge, which no critic has; None where it
+        knows nothing of it. `last` says that no further turn is allowed."""
+        return None
 
 
 def opening(kind: TaskKind, task: Task) -> list[Message]:

@@ -22,6 +22,9 @@ BASES: dict[Basis, str] = {
     "regression": "by the regression head",
     "expected": "by a language model, mean points",
     "number": "by a language model, points",
+    "oracle": "by the task's own knowledge",
+    "random": "drawn at random",
+    "untrained": "by the untrained critic, nats a token",
 }
 TAKEN = "●"
 BAR = 4

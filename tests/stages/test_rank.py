@@ -19,7 +19,8 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.label import LabelConfig, run_label
-from sweet.stages.rank import RankConfig, load_critic, run_rank, sample_places
+from sweet.stages.places import sample_places
+from sweet.stages.rank import RankConfig, load_critic, run_rank
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, run_train_critic
 from sweet.tasks.base import Message
@@ -103,13 +104,13 @@ def test_upstream_counts_the_header_and_omits_the_end_and_takes_the_samplers_mea
 def test_turns_are_drawn_by_the_seed_alone() -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     turns = sum(len(trajectory.agent_turns) for trajectory in dialogues)
-    drawn = [place.key for place in sample_places(dialogues, config())]
+    drawn = [place.key for place in sample_places(dialogues, seed=0, fraction=0.2)]
     assert len(drawn) == -(-turns // 5)
-    assert [place.key for place in sample_places(dialogues[::-1], config())] == drawn
-    assert {place.key for place in sample_places(dialogues, config(seed=1))} != set(drawn)
-    assert {place.key for place in sample_places(dialogues, config(fraction=0.5))} > set(drawn)
-    assert len(sample_places(dialogues, config(limit=2))) == 2
-    everything = [place.trajectory.id for place in sample_places(dialogues, config(fraction=1.0))]
+    assert [place.key for place in sample_places(dialogues[::-1], seed=0, fraction=0.2)] == drawn
+    assert {place.key for place in sample_places(dialogues, seed=1, fraction=0.2)} != set(drawn)
+    assert {place.key for place in sample_places(dialogues, seed=0, fraction=0.5)} > set(drawn)
+    assert len(sample_places(dialogues, seed=0, fraction=0.2, limit=2)) == 2
+    everything = [place.trajectory.id for place in sample_places(dialogues, seed=0)]
     assert len(everything) == turns
     changes = sum(a != b for a, b in pairwise(everything))
     assert changes == len(dialogues) - 1, "the turns of a dialogue come together"

@@ -19,6 +19,8 @@ from sweet.stages.statistics import (
     mean_difference,
     powers_of_two,
     sign_flip_p_value,
+    student_t,
+    t_interval,
     wilson,
 )
 
@@ -217,3 +219,23 @@ def test_the_binomial_spread() -> None:
     mean = sum(rates) / len(rates)
     deviation = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / len(rates))
     assert binomial_deviation(0.3, 50) == pytest.approx(deviation, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.706205), (2, 4.302653), (3, 3.182446), (4, 2.776445), (9, 2.262157), (30, 2.042272)]
+)
+def test_student_s_t_is_that_of_the_tables(freedom: int, t: float) -> None:
+    assert student_t(0.95, freedom) == pytest.approx(t, abs=1e-6)
+    assert student_t(0.5, freedom) < t < student_t(0.99, freedom)
+
+
+def test_an_interval_over_a_few_seeds() -> None:
+    found = t_interval([0.1, 0.2, 0.3])
+    assert found is not None
+    reach = 4.302653 * 0.1 / math.sqrt(3)
+    assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach), abs=1e-6)
+    bounded = t_interval([0.1, 0.2, 0.3], bounds=(0.0, 1.0))
+    assert bounded is not None
+    assert (bounded.low, bounded.high) == pytest.approx((0.0, 0.2 + reach), abs=1e-6)
+    assert t_interval([0.1]) is None
+    assert t_interval([]) is None

@@ -5,15 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import Field
 from rich.table import Table
 
 from sweet.cli import console
+from sweet.cli.command import Call
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.base import StageResult
+from sweet.cli.study import finish_study
+from sweet.errors import UsageError
+from sweet.folders import RUNS
+from sweet.stages.base import OPERATIONAL, StageResult, option_key
 from sweet.stages.demo import DemoConfig, run_demo
+from sweet.stages.study.settings import MethodNames, StudyConfig
+
+FIGURES = ("success", "tests")
+
+STUDY = RUNS / "study"
+"""The folder of a study that is given none: always the same, so that the same command goes on with it."""
 
 
-def _name(_: DemoConfig) -> tuple[str, str]:
+class DemoOptions(DemoConfig):
+    study: bool = False
+    """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (runs/study where
+    not given), and the same command goes on with what is missing in it."""
+    seeds: int | None = Field(default=None, ge=1)
+    """With --study: seeds of data, training and sampling, from --seed on; 5 where not given."""
+    methods: MethodNames = ()
+    """With --study: methods to compare, with commas between them; all where not given."""
+    figures: bool = True
+    """With --study: also best of N, success by offline dialogues, and credit by kind of turn."""
+    jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    """With --study: seeds at once; as many as there are cores where not given."""
+
+
+class DemoCommand(StageCommand[DemoOptions]):
+    def work(self, call: Call[DemoOptions]) -> None:
+        given = call.config.model_fields_set - {"study"}
+        asked, mend = (StudyConfig, "leave --study out") if call.config.study else (DemoConfig, "add --study")
+        if foreign := sorted(given - asked.model_fields.keys()):
+            flag = f"--{option_key(foreign[0])}"
+            how = "with" if call.config.study else "without"
+            raise UsageError(
+                f"{flag} says nothing about a demo {how} --study.", where=flag, fix=f"leave it out, or {mend}"
+            )
+        if call.config.study:
+            _study(call, StudyConfig(**{name: getattr(call.config, name) for name in given}))
+        else:
+            super().work(call)
+
+
+def _study(call: Call[DemoOptions], config: StudyConfig) -> None:
+    from sweet.stages.study.study import run_study
+
+    call.run = call.arguments["run"] or STUDY
+    folder = call.run
+    finish_study(call, lambda: run_study(folder, config, call.reporter))
+
+
+def _name(_: DemoOptions) -> tuple[str, str]:
     return "code", "demo"
 
 
@@ -27,9 +76,11 @@ def _show(result: StageResult) -> None:
     seconds.add_section()
     seconds.add_row("all", f"{metrics['seconds']:.1f}")
     console.show(seconds)
-    outcome = Table(f"{metrics['tasks']} unseen tasks", "before", "after")
-    outcome.add_row("success", *(_rate(metrics, f"success_{when}") for when in ("before", "after")))
-    outcome.add_row("tests passed", *(_rate(metrics, f"tests_{when}") for when in ("before", "after")))
+    outcome = Table(f"{metrics['tasks']} unseen tasks", "success", "tests passed")
+    outcome.add_row("before", *(_rate(metrics, f"{figure}_before") for figure in FIGURES))
+    for one in metrics["rounds"]:
+        name = "after" if len(metrics["rounds"]) == 1 else f"after round {one['round']}"
+        outcome.add_row(name, *(_rate(one, figure) for figure in FIGURES))
     console.show(outcome)
 
 
@@ -39,16 +90,23 @@ def _rate(metrics: Mapping[str, Any], name: str) -> str:
 
 
 COMMANDS = (
-    StageCommand(
+    DemoCommand(
         name="demo",
-        config=DemoConfig,
+        config=DemoOptions,
         stage=run_demo,
         name_run=_name,
         show=_show,
         summary="Run the whole pipeline on this machine, on the packaged agent and tasks.",
         text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
-        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded.",
-        examples=(("sweet demo", "a few minutes on two CPU cores"),),
+        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded. With --rounds "
+        "the actor then learns from its own dialogues. With --study the methods are compared over several seeds: what "
+        "each makes of the same offline dialogues.",
+        examples=(
+            ("sweet demo", "a few minutes on two CPU cores"),
+            ("sweet demo --rounds 3 --critic retrained", "each actor's dialogues train the next critic and actor"),
+            ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, in hours"),
+            ("sweet demo --study --methods rft,sweet --seeds 2", "fewer of them"),
+        ),
         then=("sweet view {run}", "sweet report {run}"),
     ),
 )

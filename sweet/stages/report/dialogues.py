@@ -18,7 +18,13 @@ WHOLE = 12
 RESAMPLES = 500
 """Of the interval of a bin, of which there are many."""
 DOZEN = 12
-UNITS = {"critic": "nats a token", "regression": "score"}
+UNITS = {
+    "critic": "nats a token",
+    "regression": "score",
+    "oracle": "credit",
+    "random": "drawn at random",
+    "untrained": "nats a token",
+}
 POINTS = "points"
 """What a language model's advantages are in (see `sweet.stages.rows.Basis`)."""
 

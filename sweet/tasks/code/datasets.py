@@ -52,4 +52,17 @@ def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
             "'test_cases' must map each test's name to a call, as text.",
             'write "test_cases": {"test1": "function(1, 2)", …}',
         )
+    _check_lines(row, wrong)
     return {"test_cases": tests}
+
+
+def _check_lines(row: dict[str, Any], wrong: Wrong) -> None:
+    """The lines that facts name must be statements of the reference."""
+    from sweet.tasks.code.credit import statements
+
+    facts = row.get("facts")
+    for fact in facts if isinstance(facts, list) else []:
+        line = fact.get("line") if isinstance(fact, dict) else None
+        if isinstance(line, str) and line.strip() not in {one.line for one in statements(row["ground_truth"])}:
+            what = f"The fact {fact.get('topic')!r} names a line that is no statement of 'ground_truth': {line!r}."
+            raise wrong(what, 'correct its "line", or leave it out')

@@ -80,7 +80,7 @@ def published_code(answer: str) -> str | None:
 
 def defined_names(source: str) -> set[str]:
     """The names that the source's top level defines by `def`, `class` or assignment; empty where it does not parse."""
-    tree = _parsed(source)
+    tree = parsed(source)
     return set() if tree is None else {name for node in tree.body for name in _bound(node)}
 
 
@@ -91,7 +91,8 @@ def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module | None:
+    """The source's syntax tree; None where it does not parse."""
     try:
         with quiet():
             return ast.parse(source)
@@ -122,7 +123,7 @@ def _with_helpers(blocks: list[str], chosen: int) -> str:
     have = defined_names(blocks[chosen])
     helpers: list[str] = []
     for block in [*reversed(blocks[:chosen]), *blocks[chosen + 1 :]]:
-        tree = _parsed(block)
+        tree = parsed(block)
         for node in reversed(tree.body if tree else []):
             names = _bound(node) - have
             if isinstance(node, _DEFINITIONS) and names & wanted:
@@ -135,7 +136,7 @@ def _with_helpers(blocks: list[str], chosen: int) -> str:
 
 def _missing(source: str) -> set[str]:
     """Names that the source reads and nowhere binds."""
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree is None:
         return set()
     read, bound = set[str](), set[str](dir(builtins))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from sweet.tasks.base import Task
+from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.code import datasets
 from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.prompts import Prompts
@@ -36,3 +36,8 @@ class CodeKind(TaskKind):
         from sweet.tasks.code.evaluation import open_code_scorer
 
         return open_code_scorer(request)
+
+    def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
+        from sweet.tasks.code.credit import credit
+
+        return credit(task, observation, self.move(reply, last=last), last=last)

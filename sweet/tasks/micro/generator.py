@@ -74,7 +74,7 @@ def as_task(instance: Instance, name: str) -> Task:
     hints = [_BY_NAME[name].hint for name in instance.hinted]
     request = " ".join([function.opening, *hints, f"The signature of the function is: {signature}"])
     source = solution(function, instance.values)
-    facts = [_fact(_BY_NAME[name], value, name == instance.hidden) for name, value in instance.values.items()]
+    facts = [_fact(_BY_NAME[name], value, instance) for name, value in instance.values.items()]
     if instance.hidden is None:
         facts.append(Fact(topic="rest", cues=REST_CUES, answer=REST_ANSWER))
     return Task(
@@ -89,7 +89,7 @@ def as_task(instance: Instance, name: str) -> Task:
 
 def solution(function: Function, values: Mapping[str, int]) -> str:
     """The source of the function with these rules."""
-    lines = [rule.line.format(n=function.argument, v=values[rule.name]) for rule in RULES if rule.name in values]
+    lines = [_line(rule, function, values[rule.name]) for rule in RULES if rule.name in values]
     body = "\n".join(f"    {line}" for line in [*lines, "return x"])
     return f"def {function.name}({function.argument}):\n{body}"
 
@@ -126,5 +126,14 @@ def _all_rules_matter(instance: Instance) -> bool:
     return all([compute(values, n) for n in instance.inputs] != right for values in without)
 
 
-def _fact(rule: Rule, value: int, hidden: bool) -> Fact:
-    return Fact(topic=rule.name, cues=rule.cues + REST_CUES * hidden, answer=rule.answer.format(v=value))
+def _line(rule: Rule, function: Function, value: int) -> str:
+    return rule.line.format(n=function.argument, v=value)
+
+
+def _fact(rule: Rule, value: int, instance: Instance) -> Fact:
+    return Fact(
+        topic=rule.name,
+        cues=rule.cues + REST_CUES * (rule.name == instance.hidden),
+        answer=rule.answer.format(v=value),
+        line=_line(rule, instance.function, value),
+    )

@@ -1,0 +1,118 @@
+"""The hyperparameters of the study's methods, tried on the validation tasks with the same budget for each.
+
+    python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256]
+
+Every method is tried with BUDGET settings, on seeds that the study does not use; none sees a test task. The results say
+all that was tried, and which did best in the mean over seeds; what is taken into sweet/stages/study/settings.py is
+written there by hand. What is finished in DIR is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sweet.cli.reporter import ConsoleReporter
+from sweet.folders import RUNS
+from sweet.stages.study.gather import look, success_of
+from sweet.stages.study.plan import SAMPLED, SeedJob
+from sweet.stages.study.seeds import run_seeds
+from sweet.stages.study.settings import METHODS, Method, Options, StudySizes
+from sweet.stages.study.study import claimed
+
+OUT = Path(__file__).parent / "results" / "micro-tuning.json"
+FIRST_SEED = 1000
+"""Far from those of the study."""
+BUDGET = 8
+"""Settings of each method."""
+
+
+def _grid(**values: Sequence[Any]) -> list[Options]:
+    return [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
+
+
+RFT = _grid(lr=[1e-4, 2e-4, 5e-4, 1e-3], epochs=[2, 4])
+MULTI_TURN_DPO = _grid(lr=[3e-5, 1e-4], nll=[0.1, 0.3, 1.0, 3.0])
+STEP = _grid(lr=[3e-5, 1e-4], nll=[0.3, 1.0], epochs=[1, 2])
+"""Of an actor on pairs that a control has judged: there is no critic to try."""
+CRITIC = _grid(lr=[1.5e-4, 3e-4], epochs=[1, 2])
+STEP_OF_CRITIC = _grid(lr=[3e-5, 1e-4], nll=[0.3])
+"""Of an actor on pairs that a critic has judged, each with each of CRITIC: the two share the budget."""
+
+
+def tried(method: Method) -> Iterator[Method]:
+    """The method with each of its settings; their names are numbered."""
+    if method.learns == "rft":
+        changes: list[tuple[Options, Options]] = [({}, actor) for actor in RFT]
+    elif method.learns == "multi-turn-dpo":
+        changes = [({}, actor) for actor in MULTI_TURN_DPO]
+    elif method.judge == "critic":
+        changes = list(itertools.product(CRITIC, STEP_OF_CRITIC))
+    else:
+        changes = [({}, actor) for actor in STEP]
+    assert len(changes) == BUDGET, "the budget is the same for all"
+    for number, (critic, actor) in enumerate(changes, 1):
+        update = {"name": f"{method.name} {number}", "actor": method.actor | actor}
+        yield method.model_copy(update=update | ({"critic": method.critic | critic} if method.critic else {}))
+
+
+def main() -> None:
+    learning = [name for name, method in METHODS.items() if method.learns != "nothing"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=RUNS / "tuning")
+    parser.add_argument("--methods", default=",".join(learning))
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--tasks", type=int, default=256)
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    sizes = StudySizes(split="validation", eval_tasks=given.tasks)
+    names = given.methods.split(",")
+    methods = {name: tuple(tried(METHODS[name])) for name in names}
+    jobs = [
+        SeedJob(
+            folder=given.folder.absolute(),
+            seed=FIRST_SEED + number,
+            sizes=sizes,
+            methods=tuple(itertools.chain(*methods.values())),
+            temperatures=(SAMPLED,),
+            figures=False,
+        )
+        for number in range(given.seeds)
+    ]
+    with claimed(given.folder, sizes):
+        failed = run_seeds(jobs, given.jobs, ConsoleReporter())
+    results = {
+        "schema_version": 1,
+        "split": "validation",
+        "tasks": given.tasks,
+        "seeds": [job.seed for job in jobs],
+        "budget": BUDGET,
+        "sizes": sizes.outcome_settings(),
+        "methods": {name: _told(jobs, rows) for name, rows in methods.items()},
+        "failed": failed,
+    }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(results, indent=1))
+
+
+def _told(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:
+    """Every setting with its success, and the number of the best."""
+    rows = []
+    for method in methods:
+        by_seed = list(look(jobs, partial(success_of, method=method)).values())
+        mean = round(fmean(by_seed), 6) if by_seed else None
+        rows.append({"settings": method.settings(), "success": mean, "success_by_seed": by_seed})
+    done = [row for row in rows if row["success"] is not None]
+    return {"tried": rows, "best": max(done, key=lambda row: row["success"]) if done else None}
+
+
+if __name__ == "__main__":
+    main()

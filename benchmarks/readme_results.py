@@ -1,0 +1,124 @@
+"""README's figures and picture of the study on micro tasks, from the results that `python -m benchmarks.micro` wrote.
+
+    python -m benchmarks.readme_results [benchmarks/results/micro.json]
+
+Run in the repository. What stands between README's markers is replaced, and docs/micro.png, which carries the digest of
+the results that it was drawn from; a test compares both with the results. No figure is typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+
+from sweet.cli.generated import put_between
+from sweet.errors import InputError, SweetError
+from sweet.files import write_whole
+from sweet.stages.statistics import p_in_words
+from sweet.stages.study.results import Bounds, MethodResult, StudyResults, read_results
+from sweet.view import pull_request
+from sweet.view.report.scales import minus
+from sweet.view.study import figures, plots
+from sweet.view.study.words import METHODS, about
+from sweet.view.terminal import count
+
+FAMILY = "micro"
+RESULTS = Path("benchmarks/results/micro.json")
+PICTURE = Path("docs/micro.png")
+BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
+END = "<!-- end of study -->"
+
+ALTERNATIVE = (
+    "Success of each method with its interval over seeds; success of the best of N dialogues by who picks it; mean "
+    "advantage by kind of turn"
+)
+HEADER = ("method", "what it is", "success", "greedy", "`sweet` less it")
+
+
+def read_micro(path: Path) -> StudyResults:
+    """Raise InputError where the file is no study of the micro tasks: the words around the figures say that it is."""
+    results = read_results(path)
+    if results.family != FAMILY:
+        raise InputError(f"This is a study of {results.family!r}, not of {FAMILY!r}.", path=path)
+    return results
+
+
+def block(results: StudyResults) -> str:
+    """What stands between the markers, as Markdown."""
+    parts = [
+        "### The methods compared",
+        f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and "
+        "learn from the same offline dialogues. All are evaluated on the same "
+        f"{results.test_tasks:,} unseen tasks.",
+        f"![{ALTERNATIVE}]({PICTURE})",
+        pull_request.table(HEADER, map(_row, figures.methods(results)), "--rrr"),
+        "In per cent: success at temperature 1 and greedy, means over seeds with a 95 % t-interval over seeds. In "
+        "points: the difference on the same tasks, with a 95 % interval over tasks.",
+        "\n".join(f"- {pull_request.prose(sentence)}" for sentence in figures.verdict_in_words(results)),
+        f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
+        f"[{RESULTS}]({RESULTS}), which has all figures and settings ({_versions(results)}).",
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _row(one: MethodResult) -> list[str]:
+    against = one.against_sweet
+    return [
+        pull_request.code(one.method),
+        METHODS.get(one.method, ""),
+        _percent(one.success, one.success_ci),
+        _percent(one.greedy_success, one.greedy_success_ci),
+        "" if against is None else f"{_points(against.difference, against.ci)}, p {_p(against.p_value)}",
+    ]
+
+
+def _percent(share: float, ci: Bounds | None) -> str:
+    return minus(f"{100 * share:.1f}{_bounds(ci)}")
+
+
+def _points(difference: float, ci: Bounds | None) -> str:
+    return minus(f"{100 * difference:+.1f}{_bounds(ci)}")
+
+
+def _bounds(ci: Bounds | None) -> str:
+    return "" if ci is None else f" [{100 * ci[0]:.1f}, {100 * ci[1]:.1f}]"
+
+
+def _p(p_value: float) -> str:
+    told = p_in_words(p_value)
+    return told if told.startswith("<") else f"= {told}"
+
+
+def _versions(results: StudyResults) -> str:
+    return pull_request.prose(", ".join(f"{name} {found}" for name, found in results.versions.items()))
+
+
+def digest(path: Path) -> str:
+    """Of the results' file; stands in the picture."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def update(root: Path, path: Path) -> None:
+    """Write README's block and the picture under the repository's root.
+
+    Raises:
+        SweetError: the results are not what they must be, or matplotlib is not installed.
+    """
+    results = read_micro(path)
+    write_whole(root / PICTURE, plots.overview(results, digest(path)))
+    readme = root / "README.md"
+    readme.write_text(put_between(readme.read_text(encoding="utf-8"), BEGIN, END, block(results)), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write README's figures of the study from its results.")
+    parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
+    try:
+        update(Path.cwd(), parser.parse_args().results)
+    except SweetError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What a study found as files for people: `report.html`, complete in itself (see `sweet.view.html`), and its plots.
+
+figures   the results as series and rates
+plots     those drawn as PNG files, where matplotlib is installed
+page      the page: the plots in it, and all figures as tables
+words     what methods, judges and kinds of turn are called
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet.files import write_whole
+from sweet.stages.study.results import StudyResults
+from sweet.view import html
+from sweet.view.study import page, plots
+
+FILE = "report.html"
+"""The page's name in the study's folder."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        plots: PNG files.
+        remark: a sentence about what is not there, for people; empty where all is.
+    """
+
+    page: Path
+    plots: list[Path]
+    remark: str
+
+
+def write_report(folder: Path, results: StudyResults) -> Written:
+    """Write the page and its plots into the study's folder, in the place of those that were there."""
+    drawn = plots.plots(results) if plots.available() else {}
+    remark = "" if plots.available() else f"There are tables and no plots, for want of matplotlib: {plots.INSTALL}"
+    files = []
+    for name, content in drawn.items():
+        files.append(folder / f"{name}.png")
+        write_whole(files[-1], content)
+    html.write(folder / FILE, page.page(results, drawn, remark))
+    return Written(folder / FILE, files, remark)

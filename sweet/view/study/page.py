@@ -1,0 +1,183 @@
+"""The page on a study. Every text in the results is escaped, as they come from a file."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from sweet.stages.report.facts import Rate, Series, bounds_in_words
+from sweet.stages.statistics import p_in_words
+from sweet.stages.study.results import Bounds, MethodResult, StudyResults
+from sweet.view.html import head, line, resource
+from sweet.view.report.parts import duration, folded, note, section, table, value
+from sweet.view.report.scales import minus, short
+from sweet.view.study import figures
+from sweet.view.study.plots import DPI
+from sweet.view.study.words import METHODS, about
+
+SHOWN_AT = 110
+"""Pixels of the page for an inch of a plot."""
+
+ALTERNATIVES = {
+    "success": "Bars: success of each method, with its interval; the figures stand in the table.",
+    "best-of": "Curves: success of the best of N dialogues; the figures stand in the table.",
+    "offline": "Curves: success by the number of offline dialogues; the figures stand in the table.",
+    "credit": "The mean advantage of each kind of turn, with its interval; the figures stand in the table.",
+}
+
+
+def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") -> Iterator[str]:
+    """The page in parts.
+
+    Args:
+        plots: PNG files by the part that they belong to.
+        remark: about what is missing.
+    """
+    title = f"{results.family} · study"
+    yield head(title, resource("transcript.css", "report/report.css", "study/study.css"), pictures=True)
+    yield f"<header>\n{_masthead(results, title)}</header>\n<main>\n"
+    if remark:
+        yield note(remark)
+    yield section("success", "Success", _plot("success", plots) + _methods(results) + _verdict(results))
+    best_of = _curves("best-of", plots, figures.best_of(results), "N")
+    yield section("best-of", "Best of N", best_of and _paragraph(BEST_OF) + best_of)
+    yield section("offline", "Offline dialogues", _curves("offline", plots, figures.offline(results), "dialogues"))
+    yield section("credit", "Credit by kind of turn", _credit(results, plots))
+    yield section("settings", "Settings", _settings(results))
+    yield section("reading", "How to read this", "".join(map(_paragraph, READING)))
+    yield "</main>\n</body>\n</html>\n"
+
+
+BEST_OF = (
+    "Several dialogues of each task are played by the agent that all methods start from, and one of them is picked: by "
+    "the critic, by the critic that does not see the reference solution, by the oracle (a success wherever there is "
+    "one), or at random. This says how well they tell good dialogues from bad ones, and nothing of a trained agent: "
+    "the critic sees the reference solution."
+)
+
+READING = (
+    "Each seed draws its own data, training and samples. All methods of a seed start from the same agent and learn "
+    "from the same offline dialogues; those that learn from ranked replies learn from the same sampled replies, judged "
+    "each in its own way. All are evaluated on the same unseen tasks.",
+    "Behind a mean over seeds stands its 95 % t-interval over seeds: how far another draw of data, training and "
+    "sampling would move it.",
+    "The difference is paired: sweet less the other method, on the same tasks. Its first interval is a bootstrap over "
+    "tasks (other tasks of the same kind), its second a t-interval over the seeds' differences (other trainings). A "
+    "finding should hold in both.",
+    "An advantage of a critic is in nats a token, positive where it likes a turn more than the model it started from "
+    "would. Agreement counts pairs of replies of one turn whose true value differs; a coin reaches a half.",
+)
+
+
+def _masthead(results: StudyResults, title: str) -> str:
+    facts = {
+        "tasks": results.family,
+        "seeds": ", ".join(map(str, results.seeds)),
+        "unseen tasks": f"{results.test_tasks:,}",
+        **{name: value(found) for name, found in results.versions.items()},
+    }
+    told = "".join(f"<div><dt>{line(name)}</dt><dd>{line(found)}</dd></div>" for name, found in facts.items())
+    return f"<h1>{line(title)}</h1>\n{_paragraph(about(results.family))}<dl>{told}</dl>\n"
+
+
+def _methods(results: StudyResults) -> str:
+    header = ["", "success", "greedy", "tests passed", "sweet less it", "over seeds", "p", "took"]
+    told = table(header, map(_method, figures.methods(results)), "lrrrrrrr")
+    return f'<div class="methods">{told}</div>\n' + folded("success of each seed", _by_seed(results))
+
+
+def _method(one: MethodResult) -> list[str]:
+    rates = [
+        figures.rate("success", one.success, one.success_ci),
+        figures.rate("greedy", one.greedy_success, one.greedy_success_ci),
+        figures.rate("tests passed", one.tests_passed, one.tests_passed_ci),
+    ]
+    compared = ["", "", ""]
+    if (against := one.against_sweet) is not None:
+        compared = [
+            f"<b>{minus(f'{against.difference:+.3f}')}</b> {_interval(_bounds(against.ci))}",
+            _interval(_bounds(against.seeds_ci)),
+            line(p_in_words(against.p_value)),
+        ]
+    name = f'<b>{line(one.method)}</b><br><span class="note">{line(METHODS.get(one.method, ""))}</span>'
+    return [name, *(_cell(rate.mean, rate.bounds) for rate in rates), *compared, duration(one.seconds)]
+
+
+def _cell(mean: float, bounds: str) -> str:
+    return f"{minus(f'{mean:.3f}')} {_interval(bounds)}"
+
+
+def _interval(bounds: str) -> str:
+    return f'<span class="ci">{minus(bounds)}</span>' if bounds else ""
+
+
+def _bounds(ci: Bounds | None) -> str:
+    return bounds_in_words(*(ci or (None, None)))
+
+
+def _by_seed(results: StudyResults) -> str:
+    rows = [
+        [line(one.method), *(f"{found:.3f}" for found in one.success_by_seed)]
+        for one in figures.methods(results)
+        if len(one.success_by_seed) == len(results.seeds)
+    ]
+    return table(["", *map(str, results.seeds)], rows, "l" + "r" * len(results.seeds))
+
+
+def _verdict(results: StudyResults) -> str:
+    return "".join(map(_paragraph, figures.verdict_in_words(results)))
+
+
+def _paragraph(told: str) -> str:
+    return f'<p class="about">{line(told)}</p>\n'
+
+
+def _curves(name: str, plots: Mapping[str, bytes], series: Sequence[Series], over: str) -> str:
+    cells = [{point.x: _cell(point.y, point.bounds) for point in one.points} for one in series]
+    places = sorted({place for found in cells for place in found})
+    rows = [[short(place), *(found.get(place, "") for found in cells)] for place in places]
+    return _plot(name, plots) + table([over, *(one.name for one in series)], rows, "r" * (1 + len(series)))
+
+
+def _credit(results: StudyResults, plots: Mapping[str, bytes]) -> str:
+    agreed = [[line(rate.name), _cell(rate.mean, rate.bounds)] for rate in figures.agreement(results)]
+    return (
+        _plot("credit", plots)
+        + _by_judge("mean advantage", figures.credit(results))
+        + table(["agreement with the true order", ""], agreed, "lr")
+        + folded("agreement by the kinds of the two replies", _by_judge("", figures.agreement_by_kind(results)))
+    )
+
+
+def _by_judge(title: str, judges: Mapping[str, Sequence[Rate]]) -> str:
+    """A table with a column for each judge and a row for each name that one of them has a rate of."""
+    names = dict.fromkeys(rate.name for rates in judges.values() for rate in rates)
+    found = [{rate.name: _cell(rate.mean, rate.bounds) for rate in rates} for rates in judges.values()]
+    rows = [[line(name), *(cells.get(name, "") for cells in found)] for name in names]
+    return table([title, *judges], rows, "l" + "r" * len(judges))
+
+
+def _settings(results: StudyResults) -> str:
+    content = _pairs(results.settings)
+    for one in results.methods:
+        content += folded(one.method, _pairs(one.settings)) if one.settings else ""
+    return content
+
+
+def _pairs(found: Mapping[str, JsonValue]) -> str:
+    return table(["option", "value"], [[line(name), f"<code>{line(value(one))}</code>"] for name, one in found.items()])
+
+
+def _plot(name: str, plots: Mapping[str, bytes]) -> str:
+    if name not in plots:
+        return ""
+    png = plots[name]
+    width, height = (round(pixels / DPI * SHOWN_AT) for pixels in struct.unpack(">II", png[16:24]))
+    address = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return (
+        f'<figure class="plot"><img alt="{ALTERNATIVES[name]}" width="{width}" height="{height}" src="{address}"/>'
+        "</figure>\n"
+    )

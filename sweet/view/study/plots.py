@@ -1,0 +1,294 @@
+"""The plots of a study as PNG files, drawn by matplotlib, which is imported with the first one.
+
+Colours are those of Okabe and Ito, which colour-blind people can tell apart; no meaning hangs on a colour alone: curves
+have marks and dashes of their own, bars stand under the name of their group. A plot is as wide as a README and its text
+as large as the page's. What is drawn depends on the results alone, not on anybody's matplotlibrc.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from sweet.errors import UsageError
+from sweet.stages.report.facts import Point, Rate, Series
+from sweet.stages.study.results import MethodResult, StudyResults
+from sweet.view.study import figures
+from sweet.view.study.words import SWEET
+from sweet.view.text import printable_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 200
+INSTALL = "pip install 'sweet-rl[plots]'"
+
+BLUE, SKY, ORANGE, VERMILION, GREEN, GREY, INK = (
+    "#0072B2",
+    "#56B4E9",
+    "#E69F00",
+    "#D55E00",
+    "#009E73",
+    "#8a949d",
+    "#1c2126",
+)
+BARS = (GREY, SKY, ORANGE, GREEN)
+"""By group of methods; the bar of `sweet` is blue."""
+MARKS = (("o", "-", BLUE), ("s", "--", VERMILION), ("^", "-.", GREEN), ("D", ":", INK), ("v", "-", ORANGE))
+"""Mark, dash and colour of each series."""
+ASIDE, ABOVE = 0.1, 0.32
+"""How far the marks of one place lie apart: doublings on the axis of doubling numbers, rows of a list."""
+IN_A_ROW = 3
+"""Names of a legend that stand beside each other; more make two rows."""
+LONGEST = 28
+"""Characters of a name."""
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dfe3e7",
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+}
+
+ASIDE_FONT: dict[str, Any] = {"fontsize": 8.5, "style": "italic"}
+PATCH = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+"""Behind text that stands on lines of the grid."""
+
+Draw = Callable[["Axes", StudyResults], None]
+
+
+def available() -> bool:
+    return find_spec("matplotlib") is not None
+
+
+def check_plots() -> None:
+    """Raise UsageError where nothing can be drawn."""
+    if not available():
+        raise UsageError("Plots are drawn with matplotlib, which is not installed.", where="matplotlib", fix=INSTALL)
+
+
+def plots(results: StudyResults) -> dict[str, bytes]:
+    """A PNG file for each part of the results that is there, by the part's name.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    rows = len(results.methods) + len(figures.groups(results))
+    sizes = {"success": (6.8, 0.9 + 0.27 * rows), "best-of": (6.0, 3.6), "offline": (6.0, 3.6), "credit": (6.4, 3.6)}
+    return {
+        name: _png(*sizes[name], lambda figure, draw=draw: draw(figure.add_subplot(), results))  # type: ignore[misc]
+        for name, draw in _parts(results).items()
+    }
+
+
+def overview(results: StudyResults, digest: str) -> bytes:
+    """The picture for README: success on the left, on the right what else is there of best of N and credit.
+
+    Args:
+        digest: of what it is drawn from; stands in the file as the text `Source`.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+
+    def draw(figure: Figure) -> None:
+        parts = _parts(results)
+        beside = [name for name in ("best-of", "credit") if name in parts]
+        grid = figure.add_gridspec(1, 2, width_ratios=[1.12, 1])
+        left = figure.add_subfigure(grid[0] if beside else grid[:])
+        parts["success"](left.add_subplot(), results)
+        right = figure.add_subfigure(grid[1]) if beside else figure
+        for row, name in enumerate(beside, 1):
+            parts[name](right.add_subplot(len(beside), 1, row), results)
+
+    return _png(8.8, 5.4, draw, {"Source": digest})
+
+
+def _parts(results: StudyResults) -> dict[str, Draw]:
+    found: dict[str, tuple[bool, Draw]] = {
+        "success": (bool(results.methods), _success),
+        "best-of": (bool(figures.best_of(results)), _best_of),
+        "offline": (bool(figures.offline(results)), _offline),
+        "credit": (bool(figures.credit(results)), _credit),
+    }
+    return {name: draw for name, (there, draw) in found.items() if there}
+
+
+def _png(width: float, height: float, draw: Callable[[Figure], None], told: dict[str, str] | None = None) -> bytes:
+    """What is drawn on a figure of so many inches."""
+    check_plots()
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+        draw(figure)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", metadata={"Software": None, **(told or {})})
+    return file.getvalue()
+
+
+def _success(axes: Axes, results: StudyResults) -> None:
+    """A bar for each method, with its interval, and a mark where greedy decoding gets to."""
+    row = 0
+    names: dict[int, str] = {}
+    beside = axes.get_yaxis_transform()
+    axes.text(1.03, row, "mean", va="center_baseline", transform=beside, **ASIDE_FONT)
+    for number, (title, methods) in enumerate(figures.groups(results).items()):
+        axes.text(0.01, row, title, va="center_baseline", transform=beside, bbox=PATCH, **ASIDE_FONT)
+        row += 1
+        for one in methods:
+            _bar(axes, row, one, BLUE if one.method == SWEET else BARS[number % len(BARS)])
+            names[row] = one.method
+            row += 1
+    axes.set_yticks(list(names), [_label(name) for name in names.values()])
+    for text, name in zip(axes.get_yticklabels(), names.values(), strict=True):
+        text.set_fontweight("bold" if name == SWEET else "normal")
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(row - 0.4, -0.6)
+    most = max(max(one.success, one.greedy_success, *(one.success_ci or ())) for one in results.methods)
+    axes.set_xlim(0, min(1.0, math.ceil(10 * most + 0.1) / 10))
+    _percent(axes.xaxis)
+    axes.grid(axis="x")
+    axes.set_title(f"Success on {results.test_tasks:,} unseen tasks")
+    bar = axes.patches[0]
+    greedy = axes.scatter([], [], marker="D", s=22, facecolor="white", edgecolor=INK)
+    whisker = axes.errorbar([], [], xerr=[], fmt="none", ecolor=INK, elinewidth=1.2)
+    axes.legend(
+        [bar, whisker, greedy],
+        ["temperature 1", "95 % over seeds", "greedy"],
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.07),
+        ncols=3,
+        handlelength=1.4,
+        columnspacing=1.2,
+    )
+
+
+def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
+    axes.barh(row, one.success, height=0.68, color=colour)
+    reach = _reach(figures.rate("", one.success, one.success_ci))
+    axes.errorbar(one.success, row, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2)
+    axes.scatter(one.greedy_success, row, marker="D", s=22, facecolor="white", edgecolor=INK, linewidth=1, zorder=3)
+    told = f"{100 * one.success:.1f} %"
+    axes.text(1.03, row, told, va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
+
+
+def _best_of(axes: Axes, results: StudyResults) -> None:
+    axes.set_title("Success of the best of N dialogues")
+    axes.set_xlabel("N")
+    _curves(axes, figures.best_of(results))
+
+
+def _offline(axes: Axes, results: StudyResults) -> None:
+    axes.set_title("Success by offline dialogues")
+    axes.set_xlabel("dialogues to learn from")
+    _curves(axes, figures.offline(results))
+
+
+def _curves(axes: Axes, series: Sequence[Series]) -> None:
+    """Shares over numbers that double."""
+    axes.set_xscale("log", base=2)
+    for number, one in enumerate(series):
+        mark, dash, colour = MARKS[number % len(MARKS)]
+        aside = 2 ** (ASIDE * _aside(number, len(series)))
+        axes.errorbar(
+            [point.x * aside for point in one.points],
+            [point.y for point in one.points],
+            yerr=[[_reach(point)[side][0] for point in one.points] for side in (0, 1)],
+            fmt=mark,
+            linestyle=dash,
+            color=colour,
+            elinewidth=1,
+            label=_label(one.name),
+        )
+    places = sorted({point.x for one in series for point in one.points})
+    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    axes.minorticks_off()
+    _percent(axes.yaxis)
+    axes.grid(axis="y")
+    _legend(axes)
+
+
+def _credit(axes: Axes, results: StudyResults) -> None:
+    judges = figures.credit(results)
+    kinds = list(dict.fromkeys(found.name for rates in judges.values() for found in rates))
+    axes.axvline(0, color=INK, linewidth=0.8)
+    for number, (judge, rates) in enumerate(judges.items()):
+        mark, _, colour = MARKS[number % len(MARKS)]
+        aside = ABOVE * _aside(number, len(judges))
+        axes.errorbar(
+            [found.mean for found in rates],
+            [kinds.index(found.name) + aside for found in rates],
+            xerr=[[_reach(found)[side][0] for found in rates] for side in (0, 1)],
+            fmt=mark,
+            color=colour,
+            elinewidth=1.2,
+            label=_label(judge),
+        )
+    axes.set_yticks(range(len(kinds)), [_label(kind) for kind in kinds])
+    axes.set_ylim(len(kinds) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_title("Mean advantage by kind of turn")
+    axes.set_xlabel("nats a token")
+    _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    """Between the title and the drawing, where no curve can run into it."""
+    many = len(axes.get_legend_handles_labels()[1])
+    rows = 1 if many <= IN_A_ROW else 2
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.98),
+        ncols=math.ceil(many / rows),
+        columnspacing=1.2,
+        labelspacing=0.3,
+        handlelength=2.4,
+    )
+    axes.set_title(axes.get_title("left"), pad=6 + 13 * rows)
+
+
+def _reach(found: Rate | Point) -> tuple[list[float], list[float]]:
+    """How far an interval goes below and above its mean; nowhere where there is none."""
+    mean = found.mean if isinstance(found, Rate) else found.y
+    low, high = (mean if bound is None else bound for bound in (found.low, found.high))
+    return [max(mean - low, 0.0)], [max(high - mean, 0.0)]
+
+
+def _aside(number: int, many: int) -> float:
+    """From -½ to ½."""
+    return number / (many - 1) - 0.5 if many > 1 else 0.0
+
+
+def _percent(axis: Any) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+
+
+def _label(name: str) -> str:
+    """Any text as the font can show it."""
+    shown = printable_line(name).encode("ascii", "replace").decode()
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."

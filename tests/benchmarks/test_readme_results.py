@@ -1,0 +1,85 @@
+"""README's block on the study is what the script makes of the results, and says what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+
+from benchmarks.readme_results import BEGIN, END, PICTURE, RESULTS, block, digest, main, read_micro, update
+from sweet.cli.generated import put_between
+from sweet.errors import InputError
+from tests.docs.pages import ROOT
+from tests.view.conftest import HOSTILE
+from tests.view.study_results import method, study, study_dict
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """A repository with a README, and results of a study in it."""
+    (folder / "README.md").write_text(f"before\n\n{BEGIN}\n{END}\n\nbehind\n", encoding="utf-8")
+    file = folder / "micro.json"
+    file.write_text(json.dumps({**study_dict(), **changes}), encoding="utf-8")
+    return file
+
+
+def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.count(BEGIN) == readme.count(END) == 1
+    if not (ROOT / RESULTS).exists():
+        assert readme.split(BEGIN)[1].split(END)[0].strip() == "", "figures without results"
+        assert not (ROOT / PICTURE).exists()
+        pytest.skip(f"there is no {RESULTS} yet")
+    again = "run: python -m benchmarks.readme_results"
+    assert readme == put_between(readme, BEGIN, END, block(read_micro(ROOT / RESULTS))), again
+    with Image.open(ROOT / PICTURE) as image:
+        assert image.info["Source"] == digest(ROOT / RESULTS), again
+
+
+def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    update(tmp_path, file)
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert readme.startswith(f"before\n\n{BEGIN}\n\n### ")
+    assert readme.endswith(f"\n{END}\n\nbehind\n")
+    with Image.open(tmp_path / PICTURE) as image:
+        assert image.info["Source"] == digest(file)
+    update(tmp_path, file)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == readme
+
+
+def test_the_figures_are_those_of_the_results_and_the_words_say_what_they_are() -> None:
+    text = block(study())
+    assert (
+        "small proof on generated tasks and an agent of a million parameters: these are not the paper's figures" in text
+    )
+    assert "5 seeds" in text
+    assert "500 unseen tasks" in text
+    assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 [11.0, 19.0] | 25.0 [20.0, 30.0] |" in text
+    assert "| +10.0 [7.0, 13.0], p = 0.001 |" in text
+    assert "| −5.0 [−8.0, −2.0], p = 0.001 |" in text
+    assert "above zero for sweet less zero-shot, rft." in text
+    assert f"]({PICTURE})" in text
+
+
+def test_texts_of_the_results_are_no_markup() -> None:
+    text = block(study(methods=[method(1, HOSTILE)], versions={"torch": HOSTILE}))
+    assert "\x1b" not in text
+    shown = MarkdownIt("commonmark").enable("table").render(text)
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+
+
+def test_a_study_of_other_tasks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    file = written(tmp_path, family="smollm2")
+    with pytest.raises(InputError, match="not of 'micro'"):
+        update(tmp_path, file)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["readme_results", str(file)])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "smollm2" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"before\n\n{BEGIN}\n{END}\n\nbehind\n"
