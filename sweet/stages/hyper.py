@@ -5,7 +5,8 @@ that rate, and its step-level training decays without more likelihood in the los
 seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs, twelve times as many of which
 preferred a question to an answer as the reverse, a micro agent stopped answering. A regression head takes the critic's
 values without the likelihood term: on tasks held out it ordered as many preferences rightly (0.90) at 1.5e-4 as at 5e-4
-and 1e-3, after one epoch as after two. What was used is recorded with the results.
+and 1e-3, after one epoch as after two. The paper has no warm-up on every dialogue (sft): a large model gets the rate
+that instruction tuning usually takes. What was used is recorded with the results.
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was found to be ten times the whole model's, whatever the rank
@@ -25,7 +26,7 @@ LARGE = 100_000_000
 LORA = 10.0
 """The learning rate of an adapter over that of the whole model."""
 
-Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft"]
+Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft", "sft"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ PAPER: dict[Learner, Hyper] = {
     "sweet": Hyper(lr=2e-7, nll=0.01, epochs=1, batch=8),
     "multi-turn-dpo": Hyper(lr=2e-7, nll=0.01, epochs=4, batch=8),
     "rft": Hyper(lr=2e-7, nll=1.0, epochs=4, batch=32),
+    "sft": Hyper(lr=2e-5, nll=1.0, epochs=1, batch=32),
 }
 
 SMALL: dict[Learner, Hyper] = {
@@ -52,6 +54,7 @@ SMALL: dict[Learner, Hyper] = {
     "sweet": Hyper(lr=3e-4, nll=3.0, epochs=2, batch=8),
     "multi-turn-dpo": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
     "rft": Hyper(lr=5e-4, nll=1.0, epochs=3, batch=32),
+    "sft": Hyper(lr=5e-4, nll=1.0, epochs=1, batch=32),
 }
 
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from sweet.errors import SweetError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
-from sweet.runs.manifest import Artifact
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.stages.rows import Preference
@@ -38,19 +38,19 @@ class LabelConfig(StageConfig):
     0 for code, 0.1 for pages."""
 
 
-def scores_to_learn(run: Run, named: str | None, *, needed_by: str) -> Artifact:
-    """The scores that are named, else the newest of dialogues on other tasks than the test split's: what was only
-    evaluated is not learned from unasked. Where there are no others, the newest.
+def newest_to_learn(run: Run, kind: Kind, named: str | None, *, needed_by: str) -> Artifact:
+    """The scores or rollouts that are named, else the newest of dialogues on other tasks than the test split's: what
+    was only evaluated is not learned from unasked. Where there are no others, the newest.
 
     Raises:
         UsageError: there are none.
     """
     if named is None:
-        for artifact in reversed(run.manifest().of_kind("scores", "done")):
+        for artifact in reversed(run.manifest().of_kind(kind, "done")):
             if run.input_of(artifact, "rollouts").meta.get("split") != "test":
                 named = artifact.id
                 break
-    return run.find("scores", named, needed_by=needed_by)
+    return run.find(kind, named, needed_by=needed_by)
 
 
 def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
@@ -62,7 +62,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     rule = task_kind(run.manifest().task).rewards
     if config.margin is not None:
         rule = replace(rule, margin=config.margin)
-    scores = scores_to_learn(run, config.from_, needed_by="label")
+    scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
@@ -101,12 +101,13 @@ class Usable(NamedTuple):
 
 
 def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Usable]:
-    """Those that are rewarded, not ended by a fault, with a turn of the agent."""
-    return [
-        Usable(t.id, t.task_id, t.sample)
-        for t in trajectories
-        if t.id in rewards and t.outcome not in FAULTS and t.agent_turns
-    ]
+    """Those that are rewarded and `learnable`."""
+    return [Usable(t.id, t.task_id, t.sample) for t in trajectories if t.id in rewards and learnable(t)]
+
+
+def learnable(trajectory: Trajectory) -> bool:
+    """Whether a dialogue has a turn of the agent and was not ended by a fault."""
+    return trajectory.outcome not in FAULTS and bool(trajectory.agent_turns)
 
 
 def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule: RewardRule) -> Iterator[Preference]:

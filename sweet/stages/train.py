@@ -3,7 +3,8 @@
 The critic learns from trajectory preferences with the training-time information in sight, equation (2) of the paper;
 one with a regression head may learn the outcomes of dialogues instead.
 The actor learns from step-level pairs without it (`sweet`), or by one of the baselines: trajectory preferences
-(`multi-turn-dpo`), likelihood of the dialogues that solved their task or are its best (`rft`). How it is trained is the
+(`multi-turn-dpo`), likelihood of the dialogues that solved their task or are its best (`rft`). What comes before all of
+these, a model that has yet to learn how a dialogue goes, learns from every dialogue (`sft`). How it is trained is the
 same for all and lives in `sweet.stages.training`.
 """
 
@@ -21,7 +22,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
-from sweet.stages.label import preferences, scores_to_learn, usable_dialogues
+from sweet.stages.label import learnable, newest_to_learn, preferences, usable_dialogues
 from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair, Preference
 from sweet.tasks.base import Recipe
@@ -57,9 +58,9 @@ class TrainConfig(StageConfig):
     nll: float | None = Field(default=None, ge=0)
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""
     epochs: int | None = Field(default=None, ge=1)
-    """Passes over the data; the paper's 4 (1 for the sweet actor), 1 to 3 for small models."""
+    """Passes over the data; the paper's 4 (1 for the sweet actor and for sft), 1 to 3 for small models."""
     batch: int | None = Field(default=None, ge=1)
-    """Examples a step: 8, for rft 32."""
+    """Examples a step: 8, for rft and sft 32."""
     max_length: int | None = Field(default=None, ge=8)
     """Tokens of a sequence at most; longer dialogues lose early turns. The model's context where not given."""
     recipe: Recipe = "paper"
@@ -118,12 +119,17 @@ class TrainCriticConfig(TrainConfig):
 
 
 class TrainActorConfig(TrainConfig):
-    method: Literal["sweet", "multi-turn-dpo", "rft"] = "sweet"
+    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] = "sweet"
     """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task, for
-    pages each task's best."""
+    pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
 
 
-LEARNS_FROM: dict[str, Kind] = {"sweet": "pairs", "multi-turn-dpo": "preferences", "rft": "scores"}
+LEARNS_FROM: dict[str, Kind] = {
+    "sweet": "pairs",
+    "multi-turn-dpo": "preferences",
+    "rft": "scores",
+    "sft": "rollouts",
+}
 
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
@@ -240,7 +246,7 @@ def _scores_to_learn(run: Run, named: str | None) -> Artifact:
     labelled = run.manifest().of_kind("preferences", "done")
     if named is None and labelled:
         return run.input_of(labelled[-1], "scores")
-    return scores_to_learn(run, named, needed_by="train-critic")
+    return newest_to_learn(run, "scores", named, needed_by="train-critic")
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
@@ -270,14 +276,15 @@ def _actor(
 
     kind = LEARNS_FROM[config.method]
     needed_by = f"train-actor --method {config.method}"
-    if kind == "scores":
-        source = scores_to_learn(run, config.from_, needed_by=needed_by)
+    if kind in ("scores", "rollouts"):
+        source = newest_to_learn(run, kind, config.from_, needed_by=needed_by)
     else:
         source = run.find(kind, config.from_, needed_by=needed_by)
     rollouts = run.input_of(source, "rollouts")
     if config.engine == "openrlhf" and config.method != "sweet":
         raise _beyond_openrlhf(config.method)
-    training = Training(run, config, config.method, [source, rollouts], reporter, weights=weights)
+    inputs = [rollouts] if source.id == rollouts.id else [source, rollouts]
+    training = Training(run, config, config.method, inputs, reporter, weights=weights)
     hyper = training.hyper
     pairs: list[Pair] = []
     if config.method == "sweet":
@@ -292,8 +299,12 @@ def _actor(
         training.examples = dialogue_examples(training, _dialogues(run, rollouts), rows, reveal=False)
         training.objective = Objective(config.beta or None, hyper.nll, "none")
     else:
-        kept = training.draw(_worth_imitating(run, source, rollouts))
-        training.examples = dialogue_examples(training, _dialogues(run, rollouts), kept, reveal=False)
+        dialogues = _dialogues(run, rollouts)
+        if config.method == "sft":
+            kept = sorted(dialogue.id for dialogue in dialogues.values() if learnable(dialogue))
+        else:
+            kept = _worth_imitating(run, source, rollouts)
+        training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=False)
         training.objective = Objective(None, hyper.nll)
     return training, pairs
 

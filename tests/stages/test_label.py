@@ -14,7 +14,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.label import LabelConfig, preferences, run_label, scores_to_learn, usable_dialogues
+from sweet.stages.label import LabelConfig, newest_to_learn, preferences, run_label, usable_dialogues
 from sweet.stages.rows import Preference
 from sweet.tasks.scores import RewardRule
 from tests.learn.builders import build_trajectory
@@ -89,7 +89,7 @@ def test_what_was_only_evaluated_is_not_learned_from_unasked(tmp_path: Path) -> 
     put(run, "eval", "scores", [score(trajectory, reward) for trajectory, reward in dialogues], [unseen])
     assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 10
     assert run_label(run, LabelConfig(from_="scores-2"), Silent()).metrics["pairs"] == 4
-    assert scores_to_learn(run, None, needed_by="train-actor").id == "scores-1"
+    assert newest_to_learn(run, "scores", None, needed_by="train-actor").id == "scores-1"
 
 
 def test_without_scores_the_stage_that_makes_them_is_named(tmp_path: Path) -> None:

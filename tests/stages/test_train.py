@@ -144,7 +144,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
     assert finished.artifacts[0].sha256 == again.artifacts[0].sha256
 
 
-@pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft"])
+@pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft", "sft"])
 @pytest.mark.parametrize("recipe", ["paper", "upstream"])
 def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe: Any) -> None:
     from sweet.llm.pretrained import load_model, load_tokenizer
@@ -154,8 +154,8 @@ def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe:
     folder = run.file(result.artifacts[0])
     assert result.artifacts[0].meta["method"] == method
     assert result.artifacts[0].meta["base"] == agent
-    assert (result.metrics["accuracy"] is None) == (method == "rft")
-    if method != "rft":
+    assert (result.metrics["accuracy"] is None) == (method in ("rft", "sft"))
+    if result.metrics["accuracy"] is not None:
         assert result.metrics["accuracy"] == 1.0
     tokenizer = load_tokenizer(str(folder))
     assert load_model(str(folder), "cpu", tokenizer=tokenizer).num_parameters() == result.metrics["parameters"]
@@ -176,6 +176,22 @@ def test_rft_without_success_says_so(tmp_path: Path, agent: str) -> None:
     put(run, "eval", "scores", [score(trajectory, 0.2) for trajectory in dialogues], [rollouts])
     with pytest.raises(SweetError, match="solved"):
         run_train_actor(run, TrainActorConfig(method="rft"), Silent())
+
+
+def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: str) -> None:
+    from tests.stages.learn_runs import make_dialogues
+
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 2)]
+    broken = dialogues[0].model_copy(update={"id": "broken", "outcome": "agent_error"})
+    put(run, "data-import", "rollouts", [*dialogues, broken], agent="imported")
+    put(run, "rollout", "rollouts", dialogues[:1], agent=agent, split="test")
+    config = TrainActorConfig(method="sft", model=agent, epochs=1)
+    result = run_train_actor(run, config, Silent())
+    assert result.metrics["examples"] == len(dialogues)
+    assert [source.id for source in result.artifacts[0].inputs] == ["rollouts-1"]
+    named = run_train_actor(run, config.model_copy(update={"from_": "rollouts-2"}), Silent())
+    assert named.metrics["examples"] == 1
 
 
 def test_what_does_not_fit_is_counted_and_what_cannot_fit_named(run: Run) -> None:

@@ -16,6 +16,7 @@ COMMANDS = (
         examples=(
             ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
             ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
+            ("sweet train-actor RUN --method sft --model DIR", "a warm-up on every dialogue, such as imported ones"),
         ),
     ),
 )

@@ -6,8 +6,10 @@ once. Every step names what it reads, so that nothing is taken because it is the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from sweet.stages.base import StageConfig
 from sweet.stages.evaluate import EvalConfig
 from sweet.stages.label import LabelConfig
 from sweet.stages.pair import PairConfig
@@ -47,7 +49,7 @@ class Lab:
             preferences = self._preferences()
             return [preferences, self._train(method, preferences)]
         judging = self._judging(method, self._replies())
-        pairs = self.ledger.do(PairConfig(from_=judging[-1].id, seed=self.seed, **_options(method.pair)))
+        pairs = self._do(PairConfig(from_=judging[-1].id, seed=self.seed, **_options(method.pair)))
         return [*judging, pairs, self._train(method, pairs)]
 
     def best_of(self, method: Method) -> Step:
@@ -59,13 +61,19 @@ class Lab:
             critic=self._critic(method.critic).id,
             sandbox=self.sizes.sandbox,
         )
-        return self.ledger.do(config, told=("best_of", "critic"))
+        return self._do(config, told=("best_of", "critic"))
 
     def credit(self, method: Method) -> Step:
         """Replies at turns of these dialogues, judged by the method's critic; the metrics tell advantage and agreement
         by kind of turn."""
         replies = self._sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
         return self._judging(method, replies)[-1]
+
+    def _do(self, config: StageConfig, *, told: Sequence[str] = ()) -> Step:
+        """The finished step, on the device that the sizes name."""
+        if "device" in type(config).model_fields:
+            config = config.model_copy(update={"device": self.sizes.device})
+        return self.ledger.do(config, told=told)
 
     def _offline(self) -> Step:
         return self._play("train", self.sizes.train_tasks, samples=self.sizes.samples)
@@ -74,19 +82,19 @@ class Lab:
         return self._score(self._offline())
 
     def _preferences(self) -> Step:
-        return self.ledger.do(LabelConfig(from_=self._offline_scores().id))
+        return self._do(LabelConfig(from_=self._offline_scores().id))
 
     def _validation(self) -> Step:
         return self._play("validation", self.sizes.best_tasks, samples=self.sizes.best_samples)
 
     def _critic(self, options: Options) -> Step:
-        return self.ledger.do(
+        return self._do(
             TrainCriticConfig(model=self.sizes.agent, from_=self._preferences().id, seed=self.seed, **_options(options))
         )
 
     def _train(self, method: Method, source: Step) -> Step:
         options = _options(method.actor) | {"method": method.learns}
-        return self.ledger.do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
+        return self._do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
     def _replies(self) -> Step:
         """The replies that every judge judges."""
@@ -94,7 +102,7 @@ class Lab:
 
     def _sample(self, rollouts: Step, *, fraction: float, limit: int | None = None) -> Step:
         """Replies at turns of dialogues, judged at random, which needs nobody."""
-        return self.ledger.do(
+        return self._do(
             RankConfig(
                 judge="random",
                 rollouts=rollouts.id,
@@ -112,14 +120,14 @@ class Lab:
         if method.judge == "random":
             return [replies]
         if method.judge != "critic":
-            return [replies, self.ledger.do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))]
+            return [replies, self._do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))]
         critic = self._critic(method.critic)
-        return [critic, replies, self.ledger.do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed))]
+        return [critic, replies, self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed))]
 
     def _play(
         self, split: str, tasks: int, *, samples: int = 1, agent: str | None = None, temperature: float = 1.0
     ) -> Step:
-        return self.ledger.do(
+        return self._do(
             RolloutConfig(
                 tasks=self.sizes.tasks,
                 split=split,
@@ -136,7 +144,7 @@ class Lab:
         )
 
     def _score(self, rollouts: Step) -> Step:
-        return self.ledger.do(EvalConfig(from_=rollouts.id, sandbox=self.sizes.sandbox))
+        return self._do(EvalConfig(from_=rollouts.id, sandbox=self.sizes.sandbox))
 
 
 def _options(options: Options) -> dict[str, Any]:

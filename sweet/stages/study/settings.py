@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from sweet.device import Device
 from sweet.near import did_you_mean
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig
@@ -144,6 +145,8 @@ class StudySizes(StageConfig):
     """The figure over offline trajectories: also an 8th, a 4th and half of the training tasks."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail of the code that the agent writes."""
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Where models are sampled and trained."""
 
 
 class StudyConfig(StudySizes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.study.gather import gather
 from sweet.stages.study.plan import SeedJob
 from sweet.stages.study.seeds import run_seeds
-from sweet.stages.study.settings import METHODS, StudyConfig, StudySizes
+from sweet.stages.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.tasks.micro import AGENT
 from sweet.tasks.registry import task_kind
 
@@ -30,8 +30,13 @@ BEGUN = "begun.json"
 _LOCK = ".study.lock"
 
 
-def run_study(folder: Path, config: StudyConfig, reporter: Reporter) -> StageResult:
+def run_study(
+    folder: Path, config: StudyConfig, reporter: Reporter, *, methods: Mapping[str, Method] = METHODS
+) -> StageResult:
     """Do what is missing of a study, and write and return its results.
+
+    Args:
+        methods: what the names of the configuration mean.
 
     Raises:
         UsageError: the folder holds something else, or a study of another agent or other tasks.
@@ -39,7 +44,7 @@ def run_study(folder: Path, config: StudyConfig, reporter: Reporter) -> StageRes
     """
     began = time.monotonic()
     with claimed(folder, config.sizes()):
-        jobs = seed_jobs(folder.absolute(), config)
+        jobs = seed_jobs(folder.absolute(), config, methods)
         failed = run_seeds(jobs, config.jobs, reporter)
         results = gather(jobs, config.tasks)
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
@@ -51,11 +56,11 @@ def run_study(folder: Path, config: StudyConfig, reporter: Reporter) -> StageRes
     return result
 
 
-def seed_jobs(folder: Path, config: StudyConfig) -> list[SeedJob]:
+def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] = METHODS) -> list[SeedJob]:
     """What each seed's process does."""
-    methods = tuple(METHODS[name] for name in config.methods)
+    meant = tuple(methods[name] for name in config.methods)
     return [
-        SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=methods, figures=config.figures)
+        SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=meant, figures=config.figures)
         for seed in config.all_seeds
     ]
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.tasks.base import Message
-from sweet.tasks.micro.dialogues import dialogue
-from sweet.tasks.micro.generator import CLONING, instances
+from sweet.tasks.micro.talks import talks
 
 if TYPE_CHECKING:
     import torch
@@ -126,9 +124,7 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
 
 
 def _talks(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
-    rng = random.Random(f"sweet micro dialogues {config.seed}")
-    for instance in islice(instances(CLONING), config.dialogues):
-        messages: list[Message] = dialogue(instance, rng, told=rng.random() < config.told_share)
+    for _, messages in talks(config.dialogues, seed=config.seed, told_share=config.told_share):
         yield [message.model_dump() for message in messages]
 
 

@@ -1,0 +1,203 @@
+"""The study of `sweet demo --study` with a real language model: SmolLM2-135M-Instruct after a short warm-up.
+
+    python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|full] [--seeds N]
+                                 [--methods zero-shot,rft,…] [--json]
+
+The model has never seen these dialogues, so it first learns how one goes (`train-actor --method sft`), from scripted
+dialogues of mixed quality on tasks that no split has. The model so warmed up is where every method starts. They are
+compared as in `sweet.stages.study`: the same offline dialogues, the same sampled replies, the same unseen tasks, at
+temperature 1 and greedy. Whatever is done in --out stays done: the same command goes on.
+
+On the machine must lie the repository with its dependencies installed (the folder sweet is enough, and benchmarks) and
+the model's folder in Hugging Face layout: config.json, model.safetensors (538 MB in float32, 269 MB in bfloat16),
+tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json. Nothing is downloaded. Dialogues are
+sampled by vllm where it is installed and by the embedded engine where not; on a GPU both in bfloat16, which training
+computes in too, over float32 weights.
+
+`full` wants a GPU. Its results go to --out/smollm2.json and, if every method is there, to
+benchmarks/results/smollm2.json. `tiny` proves on any machine that everything works, and says nothing of the methods: a
+model that has hardly been warmed up learns from a handful of pairs, and may have solved no task to learn from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from sweet.cli import console
+from sweet.cli.reporter import ConsoleReporter
+from sweet.cli.study import show_study
+from sweet.device import Device
+from sweet.errors import SweetError, TooManyFailures, UsageError
+from sweet.files import replacing, write_whole
+from sweet.library import resolve_device
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.data import DataImportConfig, published_line, published_row, run_data_import
+from sweet.stages.study.ledger import Ledger
+from sweet.stages.study.results import read_results
+from sweet.stages.study.settings import METHODS, Method, Options, StudyConfig
+from sweet.stages.study.study import RESULTS, run_study
+from sweet.stages.train import TrainActorConfig
+from sweet.tasks.micro.talks import scripted_trajectories
+
+KEPT = Path(__file__).parent / "results" / "smollm2.json"
+"""Where the results of a full run on a GPU go."""
+
+COMPARED = ("zero-shot", "rft", "multi-turn-dpo", "sweet", "no-info", "oracle", "random")
+
+TOLD_SHARE = 0.3
+"""Of the scripted dialogues, with the reference in the request: so the model learns to read it, as a critic must."""
+
+WARM_UP: Options = {"lr": 1e-4, "epochs": 1, "batch": 32}
+CRITIC: Options = {"lr": 2e-5}
+RFT: Options = {"lr": 5e-5}
+PREFERENCES: Options = {"lr": 1e-5}
+"""Learning rates for a model 140 times as large as the micro agent; everything else is as in the study of that."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is done.
+
+    Attributes:
+        dialogues: scripted ones to warm up on.
+        study: sizes of the study.
+        warm_up, training: options of the warm-up and of every other training that differ from the usual ones.
+    """
+
+    dialogues: int
+    study: Mapping[str, Any]
+    warm_up: Options = field(default_factory=dict)
+    training: Options = field(default_factory=dict)
+
+
+SIZES = {
+    "tiny": Size(
+        dialogues=8,
+        study={"seeds": 1, "train_tasks": 3, "samples": 4, "eval_tasks": 2, "candidates": 4, "fraction": 0.1},
+        warm_up={"batch": 4},
+        training={"epochs": 1, "limit": 2},
+    ),
+    "full": Size(
+        dialogues=20_000,
+        study={"seeds": 3, "train_tasks": 1000, "samples": 6, "eval_tasks": 500, "candidates": 16, "fraction": 0.1},
+    ),
+}
+
+
+def for_larger(method: Method, training: Options) -> Method:
+    """The method with the learning rates of a larger model, and with these options in all its trainings."""
+    actor = method.actor | (RFT if method.learns == "rft" else PREFERENCES) | training
+    critic = method.critic | CRITIC | training
+    return method.model_copy(
+        update={
+            "actor": {} if method.learns == "nothing" else actor,
+            "critic": critic if method.judge == "critic" else {},
+        }
+    )
+
+
+def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Reporter) -> Path:
+    """The model after the warm-up, which is done now unless it is done already. `folder` is the warm-up's run."""
+    run = Run.open_or_create(folder, "code")
+    dialogues = _scripted(run, size.dialogues, reporter)
+    options = {**WARM_UP, **size.warm_up, "model": model, "from_": dialogues.id, "device": device}
+    ledger = Ledger(run, reporter)
+    return ledger.file(ledger.do(TrainActorConfig(method="sft", **options)))
+
+
+def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
+    """The scripted dialogues as rollouts of the run, imported once."""
+    file = run.path.with_name(f"scripted-{count}.jsonl")
+    for artifact in run.manifest().of_kind("rollouts", "done"):
+        if artifact.meta["tasks"] == str(file):
+            return artifact
+    with replacing(file) as out:
+        for trajectory in scripted_trajectories(count, seed=0, told_share=TOLD_SHARE):
+            out.write(published_line(published_row(trajectory, None)))
+    return run_data_import(file, run.path, DataImportConfig(), reporter).artifacts[0]
+
+
+def study(options: argparse.Namespace, reporter: Reporter) -> StageResult:
+    """Warm the model up, do the study, and write its results.
+
+    Raises:
+        TooManyFailures: something failed; its result tells of the rest.
+    """
+    size, folder = SIZES[options.size], options.out / "study"
+    agent = warmed_up(options.model, options.out / f"warm-up-{size.dialogues}", size, options.device, reporter)
+    sizes = {**size.study, "agent": str(agent), "device": options.device, "methods": options.methods}
+    if options.seeds is not None:
+        sizes["seeds"] = options.seeds
+    config = StudyConfig(**sizes, figures=False, jobs=1)
+    methods = {name: for_larger(METHODS[name], size.training) for name in config.methods}
+    try:
+        run_study(folder, config, reporter, methods=methods)
+    except TooManyFailures as error:
+        error.result = _told(options, folder / RESULTS)
+        raise
+    return _told(options, folder / RESULTS)
+
+
+def _told(options: argparse.Namespace, file: Path) -> StageResult:
+    """The study's results with what it does not know of itself, written."""
+    size, found = SIZES[options.size], read_results(file)
+    told = found.model_copy(
+        update={
+            "model": Path(options.model).name,
+            "size": options.size,
+            "settings": found.settings
+            | {
+                "agent": f"{Path(options.model).name}, warmed up",
+                "warm_up": {"dialogues": size.dialogues, "told_share": TOLD_SHARE, **WARM_UP, **size.warm_up},
+            },
+            "versions": found.versions | {"device": _device_name(options.device)},
+        }
+    )
+    text = (told.model_dump_json(indent=1) + "\n").encode()
+    ours = options.out / KEPT.name
+    write_whole(ours, text)
+    if options.size == "full" and {row.method for row in told.methods} >= set(COMPARED):
+        write_whole(KEPT, text)
+    return StageResult("smollm2", options.out, told.model_dump(mode="json") | {"results": str(ours)})
+
+
+def _device_name(device: Device) -> str:
+    import torch
+
+    found = resolve_device(device)
+    return torch.cuda.get_device_name(found) if found.type == "cuda" else "cpu"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder of the model")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs and the results")
+    parser.add_argument("--device", choices=get_args(Device), default="auto")
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--seeds", type=int, help="seeds of data, training and sampling, in place of the size's")
+    parser.add_argument("--methods", default=",".join(COMPARED), help="those to compare, with commas between them")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        if options.size == "full" and resolve_device(options.device).type != "cuda":
+            what = "The full size wants a GPU, and torch sees none."
+            raise UsageError(what, where="--size full", fix="--size tiny proves the script on a CPU")
+        result = study(options, ConsoleReporter())
+    except SweetError as error:
+        if isinstance(error, TooManyFailures) and error.result is not None:
+            console.finish(error.result, as_json=options.json, show_people=show_study)
+        console.show_error(error)
+        return error.exit_code
+    console.finish(result, as_json=options.json, show_people=show_study)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Scripted dialogues in number are rollouts like any others, on tasks that no split has."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from sweet.stages.data import published_line, published_row
+from sweet.stages.published import read_trajectories
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.micro import load
+from sweet.tasks.micro.generator import SPLITS
+from sweet.tasks.micro.talks import scripted_trajectories
+
+COUNT = 40
+
+
+def test_dialogues_follow_the_protocol_and_are_seeded() -> None:
+    made = list(scripted_trajectories(COUNT, seed=3, told_share=0.0))
+    assert made == list(scripted_trajectories(COUNT, seed=3, told_share=0.0))
+    assert made != list(scripted_trajectories(COUNT, seed=4, told_share=0.0))
+    assert len({trajectory.id for trajectory in made}) == len({t.task_id for t in made}) == COUNT
+    for trajectory in made:
+        roles = [turn.role for turn in trajectory.dialogue_history]
+        assert roles[0] == "user"
+        assert roles[-1] == "assistant"
+        assert all(one != other for one, other in pairwise(roles))
+        assert trajectory.dialogue_history[0].content == trajectory.task.problem_description
+        assert trajectory.answer.startswith("def ")
+        assert trajectory.answer != NO_ANSWER
+        assert trajectory.answer in trajectory.dialogue_history[-1].content
+
+
+def test_the_reference_stands_in_the_request_of_a_share() -> None:
+    made = list(scripted_trajectories(COUNT, seed=0, told_share=0.5))
+    told = [t for t in made if t.task.hidden in t.dialogue_history[0].content]
+    assert 0 < len(told) < COUNT
+    assert all(t.task.problem_description in t.dialogue_history[0].content for t in made)
+
+
+def test_no_split_has_their_tasks() -> None:
+    ours = {trajectory.task.ground_truth for trajectory in scripted_trajectories(COUNT, seed=0, told_share=0.0)}
+    theirs = {task.ground_truth for split in SPLITS for task in load(split)}
+    assert not ours & theirs
+
+
+def test_they_are_written_and_read_back_as_they_are(tmp_path: Path) -> None:
+    made = list(scripted_trajectories(COUNT, seed=0, told_share=0.3))
+    file = tmp_path / "scripted.jsonl"
+    file.write_bytes(b"".join(published_line(published_row(trajectory, None)) for trajectory in made))
+    assert list(read_trajectories(file)) == made
