@@ -29,10 +29,10 @@ from sweet.stages.study.study import claimed
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
 """Far from those of the study."""
-BUDGET = 6
+BUDGET = 9
 """Settings of each method."""
 
-RFT: list[Options] = [{"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10)]
+RFT: list[Options] = [{"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10, 20)]
 MULTI_TURN_DPO: list[Options] = [
     {"lr": 1e-4, "nll": 0.3, "epochs": 2},
     {"lr": 1e-4, "nll": 3.0, "epochs": 2},
@@ -40,6 +40,9 @@ MULTI_TURN_DPO: list[Options] = [
     {"lr": 3e-4, "nll": 10.0, "epochs": 2},
     {"lr": 3e-4, "nll": 10.0, "epochs": 4},
     {"lr": 1e-3, "nll": 10.0, "epochs": 2},
+    {"lr": 3e-4, "nll": 10.0, "epochs": 8},
+    {"lr": 3e-4, "nll": 30.0, "epochs": 4},
+    {"lr": 6e-4, "nll": 30.0, "epochs": 8},
 ]
 SWEET: list[tuple[Options, Options, Options]] = [
     ({}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
@@ -47,6 +50,9 @@ SWEET: list[tuple[Options, Options, Options]] = [
     ({}, {}, {"lr": 1e-4, "nll": 3.0, "epochs": 2}),
     ({}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
     ({"nll": 1.0}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
+    ({"nll": 1.0}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
+    ({"nll": 1.0}, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
+    ({"nll": 1.0}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 3}),
     ({}, {"pairs": 4, "strategy": "random-halves"}, {"lr": 3e-4, "nll": 3.0, "epochs": 1}),
 ]
 """Of the critic, the pairing and the actor: the three share the budget."""
