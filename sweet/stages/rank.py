@@ -32,7 +32,7 @@ from sweet.stages.base import (
     option_key,
 )
 from sweet.stages.controls import Chance, Oracle, check_known
-from sweet.stages.credit import Knowledge
+from sweet.stages.credit import Knowledge, credit_figures
 from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
@@ -139,7 +139,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     if config.judge == "oracle":
         check_known(knowledge, places)
     of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
-    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or config.judge}.")
+    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
     models = [] if agent is None else [(agent, config.agent_url)]
     if config.judge_model is not None:
         models.append((config.judge_model, config.judge_url))
@@ -165,6 +165,8 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                     tell_dropped(judge.critic, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
+        tasks = {place.trajectory.task_id: place.trajectory.task for place in places}
+        metrics |= credit_figures(read_jsonl(draft.path, CandidateRow), tasks, knowledge)
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=rows)
         result = StageResult("rank", run.path, metrics, [artifact])
