@@ -139,6 +139,16 @@ def test_chance_depends_on_seed_turn_and_text_alone(place: Workplace) -> None:
     assert all(-1 <= value <= 1 for value in drawn.values())
 
 
+def test_no_judge_stands_in_the_place_of_another(tmp_path: Path) -> None:
+    place = Workplace(tmp_path)
+    judges = ("oracle", "random", "critic")
+    made = [place.first, *(place.rank(judge=judge, replies="candidates-1", seed=1) for judge in judges)]
+    pairs = put(place.run, "pair", "pairs", [], [made[1].artifacts[0]])
+    assert {place.run.stale(artifact) for artifact in (*(result.artifacts[0] for result in made), pairs)} == {None}
+    first = place.rank(candidates=4, fraction=0.4, max_tokens=8)
+    assert f"{first.artifacts[0].id} is newer" in str(place.run.stale(made[1].artifacts[0]))
+
+
 def test_a_stopped_judging_of_given_replies_goes_on(place: Workplace) -> None:
     first = place.rank(judge="random", replies="candidates-1", seed=7)
     path = place.run.file(first.artifacts[0])

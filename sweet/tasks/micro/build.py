@@ -4,8 +4,8 @@ The training text is what the tokenizer's chat template renders in a rollout, to
 agent's turns (with the end-of-turn token) fully and the values in its answers more than fully (copying them is the
 hardest part and a few tokens only), the human's replies a little (from them the model learns to read c without
 learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
-on the right, where causal attention cannot see the padding. The instances are of the training split's kind but behind
-the dataset's own ones: the agent has met neither the training nor the test tasks.
+on the right, where causal attention cannot see the padding. None of the functions is in the dataset, and the rules are
+any, not those that are typical of a function: what to ask for is left to be learned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
 from sweet.tasks.micro.dialogues import dialogue
-from sweet.tasks.micro.generator import SPLITS, instances
+from sweet.tasks.micro.generator import CLONING, instances
 
 if TYPE_CHECKING:
     import torch
@@ -127,8 +127,7 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
 
 def _talks(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
     rng = random.Random(f"sweet micro dialogues {config.seed}")
-    first = SPLITS["train"]
-    for instance in islice(instances("train"), first, first + config.dialogues):
+    for instance in islice(instances(CLONING), config.dialogues):
         messages: list[Message] = dialogue(instance, rng, told=rng.random() < config.told_share)
         yield [message.model_dump() for message in messages]
 
