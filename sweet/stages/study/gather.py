@@ -140,16 +140,22 @@ def _method(method: Method, found: Mapping[int, Outcome], sweet: Mapping[int, Ou
 def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:
     """Success of the best of N by each critic; of the same dialogues also by chance, and by one who knows rewards."""
     columns: Columns = {}
+    told: list[Any] = []
     for name, method in _critics(jobs):
         steps = look(jobs, partial(Lab.best_of, method=method)).values()
-        told = [step.metrics["best_of"]["n"] for step in steps]
-        if told:
-            counts = sorted(set.intersection(*({*seed} for seed in told)), key=int)
-            chosen_by = {name: "critic"} | ({} if columns else {"random": "random", "oracle": "oracle"})
-            columns["n"] = [float(n) for n in counts]
-            for column, key in chosen_by.items():
-                _add(columns, column, [[seed[n][key] for seed in told] for n in counts])
+        if steps:
+            told = [step.metrics["best_of"]["n"] for step in steps]
+            _add_best_of(columns, name, told, "critic")
+    for name in ("random", "oracle") if told else ():
+        _add_best_of(columns, name, told, name)
     return columns or None
+
+
+def _add_best_of(columns: Columns, name: str, told: Sequence[Any], chosen_by: str) -> None:
+    """The curve of one who chooses, from what each seed's evaluation tells by N."""
+    counts = sorted(set.intersection(*({*seed} for seed in told)), key=int)
+    columns["n"] = [float(n) for n in counts]
+    _add(columns, name, [[seed[n][chosen_by] for seed in told] for n in counts])
 
 
 def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
@@ -169,7 +175,7 @@ def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
     found: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
     for name, method in _critics(jobs):
         told = [step.metrics for step in look(jobs, partial(Lab.credit, method=method)).values()]
-        told = [metrics for metrics in told if metrics.get("credit")]
+        told = [metrics for metrics in told if "agreement" in metrics]
         if told:
             shares = [float(metrics["agreement"]) for metrics in told]
             by_kind = [metrics["agreement_by_kind"] for metrics in told]
