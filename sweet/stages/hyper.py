@@ -1,12 +1,11 @@
 """Hyperparameters that depend on the size of the model, where the user does not set them.
 
 The paper trains models of 8 billion parameters at a learning rate of 2e-7; a model of one million does not move at
-that rate, and its step-level training decays without more likelihood in the loss. Small models therefore get what was
-seen to learn on the micro tasks: with a step-level rate of 1e-4 over four thousand pairs, twelve times as many of which
-preferred a question to an answer as the reverse, a micro agent stopped answering. A regression head takes the critic's
-values without the likelihood term: on tasks held out it ordered as many preferences rightly (0.90) at 1.5e-4 as at 5e-4
-and 1e-3, after one epoch as after two. The paper has no warm-up on every dialogue (sft): a large model gets the rate
-that instruction tuning usually takes. What was used is recorded with the results.
+that rate, and without more likelihood in the loss its preference trainings push down whatever a rejected reply holds,
+until a dialogue is no dialogue any more. Small models therefore get what did best on the validation tasks of the micro
+dataset, of nine settings each (`benchmarks/micro_tuning.py`). A regression head takes the critic's rate without the
+likelihood term. The paper has no warm-up on every dialogue (sft): a large model gets the rate that instruction tuning
+usually takes. What was used is recorded with the results.
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was found to be ten times the whole model's, whatever the rank

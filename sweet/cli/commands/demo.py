@@ -104,7 +104,7 @@ COMMANDS = (
         examples=(
             ("sweet demo", "a few minutes on two CPU cores"),
             ("sweet demo --rounds 3 --critic retrained", "each actor's dialogues train the next critic and actor"),
-            ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, in hours"),
+            ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, an hour or two"),
             ("sweet demo --study --methods rft,sweet --seeds 2", "fewer of them"),
         ),
         then=("sweet view {run}", "sweet report {run}"),

@@ -135,11 +135,11 @@ class StudySizes(StageConfig):
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.2, gt=0, le=1)
     """Share of the turns that replies are sampled at."""
-    best_tasks: int = Field(default=100, ge=1)
+    best_tasks: int = Field(default=60, ge=1)
     """Validation tasks of the figure best of N."""
     best_samples: int = Field(default=32, ge=2)
     """Dialogues for each of them."""
-    credit_turns: int = Field(default=400, ge=1)
+    credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is looked at."""
     parts: tuple[int, ...] = (8, 4, 2)
     """The figure over offline trajectories: also an 8th, a 4th and half of the training tasks."""
