@@ -2,7 +2,8 @@
 
     python -m benchmarks.micro [DIR] [--seeds 5] [--jobs N] [--methods a,b] [--out benchmarks/results/micro.json]
 
-Takes an hour or two on two cores. What is finished in DIR (runs/study where not given) is not done again, after a kill neither.
+Takes an hour or two on two cores. What is finished in DIR (runs/study where not given) is not done again, after a kill
+neither.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class TrainConfig(StageConfig):
     beta: float = Field(default=0.1, ge=0)
     """Weight of the log-ratios in a preference loss; 0 (actor only) leaves the likelihood of the chosen side."""
     nll: float | None = Field(default=None, ge=0)
-    """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small actor."""
+    """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small model."""
     epochs: int | None = Field(default=None, ge=1)
-    """Passes over the data; the paper's 4 (1 for the sweet actor and for sft), 1 to 3 for small models."""
+    """Passes over the data; the paper's 4 (1 for the sweet actor and for sft), other numbers for small models."""
     batch: int | None = Field(default=None, ge=1)
     """Examples a step: 8, for rft and sft 32."""
     max_length: int | None = Field(default=None, ge=8)
