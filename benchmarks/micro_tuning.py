@@ -2,9 +2,9 @@
 
     python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256]
 
-Every method is tried with BUDGET settings, on seeds that the study does not use; none sees a test task. The results say
-all that was tried, and which did best in the mean over seeds; what is taken into sweet/stages/study/settings.py is
-written there by hand. What is finished in DIR is not done again.
+Each main method is tried with BUDGET settings, on seeds that the study does not use; ablations and controls take over
+those of `sweet`. No test task is seen. The results say all that was tried, and which did best in the mean over
+seeds; what is taken into sweet/stages/hyper.py is written there by hand. What is finished in DIR is not done again.
 """
 
 from __future__ import annotations
@@ -23,50 +23,56 @@ from sweet.folders import RUNS
 from sweet.stages.study.gather import look, success_of
 from sweet.stages.study.plan import SAMPLED, SeedJob
 from sweet.stages.study.seeds import run_seeds
-from sweet.stages.study.settings import METHODS, Method, Options, StudySizes
+from sweet.stages.study.settings import MAIN, METHODS, Method, Options, StudySizes
 from sweet.stages.study.study import claimed
 
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
 """Far from those of the study."""
-BUDGET = 8
+BUDGET = 6
 """Settings of each method."""
 
-
-def _grid(**values: Sequence[Any]) -> list[Options]:
-    return [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
-
-
-RFT = _grid(lr=[1e-4, 2e-4, 5e-4, 1e-3], epochs=[2, 4])
-MULTI_TURN_DPO = _grid(lr=[3e-5, 1e-4], nll=[0.1, 0.3, 1.0, 3.0])
-STEP = _grid(lr=[3e-5, 1e-4], nll=[0.3, 1.0], epochs=[1, 2])
-"""Of an actor on pairs that a control has judged: there is no critic to try."""
-CRITIC = _grid(lr=[1.5e-4, 3e-4], epochs=[1, 2])
-STEP_OF_CRITIC = _grid(lr=[3e-5, 1e-4], nll=[0.3])
-"""Of an actor on pairs that a critic has judged, each with each of CRITIC: the two share the budget."""
+RFT: list[Options] = [{"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10)]
+MULTI_TURN_DPO: list[Options] = [
+    {"lr": 1e-4, "nll": 0.3, "epochs": 2},
+    {"lr": 1e-4, "nll": 3.0, "epochs": 2},
+    {"lr": 3e-4, "nll": 3.0, "epochs": 2},
+    {"lr": 3e-4, "nll": 10.0, "epochs": 2},
+    {"lr": 3e-4, "nll": 10.0, "epochs": 4},
+    {"lr": 1e-3, "nll": 10.0, "epochs": 2},
+]
+SWEET: list[tuple[Options, Options, Options]] = [
+    ({}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
+    ({}, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
+    ({}, {}, {"lr": 1e-4, "nll": 3.0, "epochs": 2}),
+    ({}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
+    ({"nll": 1.0}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
+    ({}, {"pairs": 4, "strategy": "random-halves"}, {"lr": 3e-4, "nll": 3.0, "epochs": 1}),
+]
+"""Of the critic, the pairing and the actor: the three share the budget."""
 
 
 def tried(method: Method) -> Iterator[Method]:
     """The method with each of its settings; their names are numbered."""
-    if method.learns == "rft":
-        changes: list[tuple[Options, Options]] = [({}, actor) for actor in RFT]
-    elif method.learns == "multi-turn-dpo":
-        changes = [({}, actor) for actor in MULTI_TURN_DPO]
-    elif method.judge == "critic":
-        changes = list(itertools.product(CRITIC, STEP_OF_CRITIC))
+    if method.learns == "sweet":
+        changes = SWEET
     else:
-        changes = [({}, actor) for actor in STEP]
+        changes = [({}, {}, actor) for actor in (RFT if method.learns == "rft" else MULTI_TURN_DPO)]
     assert len(changes) == BUDGET, "the budget is the same for all"
-    for number, (critic, actor) in enumerate(changes, 1):
-        update = {"name": f"{method.name} {number}", "actor": method.actor | actor}
-        yield method.model_copy(update=update | ({"critic": method.critic | critic} if method.critic else {}))
+    for number, (critic, pair, actor) in enumerate(changes, 1):
+        update = {
+            "name": f"{method.name} {number}",
+            "critic": method.critic | critic,
+            "pair": method.pair | pair,
+            "actor": method.actor | actor,
+        }
+        yield method.model_copy(update=update)
 
 
 def main() -> None:
-    learning = [name for name, method in METHODS.items() if method.learns != "nothing"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=RUNS / "tuning")
-    parser.add_argument("--methods", default=",".join(learning))
+    parser.add_argument("--methods", default=",".join(MAIN))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tasks", type=int, default=256)

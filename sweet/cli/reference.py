@@ -137,6 +137,11 @@ METRICS: dict[str, dict[str, str]] = {
         "mean_spread": "mean difference of a turn's best and worst candidate",
         "mean_taken_advantage": "mean advantage of the replies that were really given",
         "failed": "turns without a ranking; the same command tries them again",
+        "credit": "where the tasks know what replies are worth: by kind of reply its turns, replies and mean "
+        "advantage with interval, the best kind first",
+        "couples": "couples of different replies at a turn that the tasks tell apart",
+        "agreement": "share of them that the judge orders as the tasks do, a tie counting half, with interval",
+        "agreement_by_kind": "the same by the two kinds, the better first: share and couples",
     },
     "pair": {
         "pairs": "pairs made",

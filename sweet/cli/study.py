@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweet.cli import console
@@ -24,7 +25,15 @@ def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
 
 
 def _tell(call: Call[Any], result: StageResult) -> None:
+    """The tables, or JSON, on stdout, and the page beside the results."""
+    from sweet.stages.study.results import read_results
+    from sweet.view.study import write_report
+
     console.finish(result, as_json=call.common.json, show_people=show_study)
+    written = write_report(result.run, read_results(Path(result.metrics["results"])))
+    if written.remark:
+        call.reporter.say(written.remark)
+    call.reporter.say(f"Written: {written.page}.")
 
 
 def show_study(result: StageResult) -> None:
@@ -32,14 +41,13 @@ def show_study(result: StageResult) -> None:
     metrics = result.metrics
     seeds = len(metrics["seeds"])
     console.heading(f"sweet demo --study · {result.run}")
-    console.show(
-        console.inert(
-            f"{seeds} {'seed' if seeds == 1 else 'seeds'}, {metrics['test_tasks']} unseen tasks; % [95 % over seeds]. "
-            "sweet − it: in points, [95 % over tasks], p of the paired permutation test."
-        )
-    )
-    header = ["method", "success", "tests passed", "greedy", "sweet − it", "p", "seconds"]
+    of = f"{seeds} {'seed' if seeds == 1 else 'seeds'}, {metrics['test_tasks']} unseen tasks"
+    console.show(console.inert(f"{of}: % [95 % interval over seeds]"))
+    header = ["method", "success", "tests passed", "greedy"]
     console.show_rows(header, map(_method, metrics["methods"]), right=header[1:])
+    console.heading("sweet less the method, in points")
+    header = ["method", "difference [over tasks]", "[over seeds]", "p", "seconds"]
+    console.show_rows(header, map(_against, metrics["methods"]), right=header[1:])
     _show_columns("best of N dialogues", "N", metrics["best_of"], "n")
     _show_columns("success by offline dialogues", "dialogues", metrics["offline"], "trajectories")
     _show_credit(metrics["credit"])
@@ -47,14 +55,18 @@ def show_study(result: StageResult) -> None:
 
 
 def _method(row: Mapping[str, Any]) -> list[str]:
-    against = row["against_sweet"]
-    return [
-        row["method"],
-        *(_percent(row[name], row[f"{name}_ci"]) for name in ("success", "tests_passed", "greedy_success")),
-        "" if against is None else _percent(against["difference"], against["ci"], signed=True),
-        "" if against is None else p_in_words(against["p_value"]),
-        f"{row['seconds']:.0f}",
-    ]
+    rates = ("success", "tests_passed", "greedy_success")
+    return [row["method"], *(_percent(row[name], row[f"{name}_ci"]) for name in rates)]
+
+
+def _against(row: Mapping[str, Any]) -> list[str]:
+    """The difference with its intervals, and the seconds that making the actor took."""
+    against, seconds = row["against_sweet"], f"{row['seconds']:.0f}"
+    if against is None:
+        return [row["method"], "", "", "", seconds]
+    difference = _percent(against["difference"], against["ci"], signed=True)
+    over_seeds = "" if against["seeds_ci"] is None else _bounds(against["seeds_ci"], signed=True)
+    return [row["method"], difference, over_seeds, p_in_words(against["p_value"]), seconds]
 
 
 def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | None, axis: str) -> None:
@@ -101,6 +113,10 @@ def _spread(row: Mapping[str, Any] | None) -> str:
 
 
 def _percent(value: float, bounds: Sequence[float] | None, *, signed: bool = False) -> str:
-    form = "{:+.1f}" if signed else "{:.1f}"
-    shown = [form.format(100 * number) for number in (value, *(bounds or ()))]
-    return shown[0] + (f" [{shown[1]}, {shown[2]}]" if bounds else "")
+    shown = f"{100 * value:{'+' if signed else ''}.1f}"
+    return shown if bounds is None else f"{shown} {_bounds(bounds, signed=signed)}"
+
+
+def _bounds(bounds: Sequence[float], *, signed: bool) -> str:
+    low, high = (f"{100 * bound:{'+' if signed else ''}.1f}" for bound in bounds)
+    return f"[{low}, {high}]"

@@ -5,7 +5,7 @@ stale itself or is gone, or when a newer one with another content stands in an i
 artifacts of one kind side by side (dialogues on training tasks, dialogues on unseen ones, repeats with another seed,
 scores by another scorer, candidates by another judge), so newer alone is not in place of: both must go back to rollouts
 of the same agent on the same data by the same settings, to scores by the same scorer, to the same kind of critic and to
-candidates by the same judge.
+candidates by the same judge, of the same replies where these were given.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     critic = input_of(manifest, artifact, "critic")
     candidates = input_of(manifest, artifact, "candidates")
     learned = [critic.meta.get(key) if critic else None for key in ("variant", "recipe", "target")]
-    judge = candidates.meta.get("judge") if candidates else None
-    return artifact.kind, json.dumps([played, scorer, learned, judge], sort_keys=True)
+    judged = [candidates.meta.get(key) if candidates else None for key in ("judge", "replies")]
+    return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)
 
 
 def newer_in_place(manifest: Manifest, artifact: Artifact) -> Artifact | None:

@@ -24,7 +24,9 @@ from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.stages.study.settings import PAIRS
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
+from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
 ROUND_SEEDS = 1000
 """Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
@@ -41,7 +43,7 @@ class DemoConfig(StageConfig):
     """Unseen tasks of the evaluation before and after."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled and ranked at each turn."""
-    fraction: float = Field(default=0.1, gt=0, le=1)
+    fraction: float = Field(default=0.2, gt=0, le=1)
     """Share of the turns that are ranked."""
     rounds: int = Field(default=1, ge=1)
     """Actors trained one after the other: the second learns from the first one's own dialogues, and so on."""
@@ -105,7 +107,13 @@ class _Demo:
     def evaluate(self, title: str) -> dict[str, Any]:
         config = self.config
         play = RolloutConfig(
-            tasks="micro", split="test", agent=self.agent, num_tasks=config.eval_tasks, seed=config.seed, max_tokens=256
+            tasks="micro",
+            split="test",
+            agent=self.agent,
+            num_tasks=config.eval_tasks,
+            seed=config.seed,
+            max_turns=TURNS,
+            max_tokens=REPLY_TOKENS,
         )
         self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
         return self._score(f"eval: {title}")
@@ -119,19 +127,23 @@ class _Demo:
             num_tasks=config.train_tasks,
             samples=config.samples,
             seed=self.seed,
-            max_tokens=256,
+            max_turns=TURNS,
+            max_tokens=REPLY_TOKENS,
         )
         self._step("rollout: dialogues to learn from", lambda: run_rollout(self.run, play, self.reporter))
         self._score("eval: dialogues to learn from")
 
     def learn(self) -> None:
         run, reporter, seed = self.run, self.reporter, self.seed
-        rank = RankConfig(candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=256)
+        rank = RankConfig(
+            candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=REPLY_TOKENS
+        )
+        pair = PairConfig.model_validate({**PAIRS, "seed": seed})
         if self.round == 1 or self.config.critic == "retrained":
             self._step("label", lambda: run_label(run, LabelConfig(), reporter))
             self._step("train-critic", lambda: run_train_critic(run, TrainCriticConfig(seed=seed), reporter))
         self._step("rank", lambda: run_rank(run, rank, reporter))
-        self._step("pair", lambda: run_pair(run, PairConfig(seed=seed), reporter))
+        self._step("pair", lambda: run_pair(run, pair, reporter))
         self._step("train-actor", lambda: run_train_actor(run, TrainActorConfig(seed=seed), reporter))
 
     def _score(self, title: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFaile
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.actors import recorded_model
 from sweet.stages.data import IMPORTED
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
 from sweet.tasks.kind import TaskKind, opening
@@ -85,13 +86,13 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
     return str(rollouts.meta.get(AGENT_SYSTEM) or task_kind(run.manifest().task).agent_system())
 
 
-def agent_of(rollouts: Artifact, option: str) -> str:
-    """The model that spoke in these rollouts.
+def agent_of(run: Run, rollouts: Artifact, option: str) -> str:
+    """The model that spoke in these rollouts, where it lies now.
 
     Raises:
         UsageError: it was no model, or is not known; `option` names one.
     """
-    agent = str(rollouts.meta.get("agent") or "micro")
+    agent = recorded_model(run, rollouts, "agent") or "micro"
     if agent in NO_MODEL:
         raise UsageError(
             f"The agent of these dialogues was {agent}, and there is no model to go on from.",

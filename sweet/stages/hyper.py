@@ -49,9 +49,9 @@ PAPER: dict[Learner, Hyper] = {
 }
 
 SMALL: dict[Learner, Hyper] = {
-    "critic": Hyper(lr=1.5e-4, nll=0.01, epochs=2, batch=8),
+    "critic": Hyper(lr=1.5e-4, nll=3.0, epochs=2, batch=8),
     "regression": Hyper(lr=1.5e-4, nll=0.0, epochs=2, batch=8),
-    "sweet": Hyper(lr=3e-5, nll=1.0, epochs=1, batch=8),
+    "sweet": Hyper(lr=3e-4, nll=3.0, epochs=2, batch=8),
     "multi-turn-dpo": Hyper(lr=1e-4, nll=0.3, epochs=2, batch=8),
     "rft": Hyper(lr=5e-4, nll=1.0, epochs=3, batch=32),
     "sft": Hyper(lr=5e-4, nll=1.0, epochs=1, batch=32),

@@ -22,6 +22,7 @@ from sweet.llm.local import START_UP, EngineChoice
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.actors import recorded_model
 from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
@@ -32,7 +33,7 @@ from sweet.stages.base import (
     option_key,
 )
 from sweet.stages.controls import Chance, Oracle, check_known
-from sweet.stages.credit import Knowledge
+from sweet.stages.credit import Knowledge, credit_figures
 from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
@@ -68,8 +69,8 @@ class RankConfig(StageConfig):
     from_: str | None = None
     """The critic to rank by; the newest finished one where not given."""
     rollouts: str | None = None
-    """Dialogues to rank turns of; where not given the newest ones on the critic's own tasks, for another judge the
-    newest ones of the split train."""
+    """Dialogues to rank turns of; where not given the newest ones on the split of the critic's own tasks, for another
+    judge the newest ones of the split train."""
     replies: str | None = None
     """Candidates of an earlier ranking: the same replies at the same turns are judged, and nothing is sampled."""
     candidates: int = Field(default=16, ge=2)
@@ -127,7 +128,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
     rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
     given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
-    agent = None if replies else config.agent or agent_of(rollouts, "--agent")
+    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
     dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
     if replies:
         places = given_places(dialogues, given, run.file(replies))
@@ -139,14 +140,14 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     if config.judge == "oracle":
         check_known(knowledge, places)
     of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
-    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or config.judge}.")
+    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
     models = [] if agent is None else [(agent, config.agent_url)]
     if config.judge_model is not None:
         models.append((config.judge_model, config.judge_url))
     local = plan_models(config, models, reporter, others=int(config.judge in ("critic", "untrained")))
     meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
     meta |= {"replies": replies.id} if replies else {}
-    meta |= _judge_meta(config, critic, rollouts)
+    meta |= _judge_meta(run, config, critic, rollouts)
     inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
     with run.attempt("rank", config, inputs=inputs) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta, resume=True)
@@ -165,6 +166,8 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                     tell_dropped(judge.critic, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
+        tasks = {place.trajectory.task_id: place.trajectory.task for place in places}
+        metrics |= credit_figures(read_jsonl(draft.path, CandidateRow), tasks, knowledge)
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=rows)
         result = StageResult("rank", run.path, metrics, [artifact])
@@ -173,14 +176,14 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     return result
 
 
-def _judge_meta(config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:
+def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:
     """What there is to know of the judge."""
     if critic is not None:
         return {"critic": critic.id}
     if config.judge == "llm":
         prompt = JudgePrompt.of(config.judge_prompt)
         return {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
-    return {"reference": _start(config, rollouts)} if config.judge == "untrained" else {}
+    return {"reference": _start(run, config, rollouts)} if config.judge == "untrained" else {}
 
 
 def _judge(
@@ -196,15 +199,15 @@ def _judge(
         basis: Basis = "regression" if critic.meta.get("variant") == "regression" else "critic"
         return CriticJudge(load_critic(run, critic, config, reporter), basis)
     if config.judge == "untrained":
-        return CriticJudge(load_untrained(_start(config, rollouts), config), "untrained")
+        return CriticJudge(load_untrained(_start(run, config, rollouts), config), "untrained")
     if config.judge == "oracle":
         return Oracle(knowledge)
     return Chance(config.seed) if config.judge == "random" else JudgePrompt.of(config.judge_prompt)
 
 
-def _start(config: RankConfig, rollouts: Artifact) -> str:
+def _start(run: Run, config: RankConfig, rollouts: Artifact) -> str:
     """The model that a critic would start from."""
-    return config.reference or agent_of(rollouts, "--reference")
+    return config.reference or agent_of(run, rollouts, "--reference")
 
 
 def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Reporter) -> Critic:
@@ -233,7 +236,7 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
             rollouts = run.input_of(artifact, "rollouts")
             encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
         return RegressionCritic(model, encoder, target=target, **how)
-    base = config.reference or str(artifact.meta.get("base") or "")
+    base = config.reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
@@ -305,14 +308,15 @@ def _check(config: RankConfig) -> None:
 
 
 def _rollouts(run: Run, critic: Artifact | None, named: str | None) -> Artifact:
-    """The newest dialogues on the tasks that the critic learned from: never those of an evaluation on other tasks."""
+    """The newest dialogues on tasks of the split that the critic learned from, also where they are more or fewer of
+    them: never those of an evaluation on another split."""
     done = run.manifest().of_kind("rollouts", "done")
     if named is not None or not done:
         return run.find("rollouts", named, needed_by="rank")
     if critic is None:
         return next((artifact for artifact in reversed(done) if artifact.meta.get("split") == "train"), done[-1])
     own = run.input_of(critic, "rollouts")
-    same = ("task", "tasks", "split", "tasks_digest")
+    same = ("task", "tasks", "split")
     alike = [artifact for artifact in done if all(artifact.meta.get(key) == own.meta.get(key) for key in same)]
     return alike[-1] if alike else own
 

@@ -58,6 +58,8 @@ class RolloutConfig(StageConfig):
     """OpenAI-compatible server of the simulated human; may be given several times."""
     num_tasks: int | None = Field(default=None, ge=1)
     """Play only the first N tasks."""
+    draw_tasks: bool = False
+    """Play N tasks that the seed draws, in the place of the first N."""
     samples: int = Field(default=1, ge=1)
     """Dialogues for each task."""
     max_turns: int = Field(default=10, ge=1)
@@ -103,7 +105,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     if config.prompts is not None:
         kind = kind.with_prompts(config.prompts)
     source = config.tasks or kind.default_tasks()
-    tasks = kind.load(source, config.split)[: config.num_tasks]
+    tasks = _chosen(kind.load(source, config.split), config)
     _check_playable(kind, tasks, config)
     sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
     speakers = [(model, urls) for model, urls in sides if model != SCRIPTED]
@@ -184,6 +186,15 @@ async def _agent(config: RolloutConfig, local: Local, kind: TaskKind, stack: Asy
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
     return await stack.enter_async_context(_client(config, local, "agent"))
+
+
+def _chosen(tasks: list[Task], config: RolloutConfig) -> list[Task]:
+    """The first tasks, or those that the seed draws, in their order."""
+    if not config.draw_tasks or config.num_tasks is None:
+        return tasks[: config.num_tasks]
+    drawn = sorted(tasks, key=lambda task: digest_of([config.seed, "task", task.id]))[: config.num_tasks]
+    ids = {task.id for task in drawn}
+    return [task for task in tasks if task.id in ids]
 
 
 def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:

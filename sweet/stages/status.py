@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
+from sweet.stages.actors import agent_name, own_actor
 from sweet.stages.base import StageConfig, option_key, recorded
 from sweet.stages.dialogue import NO_MODEL
 from sweet.stages.disk_use import DiskUse, disk_use
@@ -36,6 +37,9 @@ _CONFIGS = {
     "train-actor": ("train", "TrainActorConfig"),
 }
 """Module and class of each stage's configuration, by which an attempt's is turned back into options."""
+
+_FOLLOWS = {"preferences": "train-critic", "critic": "rank", "candidates": "pair", "pairs": "train-actor"}
+"""What is made next of the newest artifact, where an actor has been trained and another is on its way."""
 
 _HEADLINES = (
     "success_rate",
@@ -93,6 +97,8 @@ class ArtifactStatus(_Plain):
     status: Literal["partial", "done"]
     attempt: str
     inputs: list[str]
+    agent: str | None = None
+    """Of dialogues: what spoke in them, an actor of the run by its id; None where it is not told."""
     stale: str | None
     """Why it is stale; None where it is not."""
 
@@ -129,7 +135,7 @@ def report(run: Run) -> StatusReport:
         created=manifest.created,
         sweet_version=manifest.sweet_version,
         attempts=[_attempt(attempt) for attempt in manifest.attempts],
-        artifacts=[_artifact(run, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
+        artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
         unknown=run.unknown_files(manifest),
         disk=disk_use(run.path, manifest),
         next=suggest_next(manifest, run.path, stale),
@@ -224,7 +230,8 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
         chosen = [] if unscored is rollouts[-1] else ["--from", unscored.id]
         return [_sweet("eval", run, *chosen)]
     if actor is not None:
-        return _after_training(manifest, run, actor)
+        begun = _FOLLOWS.get(_newest(manifest, stale).kind)
+        return _after_training(manifest, run, actor) if begun is None else [_sweet(begun, run)]
     for kind in ("preferences", "critic", "candidates", "pairs"):
         if _fresh(manifest, kind, stale) is None:
             return [_sweet(KIND_MAKER[kind], run, *_model(rollouts[-1], KIND_MAKER[kind]))]
@@ -253,12 +260,19 @@ def _without(manifest: Manifest, sources: Iterable[Artifact], kind: str, stale: 
     return next((source for source in reversed(list(sources)) if source.id not in used), None)
 
 
+def _newest(manifest: Manifest, stale: Collection[str]) -> Artifact:
+    """The fresh artifact that was finished last."""
+    done = [artifact for artifact in manifest.artifacts if artifact.status == "done" and artifact.id not in stale]
+    return max(done, key=lambda artifact: artifact.finished or artifact.created)
+
+
 def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]:
-    """Play the actor, on the tasks of the run's first dialogues; then look at how it did."""
+    """Play the actor, on the tasks of the run's first dialogues; then look at how it did, or learn from that."""
     rollouts = manifest.of_kind("rollouts", "done")
-    played = [one for one in rollouts if is_agent(one.meta.get("agent"), actor)]
+    played = [one for one in rollouts if own_actor(manifest, one.meta.get("agent"), one.created) == actor]
     if played:
-        return [_sweet("view", run)]
+        again = played[-1].meta.get("split") == "train" and manifest.of_kind("critic", "done")
+        return [_sweet("view", run), *([_sweet("rank", run)] if again else [])]
     first = min(rollouts, key=lambda one: one.created)
     options = [*_kind(manifest), "--agent", str(run / actor.path)]
     for key, default in (("tasks", None), ("split", "train")):
@@ -271,12 +285,6 @@ def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]
 def _kind(manifest: Manifest) -> list[str]:
     """The option by which `rollout` is told the kind of task, where it is not the usual one."""
     return [] if manifest.task == "code" else ["--task", manifest.task]
-
-
-def is_agent(agent: JsonValue, actor: Artifact) -> bool:
-    """Whether an agent, as rollouts name it, is this actor of their run."""
-    parts = PurePosixPath(actor.path).parts
-    return isinstance(agent, str) and PurePosixPath(agent.replace("\\", "/")).parts[-len(parts) :] == parts
 
 
 def _sweet(stage: str, run: Path, *options: str) -> str:
@@ -300,7 +308,7 @@ def _attempt(attempt: Attempt) -> AttemptStatus:
     )
 
 
-def _artifact(run: Run, artifact: Artifact, stale: str | None) -> ArtifactStatus:
+def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | None) -> ArtifactStatus:
     path = run.file(artifact)
     partial = artifact.status == "partial" and path.is_file()
     return ArtifactStatus(
@@ -312,5 +320,6 @@ def _artifact(run: Run, artifact: Artifact, stale: str | None) -> ArtifactStatus
         status=artifact.status,
         attempt=artifact.attempt,
         inputs=[ref.id for ref in artifact.inputs],
+        agent=agent_name(manifest, artifact),
         stale=stale,
     )

@@ -81,7 +81,7 @@ class Training:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
         check_logs(config.log_to)
-        self.base = config.model or agent_of(inputs[-1], "--model")
+        self.base = config.model or agent_of(run, inputs[-1], "--model")
         reporter.say(f"Training on {inputs[0].id} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)

@@ -237,7 +237,7 @@ def test_an_agent_that_is_no_model_to_go_on_from(tmp_path: Path, agent: str) -> 
     run = Run.create(tmp_path / "run", "html")
     scripted = put(run, "rollout", "rollouts", [], agent=agent)
     with pytest.raises(UsageError, match="no model") as error:
-        agent_of(scripted, "--model")
+        agent_of(run, scripted, "--model")
     assert error.value.fix == "--model MODEL"
-    assert agent_of(put(run, "rollout", "rollouts", [], agent="org/model"), "--model") == "org/model"
-    assert agent_of(put(run, "data", "rollouts", []), "--model") == "micro"
+    assert agent_of(run, put(run, "rollout", "rollouts", [], agent="org/model"), "--model") == "org/model"
+    assert agent_of(run, put(run, "data", "rollouts", []), "--model") == "micro"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,37 @@ def test_without_a_critic_the_stage_that_makes_it_is_named(tmp_path: Path, agent
     with pytest.raises(UsageError, match="critic") as caught:
         run_rank(make_run(tmp_path, agent), config(), Silent())
     assert "sweet train-critic" in str(caught.value.fix)
+
+
+def test_fresh_dialogues_are_ranked_though_they_are_on_more_of_the_tasks(run: Run, agent: str) -> None:
+    from tests.stages.learn_runs import put
+
+    dialogues = [make_dialogues()[0][0]]
+    put(run, "rollout", "rollouts", dialogues, agent=agent, tasks="toy", split="train", tasks_digest="of more")
+    put(run, "rollout", "rollouts", dialogues, agent=agent, tasks="toy", split="test", tasks_digest="of others")
+    assert run.input_of(run_rank(run, config(), Silent()).artifacts[0], "rollouts").id == "rollouts-2"
+
+
+def test_a_critic_from_the_runs_own_actor_is_measured_against_it_where_it_lies(tmp_path: Path, agent: str) -> None:
+    """A second round whose critic is retrained, in a run that was moved since."""
+    from tests.stages.learn_runs import put, score
+
+    run = make_run(tmp_path, agent)
+    with run.attempt("train-actor", config()) as attempt:
+        draft = attempt.start_artifact("actor", suffix="")
+        shutil.copytree(agent, draft.path, dirs_exist_ok=True)
+        actor = run.file(attempt.finish_artifact(draft))
+    dialogues = make_dialogues()
+    played = put(run, "rollout", "rollouts", [t for t, _ in dialogues], agent=str(actor), tasks="toy", split="train")
+    put(run, "eval", "scores", [score(t, reward) for t, reward in dialogues], [played])
+    run_label(run, LabelConfig(), Silent())
+    critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3), Silent()).artifacts[0]
+    assert critic.meta["base"] == str(actor)
+
+    moved = Run.open(run.path.rename(tmp_path / "moved"))
+    candidates = run_rank(moved, config(), Silent()).artifacts[0]
+    assert candidates.meta["agent"] == str(moved.path / "actor" / "actor-1")
+    assert moved.input_of(candidates, "rollouts").id == "rollouts-2"
 
 
 def test_dialogues_on_other_tasks_are_not_ranked_unasked(run: Run) -> None:

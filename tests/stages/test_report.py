@@ -26,7 +26,7 @@ from sweet.stages.status import report as status
 from sweet.tasks.scores import Figure, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
 from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
-from tests.view.conftest import HOSTILE, trajectory
+from tests.view.conftest import HOSTILE, score, trajectory
 
 
 @pytest.fixture
@@ -96,6 +96,41 @@ def test_lineage_knows_who_spoke(report: Report) -> None:
     assert drawn["actor-1", "rollouts-2"] is True
     assert drawn["critic-1", "candidates-1"] is False
     assert [result.agent for result in report.results] == ["base", "actor-1"]
+
+
+def second_round(run: Run) -> None:
+    """Another actor, from the first one, scored on the same tasks."""
+    first = run.manifest().of_kind("actor")[-1]
+    base = str(run.path / first.path)
+    actor = step(run, "train-actor", "actor", [], meta={"method": "sweet", "base": base, "recipe": "paper"})
+    meta = run.manifest().of_kind("rollouts")[-1].meta | {"agent": str(run.path / actor.path)}
+    played = step(run, "rollout", "rollouts", [dump(trajectory(number)) for number in range(6)], meta=meta)
+    rows = [score(number, 1.0) for number in range(6)]
+    step(run, "eval", "scores", rows, [played], meta={"scorer": "strict"}, metrics={"success_rate": 1.0})
+
+
+def test_an_actor_is_set_beside_what_it_came_from(run: Run) -> None:
+    second_round(run)
+    found = collect(run)
+    assert found.headline is not None
+    assert found.headline.scores == "scores-3"
+    pairs = [(one.before, one.after) for one in found.comparisons]
+    assert pairs == [("scores-1", "scores-2"), ("scores-2", "scores-3"), ("scores-1", "scores-3")]
+    assert "actor-1, from which it was trained, reaches" in found.citation
+
+
+def test_an_agent_from_another_run_is_not_called_after_this_runs_actor(run: Run) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        for artifact in manifest["artifacts"]:
+            for key in ("agent", "base"):
+                if artifact["meta"].get(key) == "base":
+                    artifact["meta"][key] = "runs/other/actor/actor-1"
+
+    rewrite(run, change)
+    found = collect(run)
+    assert [result.agent for result in found.results] == ["runs/other/actor/actor-1", "actor-1"]
+    assert not any(link.played and link.target == "rollouts-1" for link in found.links)
+    assert [(one.before, one.after) for one in found.comparisons] == [("scores-1", "scores-2")]
 
 
 def test_curves_are_the_logs(report: Report) -> None:

@@ -77,6 +77,36 @@ def test_a_trained_actor_is_played_scored_and_looked_at(run: Run) -> None:
     assert steps(run) == ["sweet view"]
 
 
+def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
+    made = pipeline(run, "actor", agent="runs/other/actor/actor-1.jsonl", split="train")
+    assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path}"]
+
+
+def test_a_second_round_goes_on_with_its_newest_work(run: Run) -> None:
+    made = pipeline(run, "actor", agent="micro", split="train")
+    played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"])), "split": "train"})
+    scores = make(run, "eval", "scores", played, text="{}\n{}\n")
+    assert steps(run) == ["sweet view", "sweet rank"]
+    critic = make(run, "train-critic", "critic", make(run, "label", "preferences", scores, text="2\n"), text="2\n")
+    assert steps(run) == ["sweet rank"]
+    candidates = make(run, "rank", "candidates", critic, played, text="2\n")
+    assert steps(run) == ["sweet pair"]
+    pairs = make(run, "pair", "pairs", candidates, text="2\n")
+    assert steps(run) == ["sweet train-actor"]
+    second = make(run, "train-actor", "actor", pairs, text="2\n")
+    assert [artifact.id for artifact in report(run).artifacts if artifact.stale] == []
+    assert steps(run) == [f"sweet rollout --agent {run.path / second.path}"]
+
+
+def test_who_spoke_is_told(run: Run) -> None:
+    made = pipeline(run, "actor", agent="micro")
+    make(run, "rollout", "rollouts", meta={"agent": f"/elsewhere/run/{made['actor'].path}"})
+    make(run, "rollout", "rollouts", meta={"agent": "org/model"})
+    told = [artifact.agent for artifact in report(run).artifacts if artifact.kind == "rollouts"]
+    assert told == ["micro", "actor-1", "org/model"]
+    assert all(artifact.agent is None for artifact in report(run).artifacts if artifact.kind != "rollouts")
+
+
 def test_what_is_stale_is_made_anew(run: Run) -> None:
     made = pipeline(run, "pairs")
     make(run, "train-critic", "critic", made["preferences"], text='{"a": 1}\n', seed=1)

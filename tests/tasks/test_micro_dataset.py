@@ -15,8 +15,8 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.micro import load
-from sweet.tasks.micro.generator import SPLITS, Instance, as_task, compute, instances, solution
-from sweet.tasks.micro.rules import REST_ANSWER, REST_QUESTION, RULES, USELESS_QUESTIONS
+from sweet.tasks.micro.generator import CLONING, SPLITS, WANTED, Instance, as_task, compute, instances, solution
+from sweet.tasks.micro.rules import FUNCTIONS, RATE, RULES, USELESS_QUESTIONS
 
 
 def results(source: str, task: Task) -> list[Any]:
@@ -69,10 +69,9 @@ def test_code_does_what_the_rules_say() -> None:
 def test_every_rule_changes_a_test() -> None:
     for instance, task in drawn("test", 200):
         right = results(task.ground_truth, task)
-        for name in instance.values:
-            if name != "rate":
-                without = {key: value for key, value in instance.values.items() if key != name}
-                assert results(solution(instance.function, without), task) != right
+        for name in instance.wanted:
+            without = {key: value for key, value in instance.values.items() if key != name}
+            assert results(solution(instance.function, without), task) != right
 
 
 def test_a_guessed_value_is_hardly_ever_right() -> None:
@@ -86,23 +85,33 @@ def test_a_guessed_value_is_hardly_ever_right() -> None:
     assert right / 500 < 0.25
 
 
-def test_asking_brings_out_every_value_and_useless_questions_none() -> None:
-    rules = {rule.name: rule for rule in RULES}
+def test_asking_brings_out_every_untold_value_and_other_questions_none() -> None:
     for instance, task in drawn("train", 200):
-        for name, value in instance.values.items():
-            assert tell(task, rules[name].question) == rules[name].answer.format(v=value)
         for rule in RULES:
-            if rule.name not in instance.values:
-                assert tell(task, rule.question) == UNKNOWN
+            known = rule.name in instance.wanted
+            told = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
+            assert tell(task, rule.question) == told
         for question in USELESS_QUESTIONS:
             assert tell(task, question) == UNKNOWN
-        rest = tell(task, REST_QUESTION)
-        hidden = instance.hidden
-        assert rest == (rules[hidden].answer.format(v=instance.values[hidden]) if hidden else REST_ANSWER)
 
 
-def test_the_request_hints_at_all_rules_but_the_hidden_one_and_at_no_value() -> None:
+def test_the_request_tells_the_rate_and_no_rule() -> None:
     for instance, task in drawn("train", 200):
-        hinted = {rule.name for rule in RULES if rule.hint and rule.hint in task.problem_description}
-        assert hinted == set(instance.hinted) == set(instance.values) - {"rate", instance.hidden}
-        assert not any(character.isdigit() for character in task.problem_description)
+        told = [int(word) for word in task.problem_description.replace(".", " ").split() if word.isdigit()]
+        assert told == [instance.rate]
+        assert RATE.answer.format(v=instance.rate) in task.problem_description
+
+
+def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned_are_any() -> None:
+    for split in SPLITS:
+        assert all(set(i.wanted) <= set(i.function.typical) for i, _ in drawn(split, 100))
+    cloned = [instance for instance, _ in drawn(CLONING, 200)]
+    assert {len(instance.wanted) for instance in cloned} == {WANTED}
+    assert sum(set(i.wanted) <= set(i.function.typical) for i in cloned) < 40
+
+
+def test_no_function_is_like_another_and_no_rule_rarer_than_another() -> None:
+    typical = [frozenset(function.typical) for function in FUNCTIONS]
+    assert len(set(typical)) == len(FUNCTIONS)
+    counts = {rule.name: sum(rule.name in names for names in typical) for rule in RULES if rule is not RATE}
+    assert set(counts.values()) == {7}

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
+from sweet.stages.base import StageResult
 from sweet.stages.rank import RankConfig, run_rank
+
+
+def _show(result: StageResult) -> None:
+    drawn = {"credit", "agreement_by_kind"}
+    console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
+    if "credit" in result.metrics:
+        rows = [
+            (
+                kind,
+                console.figure(found["turns"]),
+                console.figure(found["replies"]),
+                console.with_interval({"": found["mean_advantage"], **_ends(found)}, ""),
+            )
+            for kind, found in result.metrics["credit"].items()
+        ]
+        console.heading("What the judge makes of each kind of reply, by what the tasks know")
+        console.show_rows(["reply", "turns", "replies", "mean advantage"], rows, right=["turns", "replies"])
+    if "agreement_by_kind" in result.metrics:
+        couples = [
+            (name.replace(">", " over "), console.figure(found["couples"]), console.figure(found["share"]))
+            for name, found in result.metrics["agreement_by_kind"].items()
+        ]
+        console.heading("How often it prefers the better of two")
+        console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])
+
+
+def _ends(found: dict[str, float | None]) -> dict[str, float | None]:
+    return {f"_{end}": found[end] for end in ("ci_low", "ci_high")}
+
 
 COMMANDS = (
     StageCommand(
         name="rank",
         config=RankConfig,
         stage=run_rank,
+        show=_show,
         summary="Sample candidate replies at turns and let the critic, or another judge, rank them.",
         examples=(
             ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),

@@ -92,7 +92,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
         artifact.id,
         "" if artifact.rows is None else f"{artifact.rows:,}",
         console.size(artifact.bytes),
-        ", ".join(artifact.inputs),
+        ", ".join(artifact.inputs) or (f"played by {artifact.agent}" if artifact.agent else ""),
         artifact.path,
         state,
     ]

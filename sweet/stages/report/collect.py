@@ -150,7 +150,7 @@ class _Collection:
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores,
-            agent=self.names.agent(rollouts.meta.get("agent")),
+            agent=self.names.agent(rollouts),
             dataset=self.names.dataset(rollouts),
             count=len(played.dialogues),
             measure=dialogues.measure(self.rule),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from pydantic import JsonValue
 
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
+from sweet.stages.actors import own_actor
 from sweet.stages.report.facts import ArtifactFact, AttemptFact, Link, words
-from sweet.stages.status import command_of, default_settings, is_agent
+from sweet.stages.status import command_of, default_settings
 from sweet.stages.status import report as status
 
 RUN = "RUN"
 """How commands and agents name the run, wherever it lies."""
+MODELS = ("agent", "model", "reference")
+"""Settings that may name an actor of the run."""
 
 
 class Names:
@@ -22,13 +26,29 @@ class Names:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
 
-    def actor(self, agent: JsonValue) -> Artifact | None:
-        """The actor of the run that an agent is."""
-        return next((actor for actor in self._manifest.of_kind("actor") if is_agent(agent, actor)), None)
+    def actor(self, rollouts: Artifact) -> Artifact | None:
+        """The actor of the run that spoke in dialogues."""
+        return self.meant(rollouts.meta.get("agent"), rollouts.created)
 
-    def agent(self, agent: JsonValue) -> str:
-        actor = self.actor(agent)
-        return words(agent) if actor is None else actor.id
+    def meant(self, name: JsonValue, recorded: datetime) -> Artifact | None:
+        """The actor of the run that a name recorded at that time means."""
+        return own_actor(self._manifest, name, recorded)
+
+    def agent(self, rollouts: Artifact | None) -> str:
+        return "" if rollouts is None else self._name(rollouts, "agent")
+
+    def came_from(self, actor: Artifact) -> list[str]:
+        """What an actor was trained from, what that was trained from where it is an actor of the run, and so on."""
+        found = [self._name(actor, "base")]
+        while (base := self.meant(actor.meta.get("base"), actor.created)) is not None:
+            found.append(self._name(base, "base"))
+            actor = base
+        return found
+
+    def _name(self, artifact: Artifact, key: str) -> str:
+        name = artifact.meta.get(key)
+        actor = self.meant(name, artifact.created)
+        return words(name) if actor is None else actor.id
 
     def dataset(self, rollouts: Artifact | None) -> str:
         parts = [words(rollouts.meta.get(key)) for key in ("tasks", "split")] if rollouts else []
@@ -48,13 +68,13 @@ def links(manifest: Manifest, names: Names) -> Iterator[Link]:
         for ref in artifact.inputs:
             if manifest.artifact(ref.id) is not None:
                 yield Link(source=ref.id, target=artifact.id)
-        actor = names.actor(artifact.meta.get("agent")) if artifact.kind == "rollouts" else None
+        actor = names.actor(artifact) if artifact.kind == "rollouts" else None
         if actor is not None:
             yield Link(source=actor.id, target=artifact.id, played=True)
 
 
 def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
-    config = _portable(attempt.config, names)
+    config = _portable(attempt, names)
     defaults = default_settings(attempt.stage)
     changed = {key: value for key, value in config.items() if defaults is None or value != defaults.get(key)}
     command = None
@@ -76,10 +96,10 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
     )
 
 
-def _portable(config: dict[str, JsonValue], names: Names) -> dict[str, JsonValue]:
+def _portable(attempt: Attempt, names: Names) -> dict[str, JsonValue]:
     """Settings in which an actor of the run is named from RUN on, wherever the run lies."""
-    actor = names.actor(config.get("agent"))
-    return config if actor is None else {**config, "agent": f"{RUN}/{actor.path}"}
+    found = {name: names.meant(attempt.config.get(name), attempt.started) for name in MODELS}
+    return attempt.config | {name: f"{RUN}/{actor.path}" for name, actor in found.items() if actor is not None}
 
 
 def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:

@@ -44,7 +44,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
         status=artifact.status,
         stale=fact.stale,
         rollouts=rollouts.id if rollouts else None,
-        agent=names.agent(meta.get("agent")),
+        agent=names.agent(rollouts),
         dataset=names.dataset(rollouts),
         sim=words(meta.get("sim")),
         scorer=words(artifact.meta.get("scorer")),
@@ -109,26 +109,26 @@ def _counts(value: object) -> dict[str, int]:
 
 def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifact, Artifact]]:
     """Scores of the agent that a trained actor came from, and of the actor, by the same scorer on the same tasks; the
-    newest of each."""
+    newest of each. Where that agent is a trained actor too, also those of the agent that came first."""
     scored: dict[str, tuple[Artifact, Artifact]] = {}
     for scores in manifest.of_kind("scores", "done"):
         rollouts = input_of(manifest, scores, "rollouts")
         if rollouts is not None:
             scored[rollouts.id] = (scores, rollouts)
     for scores, rollouts in scored.values():
-        actor = names.actor(rollouts.meta.get("agent"))
+        actor = names.actor(rollouts)
         if actor is None:
             continue
         others = [
             (other, root)
             for other, root in scored.values()
-            if names.actor(root.meta.get("agent")) is None
-            and _played(root) == _played(rollouts)
-            and other.meta.get("scorer") == scores.meta.get("scorer")
+            if _played(root) == _played(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
         ]
-        came_from = [pair for pair in others if pair[1].meta.get("agent") == actor.meta.get("base")]
-        if found := (came_from or others):
-            yield found[-1][0], scores
+        newest = {names.agent(root): other for other, root in others}
+        came_from = [newest[name] for name in names.came_from(actor) if name in newest]
+        untrained = [other for other, root in others if names.actor(root) is None]
+        for before in [*came_from[:1], *came_from[1:][-1:]] or untrained[-1:]:
+            yield before, scores
 
 
 def _played(rollouts: Artifact) -> list[JsonValue]:

@@ -7,11 +7,12 @@ nothing is known of the spread, and the interval is null.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -22,14 +23,15 @@ from sweet.stages.statistics import mean_difference, sign_flip_p_value, t_interv
 from sweet.stages.study.lab import Lab
 from sweet.stages.study.ledger import NotDone, ReadOnly
 from sweet.stages.study.plan import GREEDY, SAMPLED, SeedJob
-from sweet.stages.study.results import Against, Bounds, MethodResult, StudyResults
+from sweet.stages.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
 from sweet.stages.study.seeds import cores
 from sweet.stages.study.settings import CRITICS, MAIN, Method
 
 RATE, TESTS = "success_rate", "tests_passed"
+_SHARE = (0.0, 1.0)
+"""Between which a share lies."""
 
 ByTask = Mapping[str, float]
-Columns = dict[str, list[float | Bounds | None]]
 T = TypeVar("T")
 
 
@@ -138,16 +140,22 @@ def _method(method: Method, found: Mapping[int, Outcome], sweet: Mapping[int, Ou
 def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:
     """Success of the best of N by each critic; of the same dialogues also by chance, and by one who knows rewards."""
     columns: Columns = {}
+    told: list[Any] = []
     for name, method in _critics(jobs):
         steps = look(jobs, partial(Lab.best_of, method=method)).values()
-        told = [step.metrics["best_of"]["n"] for step in steps]
-        if told:
-            counts = sorted(set.intersection(*({*seed} for seed in told)), key=int)
-            chosen_by = {name: "critic"} | ({} if columns else {"random": "random", "oracle": "oracle"})
-            columns["n"] = [float(n) for n in counts]
-            for column, key in chosen_by.items():
-                _add(columns, column, [[seed[n][key] for seed in told] for n in counts])
+        if steps:
+            told = [step.metrics["best_of"]["n"] for step in steps]
+            _add_best_of(columns, name, told, "critic")
+    for name in ("random", "oracle") if told else ():
+        _add_best_of(columns, name, told, name)
     return columns or None
+
+
+def _add_best_of(columns: Columns, name: str, told: Sequence[Any], chosen_by: str) -> None:
+    """The curve of one who chooses, from what each seed's evaluation tells by N."""
+    counts = sorted(set.intersection(*({*seed} for seed in told)), key=int)
+    columns["n"] = [float(n) for n in counts]
+    _add(columns, name, [[seed[n][chosen_by] for seed in told] for n in counts])
 
 
 def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
@@ -162,28 +170,31 @@ def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
     return columns if len(columns) > 1 else None
 
 
-def _credit(jobs: Sequence[SeedJob]) -> dict[str, dict[str, JsonValue]] | None:
+def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
     """The mean advantage by kind of turn, and how often the order of a turn's replies is the true one."""
-    found: dict[str, dict[str, JsonValue]] = {}
+    found: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
     for name, method in _critics(jobs):
         told = [step.metrics for step in look(jobs, partial(Lab.credit, method=method)).values()]
-        told = [metrics for metrics in told if metrics.get("credit")]
-        if not told:
-            continue
-        found[name] = _over_seeds([metrics["credit"] for metrics in told], "mean_advantage", "mean")
-        shares = [float(metrics["agreement"]) for metrics in told]
-        found.setdefault("agreement", {})[name] = {"share": _mean(shares), "ci": _json(_bounds(shares))}
-        by_kind = _over_seeds([metrics["agreement_by_kind"] for metrics in told], "share", "share")
-        found.setdefault("agreement_by_kind", {})[name] = by_kind
-    return found or None
+        told = [metrics for metrics in told if "agreement" in metrics]
+        if told:
+            shares = [float(metrics["agreement"]) for metrics in told]
+            by_kind = [metrics["agreement_by_kind"] for metrics in told]
+            found[name] = _by_kind([metrics["credit"] for metrics in told], "mean_advantage", "mean")
+            found["agreement"][name] = {"share": _mean(shares), "ci": _bounds(shares)}
+            found["agreement_by_kind"][name] = _by_kind(by_kind, "share", "share", _SHARE)
+    return Credit.model_validate(found) if found["agreement"] else None
 
 
-def _over_seeds(told: Sequence[Mapping[str, Mapping[str, float]]], figure: str, name: str) -> dict[str, JsonValue]:
-    """A figure by kind, over the seeds that saw the kind."""
+def _by_kind(
+    told: Sequence[Mapping[str, Mapping[str, float]]],
+    figure: str,
+    name: str,
+    within: tuple[float, float] = (-math.inf, math.inf),
+) -> dict[str, Any]:
+    """A figure by kind under its name in the results, over the seeds that saw the kind."""
     kinds = sorted({kind for seed in told for kind in seed})
     values = {kind: [float(seed[kind][figure]) for seed in told if kind in seed] for kind in kinds}
-    unbounded = (float("-inf"), float("inf"))
-    return {kind: {name: _mean(row), "ci": _json(_bounds(row, unbounded))} for kind, row in values.items()}
+    return {kind: {name: _mean(row), "ci": _bounds(row, within)} for kind, row in values.items()}
 
 
 def _critics(jobs: Sequence[SeedJob]) -> list[tuple[str, Method]]:
@@ -202,14 +213,10 @@ def _mean(values: Sequence[float]) -> float:
     return round(fmean(values), 6)
 
 
-def _bounds(values: Sequence[float], within: tuple[float, float] = (0.0, 1.0)) -> Bounds | None:
+def _bounds(values: Sequence[float], within: tuple[float, float] = _SHARE) -> Bounds | None:
     """The t-interval over seeds."""
     found = t_interval(values, bounds=within)
     return None if found is None else (round(found.low, 6), round(found.high, 6))
-
-
-def _json(bounds: Bounds | None) -> JsonValue:
-    return None if bounds is None else list(bounds)
 
 
 def _versions() -> dict[str, JsonValue]:

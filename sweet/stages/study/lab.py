@@ -16,8 +16,9 @@ from sweet.stages.pair import PairConfig
 from sweet.stages.rank import RankConfig
 from sweet.stages.rollout import RolloutConfig
 from sweet.stages.study.ledger import Ledger, Step
-from sweet.stages.study.settings import REPLY_TOKENS, TURNS, Method, Options, StudySizes
+from sweet.stages.study.settings import Method, Options, StudySizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig
+from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
 
 class Lab:
@@ -132,6 +133,7 @@ class Lab:
                 split=split,
                 agent=agent or self.sizes.agent,
                 num_tasks=tasks,
+                draw_tasks=split == "train",
                 samples=samples,
                 temperature=temperature,
                 max_turns=TURNS,

@@ -2,13 +2,15 @@
 
 A method is a name and how its actor is made. All actors start from the same agent and learn from the same offline
 dialogues; those that learn from step-level pairs learn from the same sampled replies, judged by whom the method names.
-The learning rates, weights and epochs were chosen on the validation tasks, with as many settings tried for each method
-(`benchmarks/micro_tuning.py`, whose results lie beside the benchmark's).
+The learning rates, weights and epochs (`sweet.stages.hyper`) were chosen on validation tasks, with as many settings
+tried for each of `MAIN` (`benchmarks/micro_tuning.py`, whose results lie beside the benchmark's); the ablations and
+controls differ from `sweet` in the one thing that they are named after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
@@ -17,21 +19,24 @@ from sweet.device import Device
 from sweet.near import did_you_mean
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig
-
-TURNS = 6
-"""The agent's turns in a dialogue at most."""
-
-REPLY_TOKENS = 128
-"""Tokens of one reply at most."""
+from sweet.stages.hyper import SMALL, Learner
 
 Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
 
-CRITIC: Options = {"lr": 1.5e-4, "beta": 0.1, "nll": 0.01, "epochs": 2, "batch": 8}
-SWEET: Options = {"lr": 1e-4, "beta": 0.1, "nll": 0.3, "epochs": 1, "batch": 8}
-MULTI_TURN_DPO: Options = {"lr": 1e-4, "beta": 0.1, "nll": 0.3, "epochs": 2, "batch": 8}
-RFT: Options = {"lr": 5e-4, "epochs": 3, "batch": 32}
-PAIRS: Options = {"pairs": 4, "strategy": "random-halves"}
+
+def _usual(learner: Learner) -> Options:
+    """What a model of this size is trained with unless told otherwise (`sweet.stages.hyper`)."""
+    return {"beta": 0.1, **asdict(SMALL[learner])}
+
+
+CRITIC: Options = _usual("critic")
+SWEET: Options = _usual("sweet")
+MULTI_TURN_DPO: Options = _usual("multi-turn-dpo")
+RFT: Options = {name: value for name, value in _usual("rft").items() if name in ("lr", "epochs", "batch")}
+PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
+"""Not the paper's 4 of random halves: of sixteen replies to a micro task hardly five are useful, so that half of the
+upper half is as useless as the lower one."""
 
 
 class Method(BaseModel):
@@ -128,7 +133,7 @@ class StudySizes(StageConfig):
     """Tasks of each evaluation."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
-    fraction: float = Field(default=0.3, gt=0, le=1)
+    fraction: float = Field(default=0.2, gt=0, le=1)
     """Share of the turns that replies are sampled at."""
     best_tasks: int = Field(default=100, ge=1)
     """Validation tasks of the figure best of N."""

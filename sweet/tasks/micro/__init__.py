@@ -1,13 +1,13 @@
 """The `micro` dataset and the `micro` agent: a whole ColBench in miniature, for a machine with nothing but a CPU.
 
-The dataset is generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The rate and
-the values of two or three rules are in the human's mind; most rules are hinted at in the request, in some tasks one
-comes out only when the agent asks whether there is anything else. A scripted human tells the facts.
+The dataset is generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
+tells the rate; three further rules are in the human's mind, three of the four that are typical of the function. A
+scripted human tells those that are asked for.
 
 The agent is a language model of about one million parameters in the ordinary Hugging Face layout, trained from
-nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it asks useless questions, repeats
-itself and delivers too early often enough that there is something to learn. It ships with the package (`AGENT`), and
-`sweet data micro-agent DIR` builds it again.
+nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it has five questions and does not know
+which rules are typical, asks useless questions, repeats itself, delivers too early and writes wrong values. It ships
+with the package (`AGENT`), and `sweet data micro-agent DIR` builds it again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from pathlib import Path
 from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.micro.generator import SPLITS, as_task, instances
+
+TURNS = 6
+"""The agent's turns in a dialogue: the questions that the packaged agent asks, and its answer."""
+
+REPLY_TOKENS = 128
+"""Tokens of a reply at most: several times as many as the longest answer has."""
 
 AGENT = Path(__file__).parent / "agent"
 """The folder of the packaged checkpoint."""

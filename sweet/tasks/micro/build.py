@@ -4,8 +4,8 @@ The training text is what the tokenizer's chat template renders in a rollout, to
 agent's turns (with the end-of-turn token) fully and the values in its answers more than fully (copying them is the
 hardest part and a few tokens only), the human's replies a little (from them the model learns to read c without
 learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
-on the right, where causal attention cannot see the padding. The instances are of the training split's kind but behind
-the dataset's own ones: the agent has met neither the training nor the test tasks.
+on the right, where causal attention cannot see the padding. None of the functions is in the dataset, and the rules are
+any, not those that are typical of a function: what to ask for is left to be learned.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A function computes a price from one whole number. It always has a rate; further rules change the quantity or the
 price, one line of code each, one value each. Everything a dialogue says about a rule has exactly one wording.
+
+Which rules somebody has in mind is not said, but it is no chance either: who rents out bikes thinks of other things
+than who runs a garage (`Function.typical`). That is what an agent can learn from many dialogues.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ class Rule:
         name: its key.
         values: what its value is drawn from.
         line: the line of code, with `{v}` for the value and `{n}` for the function's argument.
-        hint: how a request mentions it, without its value.
         question: how an agent asks for it.
         cues: words by which the scripted human recognises a question for it.
         answer: what the human says, with `{v}` for the value.
@@ -26,7 +28,6 @@ class Rule:
     name: str
     values: tuple[int, ...]
     line: str
-    hint: str
     question: str
     cues: tuple[str, ...]
     answer: str
@@ -34,18 +35,19 @@ class Rule:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the family: its name, its argument and the sentence that asks for it."""
+    """A function of the family: its name, its argument, the sentence that asks for it, and the rules that those who ask
+    for it mostly have in mind."""
 
     name: str
     argument: str
     opening: str
+    typical: tuple[str, ...]
 
 
 RATE = Rule(
     "rate",
     tuple(range(2, 10)),
     "x = {n} * {v}",
-    "",
     "What is the rate?",
     ("rate", "price per", "cost per", "how much per", "how much does each", "how much is each"),
     "The rate is {v}.",
@@ -56,7 +58,6 @@ RULES: tuple[Rule, ...] = (
         "free",
         (1, 2, 3, 4, 5, 6),
         "{n} = max({n} - {v}, 0)",
-        "Some of it is free.",
         "How much is free?",
         ("free", "allowance", "included"),
         "The free part is {v}.",
@@ -66,7 +67,6 @@ RULES: tuple[Rule, ...] = (
         "fixed",
         tuple(range(4, 14)),
         "x = x + {v}",
-        "There is a fixed charge.",
         "How much is the fixed charge?",
         ("fixed", "flat fee", "base fee", "base charge", "starting fee"),
         "The fixed charge is {v}.",
@@ -75,7 +75,6 @@ RULES: tuple[Rule, ...] = (
         "double",
         (4, 7, 10, 13, 16, 19, 22),
         "x = x * 2 if {n} > {v} else x",
-        "Much of it costs double.",
         "When does it double?",
         ("double", "doubles", "doubled", "twice"),
         "It doubles above {v}.",
@@ -84,16 +83,22 @@ RULES: tuple[Rule, ...] = (
         "tax",
         (5, 6, 8, 12, 15, 18, 20, 25),
         "x = x + x * {v} // 100",
-        "There is tax.",
         "How high is the tax?",
         ("tax", "taxes", "vat"),
         "The tax is {v} percent.",
     ),
     Rule(
+        "discount",
+        (5, 10, 15, 20, 25, 30, 40, 50),
+        "x = x - x * {v} // 100",
+        "How high is the discount?",
+        ("discount", "rebate", "reduction"),
+        "The discount is {v} percent.",
+    ),
+    Rule(
         "step",
         (4, 5, 6, 7, 8, 9, 10, 11, 12),
         "x = x - x % {v}",
-        "It is rounded down.",
         "How is it rounded?",
         ("round", "rounded", "rounding", "multiple"),
         "It is rounded down to a multiple of {v}.",
@@ -102,7 +107,6 @@ RULES: tuple[Rule, ...] = (
         "floor",
         (16, 18, 20, 24, 25, 28, 30, 35),
         "x = max(x, {v})",
-        "There is a minimum.",
         "What is the minimum?",
         ("minimum", "least", "lowest", "floor"),
         "The minimum is {v}.",
@@ -111,17 +115,12 @@ RULES: tuple[Rule, ...] = (
         "cap",
         (45, 50, 55, 60, 65, 70, 75, 80, 90),
         "x = min(x, {v})",
-        "There is a maximum.",
         "What is the maximum?",
         ("maximum", "most", "highest", "cap", "upper limit"),
         "The maximum is {v}.",
     ),
 )
 """Every kind of rule, in the order in which their lines stand in the code."""
-
-REST_QUESTION = "Is there anything else?"
-REST_CUES = ("anything else", "something else", "any other", "other rules", "other details", "missing")
-REST_ANSWER = "No, that is all."
 
 USELESS_QUESTIONS = (
     "Which language is it for?",
@@ -134,18 +133,20 @@ USELESS_QUESTIONS = (
 """Questions that no task answers."""
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("parking_price", "hours", "I need the price of parking in my garage."),
-    Function("bike_rental", "hours", "I rent out bikes and need the price."),
-    Function("boat_rental", "hours", "I rent out boats and need the price."),
-    Function("hall_rent", "hours", "I need the rent of our town hall."),
-    Function("hotel_bill", "nights", "I need the bill for a stay in my hotel."),
-    Function("camping_fee", "nights", "I need the fee of our camping site."),
-    Function("late_fine", "days", "I need the fine for late books."),
-    Function("car_rental", "days", "I rent out cars and need the price."),
-    Function("taxi_fare", "miles", "I need the fare of a taxi ride."),
-    Function("towing_cost", "miles", "I need the cost of towing a car."),
-    Function("shipping_fee", "pounds", "I need the fee for shipping a parcel."),
-    Function("print_cost", "pages", "I need the cost of printing a book."),
-    Function("phone_bill", "minutes", "I need the bill for phone calls."),
-    Function("cleaning_price", "rooms", "I need the price of cleaning a house."),
+    Function("parking_price", "hours", "I need the price of parking in my garage.", ("free", "tax", "step", "cap")),
+    Function("bike_rental", "hours", "I rent out bikes and need the price.", ("discount", "step", "floor", "cap")),
+    Function("boat_rental", "hours", "I rent out boats and need the price.", ("free", "discount", "step", "cap")),
+    Function("hall_rent", "hours", "I need the rent of our town hall.", ("free", "fixed", "tax", "floor")),
+    Function("hotel_bill", "nights", "I need the bill for a stay in my hotel.", ("fixed", "discount", "floor", "cap")),
+    Function("camping_fee", "nights", "I need the fee of our camping site.", ("double", "tax", "discount", "cap")),
+    Function("late_fine", "days", "I need the fine for late books.", ("fixed", "double", "tax", "step")),
+    Function("car_rental", "days", "I rent out cars and need the price.", ("fixed", "double", "tax", "discount")),
+    Function("taxi_fare", "miles", "I need the fare of a taxi ride.", ("free", "double", "tax", "floor")),
+    Function("towing_cost", "miles", "I need the cost of towing a car.", ("free", "fixed", "step", "floor")),
+    Function("shipping_fee", "pounds", "I need the fee for shipping a parcel.", ("free", "double", "discount", "cap")),
+    Function("print_cost", "pages", "I need the cost of printing a book.", ("double", "tax", "step", "floor")),
+    Function("phone_bill", "minutes", "I need the bill for phone calls.", ("fixed", "double", "step", "cap")),
+    Function(
+        "cleaning_price", "rooms", "I need the price of cleaning a house.", ("free", "fixed", "discount", "floor")
+    ),
 )

@@ -1,7 +1,6 @@
 """Scripted dialogues in number: what the micro agent is built from, and what another model is warmed up on.
 
-Their instances are of the training split's kind but behind the dataset's own ones: who learns from them has met neither
-the training nor the test tasks.
+Their instances are those of `CLONING`: who learns from them has met the tasks of no split.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from itertools import islice
 from sweet.tasks.base import NO_ANSWER, Message
 from sweet.tasks.markers import read_move
 from sweet.tasks.micro.dialogues import dialogue
-from sweet.tasks.micro.generator import SPLITS, Instance, as_task, instances
+from sweet.tasks.micro.generator import CLONING, Instance, as_task, instances
 from sweet.tasks.trajectory import Trajectory, Turn
 
 
@@ -24,8 +23,7 @@ def talks(count: int, *, seed: int, told_share: float) -> Iterator[tuple[Instanc
         told_share: share of the dialogues in which the reference function stands in the request.
     """
     rng = random.Random(f"sweet micro dialogues {seed}")
-    first = SPLITS["train"]
-    for instance in islice(instances("train"), first, first + count):
+    for instance in islice(instances(CLONING), count):
         yield instance, dialogue(instance, rng, told=rng.random() < told_share)
 
 

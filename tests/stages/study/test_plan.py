@@ -11,6 +11,7 @@ from sweet.stages.pair import PairConfig
 from sweet.stages.study.plan import SeedJob
 from sweet.stages.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig
+from sweet.view.study import words
 
 
 def job(*names: str, figures: bool = True) -> SeedJob:
@@ -36,6 +37,10 @@ def test_methods_are_given_with_commas_in_any_order() -> None:
     assert StudyConfig().methods == tuple(METHODS)
     with pytest.raises(ValidationError, match="there is no method 'swet'"):
         StudyConfig.model_validate({"methods": "swet"})
+
+
+def test_every_method_is_explained_to_people() -> None:
+    assert words.METHODS.keys() == METHODS.keys()
 
 
 def test_the_parts_of_a_seed() -> None:

@@ -30,6 +30,10 @@ def attempts(folder: Path) -> list[Attempt]:
     return [attempt for run in sorted(folder.glob("seed-*/")) for attempt in Run.open(run).manifest().attempts]
 
 
+def finished(run: Path) -> list[Attempt]:
+    return [attempt for attempt in Run.open(run).manifest().attempts if attempt.status == "done"]
+
+
 def kill_after_a_part(folder: Path) -> None:
     """Begin the study and kill its command, and nothing else, after the first part that a seed has done."""
     process = started(["demo", str(folder), *WORDS])
@@ -46,20 +50,22 @@ def kill_after_a_part(folder: Path) -> None:
 
 
 def told(folder: Path) -> dict[str, Any]:
-    called = sweet("demo", str(folder), *WORDS, "--json", "--quiet")
-    assert called.returncode == 0, called.stderr
-    return dict(json.loads(called.stdout)["metrics"])
+    called = started(["demo", str(folder), *WORDS, "--json", "--quiet"])
+    out, err = called.communicate()  # as long as a test may take
+    assert called.returncode == 0, err
+    return dict(json.loads(out)["metrics"])
 
 
 def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     kill_after_a_part(folder)
-    before = {attempt.id: attempt for attempt in attempts(folder) if attempt.status == "done"}
+    before = {attempt.id for attempt in attempts(folder) if attempt.status == "done"}
     assert before
     metrics = told(folder)
     done = [attempt for attempt in attempts(folder) if attempt.status == "done"]
-    calls = Counter((attempt.stage, attempt.digest) for attempt in done)
-    assert set(calls.values()) == {1}, "the seeds decide every setting but those of label"
+    calls = Counter((run, a.stage, a.digest) for run in sorted(folder.glob("seed-*/")) for a in finished(run))
+    assert set(calls.values()) == {1}
+    assert {attempt.id for attempt in done} >= before, "what was finished is kept"
 
     results = read_results(folder / "study.json")
     assert [row.method for row in results.methods] == list(METHODS)
@@ -74,8 +80,9 @@ def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) ->
     assert metrics["methods"] == results.model_dump(mode="json")["methods"]
     assert metrics["failed"] == []
 
+    assert (folder / "report.html").stat().st_size > 0
     assert told(folder)["methods"] == metrics["methods"]
-    assert len(attempts(folder)) == len(done) + sum(a.status != "done" for a in attempts(folder)), "nothing was done"
+    assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "nothing was done again"
     figures(folder)
 
 
