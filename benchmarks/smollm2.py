@@ -104,12 +104,19 @@ def for_larger(method: Method, training: Options) -> Method:
 
 
 def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Reporter) -> Path:
-    """The model after the warm-up, which is done now unless it is done already. `folder` is the warm-up's run."""
+    """The model after the warm-up, which is done now unless it is done already. `folder` is the warm-up's run.
+
+    It is had by a link, for the name of an actor means in another run that run's own actor of that name.
+    """
     run = Run.open_or_create(folder, "code")
     dialogues = _scripted(run, size.dialogues, reporter)
     options = {**WARM_UP, **size.warm_up, "model": model, "from_": dialogues.id, "device": device}
     ledger = Ledger(run, reporter)
-    return ledger.file(ledger.do(TrainActorConfig(method="sft", **options)))
+    actor = ledger.file(ledger.do(TrainActorConfig(method="sft", **options)))
+    link = folder.absolute().with_name(f"{folder.name}-model")
+    link.unlink(missing_ok=True)
+    link.symlink_to(actor, target_is_directory=True)
+    return link
 
 
 def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
