@@ -29,10 +29,14 @@ from sweet.stages.study.study import claimed
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
 """Far from those of the study."""
-BUDGET = 9
+BUDGET = 11
 """Settings of each method."""
 
-RFT: list[Options] = [{"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10, 20)]
+RFT: list[Options] = [
+    *({"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10, 20)),
+    {"lr": 2e-3, "epochs": 40},
+    {"lr": 4e-3, "epochs": 20},
+]
 MULTI_TURN_DPO: list[Options] = [
     {"lr": 1e-4, "nll": 0.3, "epochs": 2},
     {"lr": 1e-4, "nll": 3.0, "epochs": 2},
@@ -43,17 +47,24 @@ MULTI_TURN_DPO: list[Options] = [
     {"lr": 3e-4, "nll": 10.0, "epochs": 8},
     {"lr": 3e-4, "nll": 30.0, "epochs": 4},
     {"lr": 6e-4, "nll": 30.0, "epochs": 8},
+    {"lr": 6e-4, "nll": 30.0, "epochs": 16},
+    {"lr": 1e-3, "nll": 30.0, "epochs": 8},
 ]
+NLL_3: Options = {"lr": 1.5e-4, "nll": 3.0}
+NLL_1: Options = {"lr": 1.5e-4, "nll": 1.0}
+SLOWER: Options = {"lr": 7e-5, "nll": 1.0}
 SWEET: list[tuple[Options, Options, Options]] = [
-    ({}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
-    ({}, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
-    ({}, {}, {"lr": 1e-4, "nll": 3.0, "epochs": 2}),
-    ({}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
-    ({"nll": 1.0}, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
-    ({"nll": 1.0}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
-    ({"nll": 1.0}, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
-    ({"nll": 1.0}, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 3}),
-    ({}, {"pairs": 4, "strategy": "random-halves"}, {"lr": 3e-4, "nll": 3.0, "epochs": 1}),
+    (NLL_3, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
+    (NLL_3, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
+    (NLL_3, {}, {"lr": 1e-4, "nll": 3.0, "epochs": 2}),
+    (NLL_3, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
+    (NLL_1, {}, {"lr": 3e-4, "nll": 3.0, "epochs": 2}),
+    (NLL_1, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
+    (NLL_1, {}, {"lr": 3e-4, "nll": 1.0, "epochs": 2}),
+    (NLL_1, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 3}),
+    (NLL_3, {"pairs": 4, "strategy": "random-halves"}, {"lr": 3e-4, "nll": 3.0, "epochs": 1}),
+    (SLOWER, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
+    (SLOWER, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 3}),
 ]
 """Of the critic, the pairing and the actor: the three share the budget."""
 
