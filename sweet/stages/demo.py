@@ -43,7 +43,7 @@ class DemoConfig(StageConfig):
     """Unseen tasks of the evaluation before and after."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled and ranked at each turn."""
-    fraction: float = Field(default=0.2, gt=0, le=1)
+    fraction: float = Field(default=0.15, gt=0, le=1)
     """Share of the turns that are ranked."""
     rounds: int = Field(default=1, ge=1)
     """Actors trained one after the other: the second learns from the first one's own dialogues, and so on."""

@@ -22,7 +22,7 @@ from sweet.runs.run import Run
 from sweet.stages.actors import recorded_model
 from sweet.stages.data import IMPORTED
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
-from sweet.tasks.kind import TaskKind, opening
+from sweet.tasks.kind import TaskKind, opening, system_prompt
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
@@ -31,6 +31,9 @@ NO_RESPONSE = "No response."
 
 
 AGENT_SYSTEM = "agent_system"
+
+MAX_TURNS = 10
+"""The agent's turns in a dialogue at most, as in the paper."""
 """Key in the meta of rollouts: the agent's system prompt, where it is not the packaged one."""
 
 NO_MODEL = (SCRIPTED, IMPORTED)
@@ -83,7 +86,10 @@ class Rules:
 
 def agent_system(run: Run, rollouts: Artifact) -> str:
     """The system prompt under which the agent of these rollouts spoke: `--prompts` leaves it with them."""
-    return str(rollouts.meta.get(AGENT_SYSTEM) or task_kind(run.manifest().task).agent_system())
+    told = rollouts.meta.get(AGENT_SYSTEM)
+    if told:
+        return str(told)
+    return system_prompt(task_kind(run.manifest().task), int(str(rollouts.meta.get("max_turns") or MAX_TURNS)))
 
 
 def agent_of(run: Run, rollouts: Artifact, option: str) -> str:
@@ -128,7 +134,7 @@ class Dialogue:
     ) -> None:
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
         self.meter = meter or Meter()
-        self.messages = opening(kind, assignment.task)
+        self.messages = opening(kind, assignment.task, rules.max_turns)
         self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
         self.began = time.monotonic()

@@ -30,11 +30,11 @@ from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.crew import Book, Crew
-from sweet.stages.dialogue import AGENT_SYSTEM, Assignment, Rules
+from sweet.stages.dialogue import AGENT_SYSTEM, MAX_TURNS, Assignment, Rules
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task
-from sweet.tasks.kind import TaskKind
+from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.registry import task_kind
 
 
@@ -62,7 +62,7 @@ class RolloutConfig(StageConfig):
     """Play N tasks that the seed draws, in the place of the first N."""
     samples: int = Field(default=1, ge=1)
     """Dialogues for each task."""
-    max_turns: int = Field(default=10, ge=1)
+    max_turns: int = Field(default=MAX_TURNS, ge=1)
     """The agent's turns at most."""
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature of the agent; 0 is greedy."""
@@ -126,7 +126,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     }
     if config.prompts is not None:
         texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
-        meta |= {AGENT_SYSTEM: kind.agent_system(), "prompts_digest": digest_of(texts)}
+        meta |= {AGENT_SYSTEM: system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
     with run.attempt("rollout", config, environment={"tasks_digest": tasks_digest}) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta, resume=True, anew=config.new)
         book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())

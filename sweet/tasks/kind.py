@@ -20,7 +20,7 @@ from sweet.tasks.base import Credit, Message, Move, Recipe, Task
 from sweet.tasks.facts import tell
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.markers import read_move
-from sweet.tasks.prompts import Prompts
+from sweet.tasks.prompts import Prompts, tell_turns
 from sweet.tasks.scores import FIGURES, Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
 ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
@@ -134,6 +134,12 @@ class TaskKind(ABC):
         return None
 
 
-def opening(kind: TaskKind, task: Task) -> list[Message]:
+def system_prompt(kind: TaskKind, max_turns: int) -> str:
+    """The agent's system prompt in dialogues of so many turns at most."""
+    return tell_turns(kind.agent_system(), max_turns)
+
+
+def opening(kind: TaskKind, task: Task, max_turns: int) -> list[Message]:
     """The agent's messages before its first turn: its system prompt and the human's request."""
-    return [Message(role="system", content=kind.agent_system()), Message(role="user", content=task.problem_description)]
+    system = system_prompt(kind, max_turns)
+    return [Message(role="system", content=system), Message(role="user", content=task.problem_description)]

@@ -21,6 +21,14 @@ from sweet.errors import InputError, first_line
 from sweet.tasks.base import Message, Task
 from sweet.tasks.prompt_text import INDENT, check_places, fill, indented, place_of, read_prompt
 
+TURNS = "{turns}"
+"""Where this stands in an agent's text, the number of its turns is told."""
+
+
+def tell_turns(text: str, turns: int) -> str:
+    """The agent's text for dialogues of so many turns at most."""
+    return text.replace(TURNS, str(turns))
+
 
 @dataclass(frozen=True)
 class HumanPrompt:

@@ -12,6 +12,7 @@ from sweet.errors import InputError
 from sweet.tasks.base import Message, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.kind import system_prompt
 from sweet.tasks.prompts import HumanPrompt
 
 TEXTS = st.one_of(
@@ -145,3 +146,9 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str
     assert said in str(error.value)
     with pytest.raises(InputError, match="cannot be read"):
         Prompts.of(tmp_path / "nowhere")
+
+
+def test_the_agent_is_told_how_many_turns_it_has() -> None:
+    told = system_prompt(CodeKind(), 6)
+    assert "You have 6 turns." in told
+    assert "{" not in told

@@ -11,8 +11,10 @@ from sweet.tasks.base import Message, Task, reveal
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.markers import read_move
+from sweet.tasks.micro import TURNS
 from sweet.tasks.micro.dialogues import QUESTIONS, dialogue
 from sweet.tasks.micro.generator import as_task, instances
+from sweet.tasks.prompts import tell_turns
 
 INSTANCES = list(islice(instances("cloning"), 400))
 
@@ -29,7 +31,7 @@ def solved(task: Task, messages: list[Message]) -> bool:
 
 def test_turns_alternate_and_end_in_an_answer() -> None:
     for task, messages in play(told=False):
-        assert messages[0] == Message(role="system", content=Prompts.packaged().agent)
+        assert messages[0] == Message(role="system", content=tell_turns(Prompts.packaged().agent, TURNS))
         assert messages[1] == Message(role="user", content=task.problem_description)
         turns = [message.content for message in messages if message.role == "assistant"]
         assert [message.role for message in messages[1:]] == ["user", "assistant"] * len(turns)

@@ -81,7 +81,7 @@ METHODS: dict[str, Method] = {
         _by_critic("sweet"),
         _by_critic("no-info", critic={"variant": "no-info"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),
-        _by_critic("regression", critic={"variant": "regression", "nll": 0.0}),
+        _by_critic("regression", critic={"variant": "regression", **_usual("regression")}),
         _by_critic("upstream", critic={"recipe": "upstream", "nll": 0.0}, actor={"recipe": "upstream"}),
         _by_other("oracle"),
         _by_other("random"),
@@ -133,7 +133,7 @@ class StudySizes(StageConfig):
     """Tasks of each evaluation."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
-    fraction: float = Field(default=0.2, gt=0, le=1)
+    fraction: float = Field(default=0.15, gt=0, le=1)
     """Share of the turns that replies are sampled at."""
     best_tasks: int = Field(default=60, ge=1)
     """Validation tasks of the figure best of N."""
@@ -141,8 +141,8 @@ class StudySizes(StageConfig):
     """Dialogues for each of them."""
     credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is looked at."""
-    parts: tuple[int, ...] = (8, 4, 2)
-    """The figure over offline trajectories: also an 8th, a 4th and half of the training tasks."""
+    parts: tuple[int, ...] = (8, 2)
+    """The figure over offline trajectories: also an 8th and half of the training tasks."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail of the code that the agent writes."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)

@@ -18,8 +18,10 @@ from sweet.tasks.base import Message, Task, reveal
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.markers import ANSWER_MARKER
+from sweet.tasks.micro import TURNS
 from sweet.tasks.micro.generator import BY_NAME, UNTOLD, Instance, as_task, solution
 from sweet.tasks.micro.rules import RATE, USELESS_QUESTIONS
+from sweet.tasks.prompts import tell_turns
 
 QUESTIONS = 5
 """The scripted agent delivers after so many at the latest."""
@@ -52,7 +54,7 @@ class _Dialogue:
     def play(self) -> list[Message]:
         task = as_task(self.instance, "cloned")
         messages = [
-            Message(role="system", content=Prompts.packaged().agent),
+            Message(role="system", content=tell_turns(Prompts.packaged().agent, TURNS)),
             Message(role="user", content=task.problem_description),
         ]
         while len(self.asked) < QUESTIONS and self.rng.random() >= EARLY:
