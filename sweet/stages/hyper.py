@@ -4,8 +4,8 @@ The paper trains models of 8 billion parameters at a learning rate of 2e-7; a mo
 that rate, and without more likelihood in the loss its preference trainings push down whatever a rejected reply holds,
 until a dialogue is no dialogue any more. Small models therefore get what did best on the validation tasks of the micro
 dataset, of eleven settings each (`benchmarks/micro_tuning.py`). A regression head has no likelihood term; on tasks held
-out it ordered as many preferences rightly at 1.5e-4 as at higher rates. The paper has no warm-up on every dialogue (sft): a large model gets the rate that instruction tuning
-usually takes. What was used is recorded with the results.
+out it ordered as many preferences rightly at 1.5e-4 as at higher rates. The paper has no warm-up on every dialogue
+(sft): a large model gets the rate that instruction tuning usually takes. What was used is recorded with the results.
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was found to be ten times the whole model's, whatever the rank
