@@ -142,13 +142,13 @@ class Parser:
         return f"no command takes {shlex.join(words)}"
 
     def _filled(self, words: list[str]) -> list[str]:
-        """The words of a call without the options whose value is left open: a letter (`--lora R`), or nothing at all
+        """The words of a call without the options whose value is left open: capitals (`--lora R`), or nothing at all
         at the end."""
         called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
         valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
         kept: list[str] = []
         for word in [*words, "X"]:
-            if kept and kept[-1] in valued and len(word) == 1 and word.isupper():
+            if kept and kept[-1] in valued and word.isalpha() and word.isupper():
                 kept.pop()
             else:
                 kept.append(word)
