@@ -146,9 +146,10 @@ class Parser:
         at the end."""
         called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
         valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
+        free = valued - {spec.flag for one in called for spec in one.flags if spec.required}
         kept: list[str] = []
         for word in [*words, "X"]:
-            if kept and kept[-1] in valued and word.isalpha() and word.isupper():
+            if kept and kept[-1] in (valued if len(word) == 1 else free) and word.isalpha() and word.isupper():
                 kept.pop()
             else:
                 kept.append(word)
