@@ -23,6 +23,7 @@ from sweet.stages.actors import recorded_model
 from sweet.stages.data import IMPORTED
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
 from sweet.tasks.kind import TaskKind, opening, system_prompt
+from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
@@ -31,9 +32,6 @@ NO_RESPONSE = "No response."
 
 
 AGENT_SYSTEM = "agent_system"
-
-MAX_TURNS = 10
-"""The agent's turns in a dialogue at most, as in the paper."""
 """Key in the meta of rollouts: the agent's system prompt, where it is not the packaged one."""
 
 NO_MODEL = (SCRIPTED, IMPORTED)

@@ -30,11 +30,12 @@ from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.crew import Book, Crew
-from sweet.stages.dialogue import AGENT_SYSTEM, MAX_TURNS, Assignment, Rules
+from sweet.stages.dialogue import AGENT_SYSTEM, Assignment, Rules
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task
 from sweet.tasks.kind import TaskKind, system_prompt
+from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 
 
