@@ -19,7 +19,7 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Credit, Message, Move, Recipe, Task
 from sweet.tasks.facts import tell
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
-from sweet.tasks.markers import read_move
+from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.prompts import Prompts, tell_turns
 from sweet.tasks.scores import FIGURES, Figure, RewardRule, ScoringRequest, TrajectoryScorer
 
@@ -139,7 +139,7 @@ def system_prompt(kind: TaskKind, max_turns: int) -> str:
     return tell_turns(kind.agent_system(), max_turns)
 
 
-def opening(kind: TaskKind, task: Task, max_turns: int) -> list[Message]:
+def opening(kind: TaskKind, task: Task, max_turns: int = MAX_TURNS) -> list[Message]:
     """The agent's messages before its first turn: its system prompt and the human's request."""
     system = system_prompt(kind, max_turns)
     return [Message(role="system", content=system), Message(role="user", content=task.problem_description)]

@@ -46,7 +46,7 @@ def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message()
 
 
 def test_the_agent_is_told_the_protocol() -> None:
-    for word in ("I WANT TO ANSWER:", "OUTPUT:", "10 turns", "one short question"):
+    for word in ("I WANT TO ANSWER:", "OUTPUT:", "{turns} turns", "one short question"):
         assert word in Prompts.packaged().agent
 
 

@@ -136,7 +136,7 @@ def test_recipe_upstream_takes_the_marks_wherever_they_stand() -> None:
 
 
 def test_the_agent_is_told_the_protocol() -> None:
-    for word in ("I WANT TO ANSWER:", "OUTPUT:", "10 turns", "Tailwind", "picsum.photos/id/48", "whole page"):
+    for word in ("I WANT TO ANSWER:", "OUTPUT:", "{turns} turns", "Tailwind", "picsum.photos/id/48", "whole page"):
         assert word in Prompts.packaged().agent
 
 
