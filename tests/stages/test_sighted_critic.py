@@ -26,6 +26,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.best_of import measure_best_of
+from sweet.stages.hyper import SMALL
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, load_critic, run_rank
@@ -177,7 +178,7 @@ def test_from_a_run_to_an_actor(run: Run, sighted: dict[str, str], painted: list
         assert (row.basis, row.taken.logprob) == ("regression", None)
     assert run_pair(run, PairConfig(), Silent()).metrics["pairs"] > 0
     actor = run_train_actor(run, TrainActorConfig(limit=4, lr=1e-3), Silent())
-    assert actor.metrics["steps"] == 1
+    assert actor.metrics["steps"] == SMALL["sweet"].epochs
 
 
 def test_ranking_goes_on_with_the_turns_that_are_missing(run: Run, sighted: dict[str, str], painted: list[str]) -> None:

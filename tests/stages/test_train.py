@@ -15,7 +15,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import Progress, Silent
 from sweet.stages.examples import hold_out
-from sweet.stages.hyper import LARGE, resolve
+from sweet.stages.hyper import LARGE, SMALL, resolve
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.rows import Pair
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
@@ -98,7 +98,7 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     assert metrics["accuracy"] == 1.0
     assert metrics["heldout_accuracy"] == 1.0
     assert (metrics["examples"], metrics["heldout"], metrics["steps"]) == (8, 2, 16)
-    assert (metrics["lr"], metrics["nll"], metrics["mfu"]) == (5e-3, 0.01, None)
+    assert (metrics["lr"], metrics["nll"], metrics["mfu"]) == (5e-3, SMALL["critic"].nll, None)
     assert artifact.meta["base"] == agent
     assert (artifact.meta["variant"], artifact.meta["recipe"]) == ("advantage", "paper")
     folder = run.file(artifact)
@@ -229,8 +229,8 @@ def test_tasks_are_held_out_whole() -> None:
 def test_rates_follow_the_size_of_the_model() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
-    assert resolve("critic", 10**6, "paper", **none).lr == 1.5e-4
-    assert resolve("sweet", 10**6, "paper", **none).nll == 1.0
+    assert resolve("critic", 10**6, "paper", **none) == SMALL["critic"]
+    assert resolve("sweet", 10**6, "paper", **none).nll > resolve("sweet", LARGE, "paper", **none).nll
     assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
     assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
 
