@@ -28,8 +28,8 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup has it ignored
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # what is left then is the interpreter's own end
+            signal.signal(number, _as_ctrl_c)
+    atexit.register(_ignore_all)  # what is left then is the interpreter's own end
     try:
         code = ended(work)
         code = ended(_flush) or code
@@ -38,6 +38,18 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     if code == Interrupted.exit_code:
         signal.signal(signal.SIGINT, lambda *_: os._exit(Interrupted.exit_code))
     sys.exit(code)
+
+
+def _as_ctrl_c(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what runs behind an &
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
+
+
+def _ignore_all() -> None:
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is not signal.SIG_DFL:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _fill_closed_streams() -> None:

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,23 @@ def test_130_sigterm_and_a_terminal_that_is_closed_stop_at_once(
 ) -> None:
     waiting.send_signal(number)
     ends(waiting)
+
+
+def test_130_sigterm_where_ctrl_c_is_ignored_as_behind_a_shells_ampersand() -> None:
+    work = "import time; print('at it', flush=True); time.sleep(60)"
+    code = f"from sweet.cli.signals import end_with; end_with(lambda: exec({work!r}) or 0)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at it\n"
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 130
 
 
 def test_130_a_storm_of_interrupts(waiting: subprocess.Popen[str]) -> None:
