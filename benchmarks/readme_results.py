@@ -15,6 +15,7 @@ from pathlib import Path
 from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
+from sweet.stages.report.facts import bounds_in_words
 from sweet.stages.statistics import p_in_words
 from sweet.stages.study.results import Bounds, MethodResult, StudyResults, read_results
 from sweet.view import pull_request
@@ -82,7 +83,7 @@ def _points(difference: float, ci: Bounds | None) -> str:
 
 
 def _bounds(ci: Bounds | None) -> str:
-    return "" if ci is None else f" [{100 * ci[0]:.1f}, {100 * ci[1]:.1f}]"
+    return "" if ci is None else f" {bounds_in_words(100 * ci[0], 100 * ci[1], '.1f')}"
 
 
 def _p(p_value: float) -> str:

@@ -18,6 +18,9 @@ from sweet.cli import console
 from sweet.cli.ending import ended
 from sweet.errors import Interrupted
 
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Taken as Ctrl-C is. Windows has no SIGHUP."""
+
 
 def end_with(work: Callable[[], int]) -> NoReturn:
     """Do the work of the process and end it with the exit code."""
@@ -25,9 +28,8 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP; nohup has it ignored
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+    for number in ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
             signal.signal(number, _as_ctrl_c)
     atexit.register(_ignore_all)  # what is left then is the interpreter's own end
     try:
@@ -47,9 +49,8 @@ def _as_ctrl_c(*_: object) -> None:
 
 
 def _ignore_all() -> None:
-    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
-        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is not signal.SIG_DFL:
-            signal.signal(number, signal.SIG_IGN)
+    for number in (*ENDING, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _fill_closed_streams() -> None:

@@ -10,7 +10,9 @@ from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.errors import TooManyFailures
 from sweet.stages.base import StageResult
+from sweet.stages.report.facts import bounds_in_words
 from sweet.stages.statistics import p_in_words
+from sweet.view.terminal import count
 
 
 def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
@@ -39,9 +41,8 @@ def _tell(call: Call[Any], result: StageResult) -> None:
 def show_study(result: StageResult) -> None:
     """The results of a study as tables."""
     metrics = result.metrics
-    seeds = len(metrics["seeds"])
     console.heading(f"sweet demo --study · {result.run}")
-    of = f"{seeds} {'seed' if seeds == 1 else 'seeds'}, {metrics['test_tasks']} unseen tasks"
+    of = f"{count(len(metrics['seeds']), 'seed')}, {metrics['test_tasks']} unseen tasks"
     console.show(console.inert(f"{of}: % [95 % interval over seeds]"))
     header = ["method", "success", "tests passed", "greedy"]
     console.show_rows(header, map(_method, metrics["methods"]), right=header[1:])
@@ -65,8 +66,13 @@ def _against(row: Mapping[str, Any]) -> list[str]:
     if against is None:
         return [row["method"], "", "", "", seconds]
     difference = _percent(against["difference"], against["ci"], signed=True)
-    over_seeds = "" if against["seeds_ci"] is None else _bounds(against["seeds_ci"], signed=True)
-    return [row["method"], difference, over_seeds, p_in_words(against["p_value"]), seconds]
+    return [
+        row["method"],
+        difference,
+        _bounds(against["seeds_ci"], signed=True),
+        p_in_words(against["p_value"]),
+        seconds,
+    ]
 
 
 def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | None, axis: str) -> None:
@@ -109,14 +115,18 @@ def _share(row: Mapping[str, Any] | None) -> str:
 def _spread(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
-    return f"{row['mean']:+.3f}" + ("" if row["ci"] is None else f" [{row['ci'][0]:+.3f}, {row['ci'][1]:+.3f}]")
+    low, high = row["ci"] or (None, None)
+    return f"{row['mean']:+.3f} {bounds_in_words(low, high, '+.3f')}".rstrip()
 
 
 def _percent(value: float, bounds: Sequence[float] | None, *, signed: bool = False) -> str:
-    shown = f"{100 * value:{'+' if signed else ''}.1f}"
-    return shown if bounds is None else f"{shown} {_bounds(bounds, signed=signed)}"
+    return f"{100 * value:{_form(signed)}} {_bounds(bounds, signed=signed)}".rstrip()
 
 
-def _bounds(bounds: Sequence[float], *, signed: bool) -> str:
-    low, high = (f"{100 * bound:{'+' if signed else ''}.1f}" for bound in bounds)
-    return f"[{low}, {high}]"
+def _bounds(bounds: Sequence[float] | None, *, signed: bool) -> str:
+    low, high = (None, None) if bounds is None else (100 * bound for bound in bounds)
+    return bounds_in_words(low, high, _form(signed))
+
+
+def _form(signed: bool) -> str:
+    return "+.1f" if signed else ".1f"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from sweet.errors import UsageError
@@ -36,17 +37,23 @@ def check_known(knowledge: Knowledge, places: Iterable[Place]) -> None:
     )
 
 
-class Oracle:
-    """Implements `sweet.stages.judge.Judge`."""
+class _Control(ABC):
+    """Judges each turn by itself (implements `sweet.stages.judge.Judge`)."""
 
     together, at_once = SCORED_TOGETHER, 1
 
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
+        return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
+
+    @abstractmethod
+    def _judge(self, turn: SampledTurn) -> Judged: ...
+
+
+class Oracle(_Control):
+    """The advantage of a reply is its credit above the mean of the turn's sampled replies."""
+
     def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge
-
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
-        """The advantage of a reply is its credit above the mean of the turn's sampled replies."""
-        return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
 
     def _judge(self, turn: SampledTurn) -> Judged:
         known = self.knowledge.of(turn.trajectory.task, turn.observation, [reply.text for reply in turn.everything])
@@ -61,16 +68,11 @@ class Oracle:
         )
 
 
-class Chance:
-    """Implements `sweet.stages.judge.Judge`: a number from -1 to 1, by the seed, the turn and the text."""
-
-    together, at_once = SCORED_TOGETHER, 1
+class Chance(_Control):
+    """The advantage of a reply is a number from -1 to 1, by the seed, the turn and the text."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
-        return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
 
     def _judge(self, turn: SampledTurn) -> Judged:
         return Judged("random", tuple(candidate(reply, self._draw(turn, reply.text)) for reply in turn.everything))

@@ -4,7 +4,6 @@ Zero-shot evaluation on unseen tasks, offline dialogues on training tasks, score
 pairs, actor, and the same evaluation of the trained actor. Everything lands in one run directory that stays behind.
 With more than one round the actor's own dialogues on the training tasks are learned from next, and so on: each stage
 takes the newest of what it needs, and what learns or replies starts from the agent of the dialogues.
-The sizes are the smallest that show learning reliably with the micro agent on two CPU cores within a few minutes.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from pydantic import Field
 
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.sandbox.tiers import TierChoice
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
 from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
-from sweet.stages.study.settings import PAIRS
+from sweet.stages.study.settings import PAIRS, Sizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
 from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
@@ -32,25 +30,15 @@ ROUND_SEEDS = 1000
 """Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
 
 
-class DemoConfig(StageConfig):
+class DemoConfig(Sizes):
     seed: int = Field(default=0, ge=0)
     """Seed of sampling and training."""
-    train_tasks: int = Field(default=300, ge=1)
-    """Training tasks that dialogues are collected on."""
-    samples: int = Field(default=6, ge=2)
-    """Dialogues for each training task."""
     eval_tasks: int = Field(default=512, ge=1)
     """Unseen tasks of the evaluation before and after."""
-    candidates: int = Field(default=16, ge=2)
-    """Replies sampled and ranked at each turn."""
-    fraction: float = Field(default=0.15, gt=0, le=1)
-    """Share of the turns that are ranked."""
     rounds: int = Field(default=1, ge=1)
     """Actors trained one after the other: the second learns from the first one's own dialogues, and so on."""
     critic: Literal["same", "retrained"] = "same"
     """What ranks from the second round on: the first critic, or one trained on the actor's own dialogues."""
-    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """Jail of the code that the agent writes."""
 
 
 def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
@@ -105,33 +93,11 @@ class _Demo:
         return self.config.seed + ROUND_SEEDS * max(0, self.round - 1)
 
     def evaluate(self, title: str) -> dict[str, Any]:
-        config = self.config
-        play = RolloutConfig(
-            tasks="micro",
-            split="test",
-            agent=self.agent,
-            num_tasks=config.eval_tasks,
-            seed=config.seed,
-            max_turns=TURNS,
-            max_tokens=REPLY_TOKENS,
-        )
-        self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
-        return self._score(f"eval: {title}")
+        return self._play(title, "test", self.config.eval_tasks, seed=self.config.seed)
 
     def collect(self) -> None:
         config = self.config
-        play = RolloutConfig(
-            tasks="micro",
-            split="train",
-            agent=self.agent,
-            num_tasks=config.train_tasks,
-            samples=config.samples,
-            seed=self.seed,
-            max_turns=TURNS,
-            max_tokens=REPLY_TOKENS,
-        )
-        self._step("rollout: dialogues to learn from", lambda: run_rollout(self.run, play, self.reporter))
-        self._score("eval: dialogues to learn from")
+        self._play("dialogues to learn from", "train", config.train_tasks, seed=self.seed, samples=config.samples)
 
     def learn(self) -> None:
         run, reporter, seed = self.run, self.reporter, self.seed
@@ -146,9 +112,21 @@ class _Demo:
         self._step("pair", lambda: run_pair(run, pair, reporter))
         self._step("train-actor", lambda: run_train_actor(run, TrainActorConfig(seed=seed), reporter))
 
-    def _score(self, title: str) -> dict[str, Any]:
-        config = EvalConfig(sandbox=self.config.sandbox)
-        return self._step(title, lambda: run_eval(self.run, config, self.reporter)).metrics
+    def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
+        """Have the agent play, and score that; what the scores tell."""
+        play = RolloutConfig(
+            tasks="micro",
+            split=split,
+            agent=self.agent,
+            num_tasks=tasks,
+            samples=samples,
+            seed=seed,
+            max_turns=TURNS,
+            max_tokens=REPLY_TOKENS,
+        )
+        score = EvalConfig(sandbox=self.config.sandbox)
+        self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
+        return self._step(f"eval: {title}", lambda: run_eval(self.run, score, self.reporter)).metrics
 
     def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
         title = title if self.round < 2 else f"{title} (round {self.round})"

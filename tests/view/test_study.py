@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sweet.errors import InputError, UsageError
+from sweet.stages.study import settings as study_settings
 from sweet.stages.study.results import read_results
 from sweet.view.study import figures, plots, write_report
 from sweet.view.study.page import page
@@ -92,6 +93,10 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
 
 
 @pytest.mark.usefixtures("coarse")
+def test_every_method_of_a_study_has_its_words() -> None:
+    assert sorted(METHODS) == sorted(study_settings.METHODS)
+
+
 def test_the_plots_are_those_of_the_results_alone() -> None:
     import matplotlib
 

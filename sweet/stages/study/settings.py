@@ -116,7 +116,22 @@ def _known(names: tuple[str, ...]) -> tuple[str, ...]:
 MethodNames = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_known)]
 
 
-class StudySizes(StageConfig):
+class Sizes(StageConfig):
+    """The smallest that show learning reliably with the micro agent on two CPU cores within a few minutes."""
+
+    train_tasks: int = Field(default=300, ge=1)
+    """Training tasks that dialogues are collected on."""
+    samples: int = Field(default=6, ge=2)
+    """Dialogues for each training task."""
+    candidates: int = Field(default=16, ge=2)
+    """Replies sampled and ranked at each turn."""
+    fraction: float = Field(default=0.15, gt=0, le=1)
+    """Share of the turns that are ranked."""
+    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Jail of the code that the agent writes."""
+
+
+class StudySizes(Sizes):
     """What decides the outcome of a seed's steps; what a step does not use does not concern it."""
 
     agent: str = "micro"
@@ -125,16 +140,8 @@ class StudySizes(StageConfig):
     """The dataset."""
     split: str = "test"
     """The split that actors are evaluated on."""
-    train_tasks: int = Field(default=300, ge=1)
-    """Training tasks that dialogues are collected on."""
-    samples: int = Field(default=6, ge=2)
-    """Dialogues for each training task."""
     eval_tasks: int = Field(default=500, ge=1)
     """Tasks of each evaluation."""
-    candidates: int = Field(default=16, ge=2)
-    """Replies sampled at each turn."""
-    fraction: float = Field(default=0.15, gt=0, le=1)
-    """Share of the turns that replies are sampled at."""
     best_tasks: int = Field(default=60, ge=1)
     """Validation tasks of the figure best of N."""
     best_samples: int = Field(default=32, ge=2)
@@ -143,8 +150,6 @@ class StudySizes(StageConfig):
     """Turns of these dialogues at which credit is looked at."""
     parts: tuple[int, ...] = (8, 2)
     """The figure over offline trajectories: also an 8th and half of the training tasks."""
-    sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """Jail of the code that the agent writes."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where models are sampled and trained."""
 
