@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.config import JsonDict
 
 from sweet.runs.manifest import Artifact
@@ -26,6 +26,9 @@ not what comes out: it is left out of the digest by which an attempt is recognis
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that takes what follows `--` on the command line: the options of vllm."""
 
+
+Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+"""One name or several."""
 
 Packing = Literal["tree", "plain"]
 """How token sequences are computed: as prefix trees (sweet.learn.tree), or each by itself. The numbers are the same."""

@@ -2,8 +2,10 @@
 
 Zero-shot evaluation on unseen tasks, offline dialogues on training tasks, scores, preferences, critic, candidates,
 pairs, actor, and the same evaluation of the trained actor. Everything lands in one run directory that stays behind.
-With more than one round the actor's own dialogues on the training tasks are learned from next, and so on: each stage
-takes the newest of what it needs, and what learns or replies starts from the agent of the dialogues.
+With more than one round the actor's own dialogues on the training tasks are learned from next, and so on. Each actor
+is trained from the packaged agent on the pairs of all rounds so far, and so is each critic on the preferences: one
+trained from the actor before it, on what that one said alone, loses what is not told again, such as how to answer, and
+finds what its critic overrates. In all else each stage takes the newest of what it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweet.runs.manifest import Artifact
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.evaluate import EvalConfig, run_eval
@@ -26,6 +28,9 @@ from sweet.stages.study.settings import PAIRS, Sizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
 from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
+START = "micro"
+"""The agent that everything starts from: the packaged one."""
+
 ROUND_SEEDS = 1000
 """Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
 
@@ -36,9 +41,10 @@ class DemoConfig(Sizes):
     eval_tasks: int = Field(default=512, ge=1)
     """Unseen tasks of the evaluation before and after."""
     rounds: int = Field(default=1, ge=1)
-    """Actors trained one after the other: the second learns from the first one's own dialogues, and so on."""
-    critic: Literal["same", "retrained"] = "same"
-    """What ranks from the second round on: the first critic, or one trained on the actor's own dialogues."""
+    """Actors trained one after the other: the second learns from the first one's own dialogues too, and so on."""
+    critic: Literal["same", "retrained"] = "retrained"
+    """What ranks from the second round on: a critic trained on the actors' own dialogues too, or still the first, which
+    overrates what later actors learn to say."""
 
 
 def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
@@ -75,7 +81,7 @@ class _Demo:
 
     def __init__(self, run: Run, config: DemoConfig, reporter: Reporter) -> None:
         self.run, self.config, self.reporter = run, config, reporter
-        self.agent, self.round = "micro", 0
+        self.agent, self.round = START, 0
         self.steps: list[tuple[str, float]] = []
         self.artifacts: list[Artifact] = []
 
@@ -107,10 +113,16 @@ class _Demo:
         pair = PairConfig.model_validate({**PAIRS, "seed": seed})
         if self.round == 1 or self.config.critic == "retrained":
             self._step("label", lambda: run_label(run, LabelConfig(), reporter))
-            self._step("train-critic", lambda: run_train_critic(run, TrainCriticConfig(seed=seed), reporter))
+            critic = TrainCriticConfig(model=START, from_=self._all("preferences"), seed=seed)
+            self._step("train-critic", lambda: run_train_critic(run, critic, reporter))
         self._step("rank", lambda: run_rank(run, rank, reporter))
         self._step("pair", lambda: run_pair(run, pair, reporter))
-        self._step("train-actor", lambda: run_train_actor(run, TrainActorConfig(seed=seed), reporter))
+        actor = TrainActorConfig(model=START, from_=self._all("pairs"), seed=seed)
+        self._step("train-actor", lambda: run_train_actor(run, actor, reporter))
+
+    def _all(self, kind: Kind) -> list[str]:
+        """What this demo has made of a kind, in all rounds."""
+        return [artifact.id for artifact in self.artifacts if artifact.kind == kind]
 
     def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
         """Have the agent play, and score that; what the scores tell."""

@@ -18,19 +18,20 @@ from pydantic import Field
 
 from sweet.device import Device
 from sweet.errors import SweetError, UsageError
-from sweet.runs.jsonl import read_jsonl
-from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Packing, Reporter, StageConfig, StageResult
-from sweet.stages.label import learnable, newest_to_learn, preferences, usable_dialogues
+from sweet.stages.base import OPERATIONAL, Names, Packing, Reporter, StageConfig, StageResult
+from sweet.stages.label import learnable, preferences, usable_dialogues
 from sweet.stages.loggers import LogTarget
-from sweet.stages.rows import Pair, Preference
+from sweet.stages.rows import Pair
+from sweet.stages.sources import Sources
 from sweet.tasks.base import Recipe
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import RewardRule, Score
+from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from sweet.stages.hyper import Learner
     from sweet.stages.training import Training
 
 
@@ -71,8 +72,9 @@ class TrainConfig(StageConfig):
     """examples: in any order. kin: a dialogue's pairs (a task's dialogues) together; faster, steps less varied."""
     limit: int | None = Field(default=None, ge=1)
     """Train on at most this many examples, drawn by the seed."""
-    from_: str | None = None
-    """The artifact to learn from; the newest finished one of the kind, scores of the test split only where there are no
+    from_: Names = Field(default_factory=list)
+    """An artifact to learn from; may be given several times, to learn from all of them and start from the agent of the
+    last. Where not given, the newest finished one of the kind, scores of the test split only where there are no
     others."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where to train."""
@@ -174,13 +176,12 @@ def _preference_critic(
     from sweet.stages.training import Training
 
     regression = config.variant == "regression"
-    source = run.find("preferences", config.from_, needed_by="train-critic")
-    rollouts = run.input_of(source, "rollouts")
-    inputs = [source, rollouts]
-    training = Training(run, config, "regression" if regression else "critic", inputs, reporter, weights=weights)
-    kept, apart = hold_out(list(read_jsonl(run.file(source), Preference)), config.holdout, config.seed)
+    sources = Sources.find(run, "preferences", config.from_, needed_by="train-critic")
+    learner: Learner = "regression" if regression else "critic"
+    training = Training(run, config, learner, sources.inputs, reporter, weights=weights)
+    kept, apart = hold_out(sources.preferences(), config.holdout, config.seed)
     with_info = config.variant != "no-info"
-    dialogues = _dialogues(run, rollouts)
+    dialogues = sources.dialogues()
     training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=with_info)
     training.heldout = dialogue_examples(training, dialogues, apart, reveal=with_info)
     nll = training.hyper.nll
@@ -224,11 +225,9 @@ def _outcome_critic(
     if config.target == "binary" and rule.solved is None:
         what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
         raise UsageError(what, where="--target binary", fix="--target real, or preference")
-    source = _scores_to_learn(run, config.from_)
-    rollouts = run.input_of(source, "rollouts")
-    training = Training(run, config, "regression", [source, rollouts], reporter, weights=weights)
-    dialogues = _dialogues(run, rollouts)
-    rewards = {row.id: row.reward for row in read_jsonl(run.file(source), Score) if row.reward is not None}
+    sources = _scores_to_learn(run, config.from_)
+    training = Training(run, config, "regression", sources.inputs, reporter, weights=weights)
+    dialogues, rewards = sources.dialogues(), sources.rewards()
     usable = usable_dialogues(dialogues.values(), rewards)
     _, apart = hold_out(list(preferences(usable, rewards, rule)), config.holdout, config.seed)
     unseen = {preference.task_id for preference in apart}
@@ -240,13 +239,13 @@ def _outcome_critic(
     return training
 
 
-def _scores_to_learn(run: Run, named: str | None) -> Artifact:
+def _scores_to_learn(run: Run, named: Sequence[str]) -> Sources:
     """The scores behind the newest preferences, as all targets learn from the same dialogues; where there are no
     preferences, the newest scores."""
     labelled = run.manifest().of_kind("preferences", "done")
-    if named is None and labelled:
-        return run.input_of(labelled[-1], "scores")
-    return newest_to_learn(run, "scores", named, needed_by="train-critic")
+    if not named and labelled:
+        return Sources(run, [run.input_of(labelled[-1], "scores")])
+    return Sources.find(run, "scores", named, needed_by="train-critic")
 
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
@@ -274,36 +273,30 @@ def _actor(
     from sweet.stages.examples import dialogue_examples, pair_examples
     from sweet.stages.training import Training
 
-    kind = LEARNS_FROM[config.method]
     needed_by = f"train-actor --method {config.method}"
-    if kind in ("scores", "rollouts"):
-        source = newest_to_learn(run, kind, config.from_, needed_by=needed_by)
-    else:
-        source = run.find(kind, config.from_, needed_by=needed_by)
-    rollouts = run.input_of(source, "rollouts")
+    sources = Sources.find(run, LEARNS_FROM[config.method], config.from_, needed_by=needed_by)
     if config.engine == "openrlhf" and config.method != "sweet":
         raise _beyond_openrlhf(config.method)
-    inputs = [rollouts] if source.id == rollouts.id else [source, rollouts]
-    training = Training(run, config, config.method, inputs, reporter, weights=weights)
+    training = Training(run, config, config.method, sources.inputs, reporter, weights=weights)
     hyper = training.hyper
     pairs: list[Pair] = []
     if config.method == "sweet":
-        pairs = training.draw(list(read_jsonl(run.file(source), Pair)))
+        pairs = training.draw(sources.pairs())
         if weights and config.engine == "openrlhf":  # which encodes them itself
             return training, pairs
         training.examples = pair_examples(training, pairs)
         # The published actor's likelihood term has no response mask.
         training.objective = Objective(config.beta or None, hyper.nll, "none", whole_nll=config.recipe == "upstream")
     elif config.method == "multi-turn-dpo":
-        rows = training.draw(list(read_jsonl(run.file(source), Preference)))
-        training.examples = dialogue_examples(training, _dialogues(run, rollouts), rows, reveal=False)
+        rows = training.draw(sources.preferences())
+        training.examples = dialogue_examples(training, sources.dialogues(), rows, reveal=False)
         training.objective = Objective(config.beta or None, hyper.nll, "none")
     else:
-        dialogues = _dialogues(run, rollouts)
+        dialogues = sources.dialogues()
         if config.method == "sft":
             kept = sorted(dialogue.id for dialogue in dialogues.values() if learnable(dialogue))
         else:
-            kept = _worth_imitating(run, source, rollouts)
+            kept = _worth_imitating(dialogues, sources, task_kind(run.manifest().task).rewards)
         training.examples = dialogue_examples(training, dialogues, training.draw(kept), reveal=False)
         training.objective = Objective(None, hyper.nll)
     return training, pairs
@@ -317,22 +310,17 @@ def _beyond_openrlhf(what: str) -> UsageError:
     )
 
 
-def _dialogues(run: Run, rollouts: Artifact) -> dict[str, Trajectory]:
-    return {trajectory.id: trajectory for trajectory in read_jsonl(run.file(rollouts), Trajectory)}
-
-
-def _worth_imitating(run: Run, scores: Artifact, rollouts: Artifact) -> list[str]:
+def _worth_imitating(dialogues: Mapping[str, Trajectory], sources: Sources, rule: RewardRule) -> list[str]:
     """Ids of the dialogues that rejection fine-tuning keeps, in order (see sweet.tasks.scores.RewardRule)."""
-    rule = task_kind(run.manifest().task).rewards
-    rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
-    dialogues = usable_dialogues(read_jsonl(run.file(rollouts), Trajectory), rewards)
-    ids = kept(sorted((dialogue.id, dialogue.task_id) for dialogue in dialogues), rewards, rule)
+    rewards = sources.rewards()
+    usable = usable_dialogues(dialogues.values(), rewards)
+    ids = kept(sorted((dialogue.id, dialogue.task_id) for dialogue in usable), rewards, rule)
     if not ids:
         raise SweetError(
             "No dialogue solved its task, so there is nothing to fine-tune on."
             if rule.solved is not None
             else "No dialogue is better than another one of its task, so there is nothing to fine-tune on.",
-            where=scores.id,
+            where=sources.inputs[0].id,
             fix="sweet rollout with more --samples, then sweet eval",
         )
     return ids

@@ -81,13 +81,15 @@ class Training:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
         check_logs(config.log_to)
-        self.base = config.model or agent_of(run, inputs[-1], "--model")
-        reporter.say(f"Training on {inputs[0].id} from {self.base}.")
+        rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
+        self.base = config.model or agent_of(run, rollouts, "--model")
+        learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
+        reporter.say(f"Training on {learned} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
         self.encoder = ChatEncoder(self.tokenizer)
         self.sees_pages = learner == "regression" and shows_pages(run, self.base)
         if self.sees_pages:
-            self._see_pages(weights)
+            self._see_pages(rollouts, weights)
         elif learner == "regression" and task_kind(run.manifest().task).visual:
             reporter.say(f"The critic reads pages as HTML: {self.base} does not see pictures.")
         self.on_gpu = resolve_device(config.device).type == "cuda"
@@ -107,7 +109,7 @@ class Training:
             lora=config.lora is not None,
         )
         self.max_length: int | None = config.max_length or context_of(self.trainee.model)
-        self.system = agent_system(run, inputs[-1])
+        self.system = agent_system(run, rollouts)
         self.pool = Pool()
         self.examples: list[Example] = []
         self.heldout: list[Example] = []
@@ -115,7 +117,7 @@ class Training:
         self.objective: Objective | None = None
         self.keep_best = False
 
-    def _see_pages(self, weights: bool) -> None:
+    def _see_pages(self, rollouts: Artifact, weights: bool) -> None:
         """From now on encode dialogues with the screenshots of their pages."""
         if self.layout is not None:
             raise UsageError(
@@ -125,7 +127,7 @@ class Training:
             )
         eye = Eye(self.base, getattr(self.config, "image_pixels", None))
         album = RunAlbum(self.run, self.reporter, renders=weights)
-        self.encoder = page_encoder(self.run, self.inputs[-1], self.tokenizer, eye, album)
+        self.encoder = page_encoder(self.run, rollouts, self.tokenizer, eye, album)
         self.reporter.say(
             "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
             "one or in padded batches: prefix trees hold no pictures."

@@ -32,6 +32,10 @@ def source(manifest: Manifest, artifact: Artifact, kind: str) -> str:
     return found.id
 
 
+def learned_from(artifact: Artifact, kind: str) -> list[str]:
+    return [ref.id for ref in artifact.inputs if ref.id.startswith(f"{kind}-")]
+
+
 @pytest.mark.parametrize("critic", ["same", "retrained"])
 def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> None:
     metrics = play(run, rounds=2, critic=critic).metrics
@@ -45,12 +49,14 @@ def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> 
     candidates = manifest.of_kind("candidates")[1]
     assert source(manifest, candidates, "rollouts") == dialogues.id
     assert candidates.meta["agent"] == actor, "the replies that are ranked are the actor's"
-    assert second.meta["base"] == actor, "from which training starts, and which it is measured against"
+    assert second.meta["base"] == "micro", "from which training starts, and which it is measured against"
+    assert learned_from(second, "pairs") == ["pairs-2", "pairs-1"]
 
     critics = manifest.of_kind("critic")
     assert candidates.meta["critic"] == critics[-1].id
-    own = actor if critic == "retrained" else "micro"
-    assert [one.meta["base"] for one in critics] == (["micro"] if critic == "same" else ["micro", own])
+    assert [one.meta["base"] for one in critics] == ["micro"] * (1 if critic == "same" else 2)
+    rounds = ["preferences-2", "preferences-1"] if critic == "retrained" else ["preferences-1"]
+    assert learned_from(critics[-1], "preferences") == rounds
     assert source(manifest, critics[-1], "rollouts") == (dialogues.id if critic == "retrained" else "rollouts-2")
 
     played = [one.meta["agent"] for one in manifest.of_kind("rollouts") if one.meta["split"] == "test"]
