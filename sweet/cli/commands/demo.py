@@ -103,7 +103,7 @@ COMMANDS = (
         "each makes of the same offline dialogues.",
         examples=(
             ("sweet demo", "a few minutes on two CPU cores"),
-            ("sweet demo --rounds 3 --critic retrained", "each actor's dialogues train the next critic and actor"),
+            ("sweet demo --rounds 3", "each actor's dialogues train the next critic and actor"),
             ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, an hour or two"),
             ("sweet demo --study --methods rft,sweet --seeds 2", "fewer of them"),
         ),
