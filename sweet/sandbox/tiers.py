@@ -88,7 +88,7 @@ WORKERS_A_CORE = 3
 
 @contextmanager
 def open_sandbox(
-    tier: TierChoice = "auto", workers: int | None = None, limits: Limits | None = None
+    tier: TierChoice = "auto", workers: int | None = None, limits: Limits | None = None, cores: int | None = None
 ) -> Iterator[Sandbox]:
     """A pool of jails.
 
@@ -96,12 +96,13 @@ def open_sandbox(
         tier: `auto` takes the strongest that works; `unsafe` is never chosen by itself.
         workers: jails at once; without it WORKERS_A_CORE for each core that this process may use.
         limits: bounds on every answer.
+        cores: how many this process is to use; without it all that it may.
 
     Raises:
         UsageError: the tier asked for does not work here.
         SweetError: no safe tier works here.
     """
-    with open_jails(_choose(tier), workers or WORKERS_A_CORE * _cores(), limits or Limits()) as box:
+    with open_jails(_choose(tier), workers or WORKERS_A_CORE * (cores or _cores()), limits or Limits()) as box:
         yield box
 
 

@@ -12,6 +12,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 from pydantic import Field
@@ -30,7 +31,7 @@ from sweet.stages.fairness import check_alike, score_again
 from sweet.stages.samples import measure_samples
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest
+from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
@@ -61,7 +62,9 @@ class EvalConfig(StageConfig):
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Jail for the answers; auto takes the strongest that works here, unsafe has none."""
     workers: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Answers run at once, or browsers for pages; without it as many as suit the machine."""
+    """Answers run at once, or browsers for pages; without it as many as suit the machine. With --ray, on each node."""
+    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Score on the nodes of a Ray cluster: auto (that of this machine), HOST:PORT, or local to start one here."""
 
 
 def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
@@ -76,7 +79,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
         **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")},
     )
     began = time.monotonic()
-    with run.attempt("eval", config, inputs=[rollouts]) as attempt, kind.open_scorer(request) as scorer:
+    with run.attempt("eval", config, inputs=[rollouts]) as attempt, _opened(run, kind, config, request) as scorer:
         attempt.environment |= scorer.environment
         if baseline is not None:
             mend = score_again(baseline, scorer.option)
@@ -89,6 +92,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
                 writer.write(score)
                 tally.add(trajectory, score)
                 bar.advance()
+        attempt.environment |= scorer.environment
         _warn(tally, reporter)
         metrics = {**tally.metrics(), **measure_samples(tally.values, kind.rewards), **scorer.environment}
         if config.best_of is not None:
@@ -102,6 +106,17 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
         metrics["seconds"] = round(time.monotonic() - began, 3)
         attempt.metrics.update(metrics)
     return StageResult("eval", run.path, metrics, [artifact])
+
+
+def _opened(
+    run: Run, kind: TaskKind, config: EvalConfig, request: ScoringRequest
+) -> AbstractContextManager[TrajectoryScorer]:
+    """The scorer of the kind, here or on the nodes of a cluster."""
+    if config.ray is None:
+        return kind.open_scorer(request)
+    from sweet.stages.spread_scoring import open_spread_scorer
+
+    return open_spread_scorer(config.ray, run.manifest().task, request)
 
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:

@@ -125,6 +125,7 @@ class ScoringRequest:
     Attributes:
         run: the run's folder; what a scorer keeps for others to look at (screenshots) lies there.
         say: tells people one line.
+        cores: of this machine, for the scorer; without it all that this process may use.
     """
 
     run: Path
@@ -135,6 +136,7 @@ class ScoringRequest:
     sandbox: TierChoice = "auto"
     workers: int | None = None
     device: Device = "auto"
+    cores: int | None = None
 
 
 class TrajectoryScorer(Protocol):

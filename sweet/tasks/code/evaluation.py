@@ -29,7 +29,7 @@ def open_code_scorer(request: ScoringRequest) -> Iterator[CodeEvaluation]:
     Raises:
         SweetError: no sandbox works here.
     """
-    with open_sandbox(request.sandbox, request.workers) as box:
+    with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
         yield CodeEvaluation(box, request)
 
 

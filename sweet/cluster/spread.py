@@ -1,0 +1,329 @@
+"""Who does what: chunks of items go to the benches of a cluster's nodes, and their results come back.
+
+Each node has one bench (or one for each GPU), and each bench a few chunks at a time: one it works on, and others that
+wait there, so that it never waits for this process. One thread hands out, takes results, and looks who is there; who
+wants work done submits chunks from any other thread.
+
+A bench that is lost (its process died, its node is gone, it told a fault) is opened again where its node still lives,
+and its chunks are done elsewhere in the meantime. A chunk has its results from one bench, whole, or has none: so every
+item is counted once. A node that fails again and again is left out by name, and so is one that cannot do the work from
+the beginning. A chunk that takes several benches down ends the work: it would take down the others too. Nodes that join
+the cluster meanwhile are taken in.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Generic, Self
+
+import sweet
+from sweet.cluster.bench import Bench, Fault, Hello, Item, Opening, Result
+from sweet.cluster.nodes import Cluster, Node
+from sweet.errors import SweetError, first_line
+
+AT_ONCE = 3
+"""Chunks that a bench has at a time, where nobody knows better."""
+
+WINDOW = 4
+"""Chunks for each bench that are under way for `Spread.results`: so many may wait for one before them."""
+
+FAILURES = 3
+"""A node is left out when its bench was lost so often in a row, and a chunk ends the work that lost so many benches."""
+
+OPENING_SECONDS = 180.0
+"""So long the first benches may take to open. Those that do later are taken in then."""
+
+LOOK_SECONDS = 5.0
+"""How often nodes are counted."""
+
+Accept = Callable[[str, Mapping[str, Any]], str | None]
+"""Why a node's bench, which tells this of itself, is of no use; None where it is."""
+
+
+@dataclass(order=True)
+class _Chunk(Generic[Item, Result]):
+    """Items that are done together. Lower numbers are done first."""
+
+    number: int
+    items: Sequence[Item] = field(compare=False)
+    results: Future[list[Result]] = field(compare=False, default_factory=Future)
+    lost: int = field(compare=False, default=0)
+
+
+@dataclass(eq=False)
+class _Place(Generic[Item, Result]):
+    """Where a bench is, or is to be.
+
+    Attributes:
+        bench: Ray's handle of the actor.
+        open: whether the bench has said hello and was accepted.
+        chunks: what it has to do.
+        failures: benches lost here since the last result.
+    """
+
+    node: Node
+    bench: Any = None
+    open: bool = False
+    chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class _Heard(Generic[Item, Result]):
+    """What a bench has answered: to a chunk, or (None) to who it is."""
+
+    place: _Place[Item, Result]
+    bench: Any
+    chunk: _Chunk[Item, Result] | None
+    answer: Future[Any]
+
+
+class Spread(Generic[Item, Result]):
+    """Work on the nodes of a cluster, while it is entered.
+
+    Args:
+        opening: opens the work on a node; goes there by pickle.
+        at_once: chunks that a bench has at a time.
+        gpus: a bench for each GPU, which it has for itself, instead of one for each node.
+        accept: asked about each bench that has opened.
+        say: tells people one line.
+
+    Attributes:
+        told: by name of the node, what its bench told.
+        done: items done, by name of the node.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        opening: Opening[Item, Result],
+        *,
+        at_once: int = AT_ONCE,
+        gpus: bool = False,
+        accept: Accept | None = None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.cluster, self.opening, self.at_once, self.gpus = cluster, opening, at_once, gpus
+        self.accept, self.say = accept, say
+        self.told: dict[str, Mapping[str, Any]] = {}
+        self.done: Counter[str] = Counter()
+        self._numbers = itertools.count()
+        self._events: SimpleQueue[_Chunk[Item, Result] | _Heard[Item, Result] | None] = SimpleQueue()
+        self._places: list[_Place[Item, Result]] = []
+        self._waiting: list[_Chunk[Item, Result]] = []
+        self._out: dict[str, str] = {}
+        self._looked = 0.0
+        self._begun = threading.Event()
+        self._error: SweetError | None = None
+        self._thread = threading.Thread(target=self._live, name="spread", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Open the benches that can be opened now.
+
+        Raises:
+            SweetError: there is none; says why of each node.
+        """
+        self._thread.start()
+        try:
+            self._begun.wait()
+            if self._error is not None:
+                raise self._error
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._events.put(None)
+        self._thread.join()
+
+    def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
+        """Have items done together by one bench; their results in their order, or the SweetError that ended all."""
+        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
+        self._events.put(chunk)
+        return chunk.results
+
+    def results(self, items: Iterable[Item], together: int) -> Iterator[Result]:
+        """The result of each item, in their order; so many go to a bench together. Items are taken as they are needed.
+
+        Raises:
+            SweetError: no node is left, or the same items took several benches down.
+        """
+        rows, under_way = iter(items), deque[Future[list[Result]]]()
+        while True:
+            while len(under_way) < WINDOW * max(1, len(self.told)):
+                if not (batch := list(itertools.islice(rows, together))):
+                    break
+                under_way.append(self.submit(batch))
+            if not under_way:
+                return
+            yield from under_way.popleft().result()
+
+    def _live(self) -> None:
+        """The thread: see who is there, take what is heard, hand out, until the end is told."""
+        deadline = time.monotonic() + OPENING_SECONDS
+        try:
+            while True:
+                self._look()
+                opening = [place for place in self._places if not place.open]
+                if not opening or (self.told and time.monotonic() > deadline):
+                    self._begun.set()
+                try:
+                    event = self._events.get(timeout=LOOK_SECONDS)
+                except Empty:
+                    continue
+                if event is None:
+                    return
+                if isinstance(event, _Chunk):
+                    heapq.heappush(self._waiting, event)
+                elif event.bench is event.place.bench:  # not one that is lost already
+                    self._hear(event)
+                self._hand_out()
+        except SweetError as error:
+            self._error = error
+        except BaseException as error:
+            self._error = SweetError(f"The work on the cluster ended: {type(error).__name__}: {first_line(error)}")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Close the benches, and tell whoever waits, now or later, that nothing more will come."""
+        error = self._error or SweetError("The work on the cluster was ended.")
+        open_chunks = [*self._waiting, *(chunk for place in self._places for chunk in place.chunks)]
+        for place in self._places:
+            self._kill(place)
+        self._begun.set()
+        while True:
+            for chunk in open_chunks:
+                chunk.results.set_exception(error)
+            event = self._events.get() if self._error is not None else None
+            if event is None:
+                return
+            open_chunks = [event] if isinstance(event, _Chunk) else []
+
+    def _look(self) -> None:
+        """Open benches on nodes that have none; SweetError where there is no node to work on."""
+        now = time.monotonic()
+        if self._places and now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        known = {place.node.id for place in self._places} | set(self._out)
+        for node in self.cluster.nodes():
+            if node.id not in known:
+                for _ in range(node.gpus if self.gpus else 1):
+                    place: _Place[Item, Result] = _Place(node)
+                    self._places.append(place)
+                    self._open(place)
+        if not self._places:
+            why = "; ".join(self._out.values()) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
+            raise SweetError(
+                f"No node of the cluster can do the work: {why}.",
+                where=f"--ray {self.cluster.address}",
+                fix=f"sweet doctor --ray {self.cluster.address}",
+            )
+
+    def _hand_out(self) -> None:
+        """Give every open bench what it may have, the least busy first."""
+        while self._waiting:
+            free = [place for place in self._places if place.open and len(place.chunks) < self.at_once]
+            if not free:
+                return
+            place = min(free, key=lambda place: len(place.chunks))
+            chunk = heapq.heappop(self._waiting)
+            place.chunks.append(chunk)
+            self._listen(place, chunk, place.bench.results.remote(chunk.items))
+
+    def _listen(self, place: _Place[Item, Result], chunk: _Chunk[Item, Result] | None, ref: Any) -> None:
+        """Hear of what a reference will stand for."""
+        bench = place.bench
+        ref.future().add_done_callback(lambda answer: self._events.put(_Heard(place, bench, chunk, answer)))
+
+    def _hear(self, heard: _Heard[Item, Result]) -> None:
+        place, chunk = heard.place, heard.chunk
+        error = heard.answer.exception()
+        found = Fault(f"{type(error).__name__}: {first_line(error)}", lost=True) if error else heard.answer.result()
+        if chunk is None and not (isinstance(found, Fault) and found.lost):
+            self._greet(place, found)
+        elif isinstance(found, Fault):
+            self._lose(place, found, chunk)
+        elif chunk is not None:
+            place.chunks.remove(chunk)
+            place.failures = 0
+            self.done[place.node.name] += len(chunk.items)
+            chunk.results.set_result(found)
+
+    def _greet(self, place: _Place[Item, Result], found: Hello | Fault) -> None:
+        """Take in a bench that says hello, unless it is of no use."""
+        if isinstance(found, Fault):
+            self._leave_out(place, found)
+            return
+        name = place.node.name
+        if found.version != sweet.__version__:
+            why: str | None = f"it has sweet {found.version}, and this is {sweet.__version__}"
+        else:
+            why = self.accept(name, found.told) if self.accept else None
+        if why is not None:
+            self._leave_out(place, Fault(why))
+            return
+        place.open = True
+        self.told[name] = found.told
+
+    def _lose(self, place: _Place[Item, Result], fault: Fault, chunk: _Chunk[Item, Result] | None) -> None:
+        """A bench is lost: its chunks are for others, and another one is opened in its place while that may help."""
+        for under_way in place.chunks:
+            heapq.heappush(self._waiting, under_way)
+        place.chunks = []
+        if place.node.id not in {node.id for node in self.cluster.nodes()}:
+            self._leave_out(place, Fault("it is gone"))
+            return
+        place.failures += 1
+        if chunk is not None:
+            chunk.lost += 1
+            if chunk.lost >= FAILURES:
+                raise SweetError(
+                    f"{chunk.lost} workers were lost over the same {len(chunk.items)} items: {fault.what}",
+                    where=fault.where or place.node.name,
+                    fix=fault.fix,
+                )
+        self._kill(place)
+        if place.failures >= FAILURES:
+            self._leave_out(place, fault)
+        else:
+            self._open(place)
+
+    def _leave_out(self, place: _Place[Item, Result], fault: Fault) -> None:
+        """The node has no part in it from now on, unless it joins the cluster again as another."""
+        self._kill(place)
+        self._places.remove(place)
+        self._out[place.node.id] = f"{place.node.name}: {fault.what}" + (f" (try: {fault.fix})" if fault.fix else "")
+        self.say(f"Left out: {self._out[place.node.id]}")
+
+    def _open(self, place: _Place[Item, Result]) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = place.node
+        cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
+        actor = self.cluster.ray.remote(Bench).options(
+            num_cpus=cores,
+            num_gpus=1 if self.gpus else 0,
+            max_concurrency=self.at_once + 1,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        )
+        place.open, place.bench = False, actor.remote(self.opening, cores)
+        self._listen(place, None, place.bench.hello.remote())
+
+    def _kill(self, place: _Place[Item, Result]) -> None:
+        bench, place.bench = place.bench, None
+        if bench is not None:
+            self.cluster.ray.kill(bench)
