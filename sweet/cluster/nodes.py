@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sweet.errors import ServerError, UsageError, first_line
+
+ANSWER_SECONDS = 10.0
+"""So long a cluster may take to answer at all."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,12 @@ def open_cluster(address: str) -> Iterator[Cluster]:
             f"Ray is not installed: {first_line(error)}", where=f"--ray {address}", fix="pip install 'sweet-rl[ray]'"
         ) from error
     own = {"include_dashboard": False} if address == "local" else {}
+    found = address if address == "local" else _answering(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        fix = "ray start --head, or --ray local" if address == "auto" else "ray status --address ADDRESS tells of it"
-        raise ServerError(f"No Ray cluster answers: {first_line(error)}", where=f"--ray {address}", fix=fix) from error
+        ray.init(found, log_to_driver=False, logging_level=logging.ERROR, **own)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise _nobody(address, first_line(error)) from error
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself
             signal.signal(number, handler)
@@ -83,3 +89,35 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         yield Cluster(ray, address)
     finally:
         ray.shutdown()
+
+
+def _answering(address: str) -> str:
+    """Where the cluster is, after a look whether somebody answers there: Ray itself waits for minutes.
+
+    Raises:
+        ServerError: nobody does, or no cluster is known here.
+    """
+    found = address
+    if address == "auto":
+        found = os.environ.get("RAY_ADDRESS") or _known_here()
+        if not found:
+            raise _nobody(address, "this machine belongs to none")
+    host, _, port = found.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _nobody(address, f"{found}: {first_line(error)}") from error
+    return found
+
+
+def _known_here() -> str:
+    """The address that Ray leaves for others on the machine of a node; empty where there is none."""
+    try:
+        return Path(os.environ.get("RAY_TMPDIR") or "/tmp", "ray", "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _nobody(address: str, why: str) -> ServerError:
+    fix = "ray start --head, or --ray local" if address == "auto" else f"ray status --address {address}"
+    return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix)

@@ -7,8 +7,8 @@ wants work done submits chunks from any other thread.
 A bench that is lost (its process died, its node is gone, it told a fault) is opened again where its node still lives,
 and its chunks are done elsewhere in the meantime. A chunk has its results from one bench, whole, or has none: so every
 item is counted once. A node that fails again and again is left out by name, and so is one that cannot do the work from
-the beginning. A chunk that takes several benches down ends the work: it would take down the others too. Nodes that join
-the cluster meanwhile are taken in.
+the beginning. A chunk whose bench was lost has the next one for itself, and when that happens to it again and again it
+ends the work: it would take down the others too. Nodes that join the cluster meanwhile are taken in.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ class _Place(Generic[Item, Result]):
     open: bool = False
     chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
     failures: int = 0
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it does a chunk that was lost before."""
+        return any(chunk.lost for chunk in self.chunks)
 
 
 @dataclass(frozen=True)
@@ -234,9 +239,10 @@ class Spread(Generic[Item, Result]):
             )
 
     def _hand_out(self) -> None:
-        """Give every open bench what it may have, the least busy first."""
+        """Give every open bench what it may have, the least busy first. A chunk that was lost has one for itself."""
         while self._waiting:
-            free = [place for place in self._places if place.open and len(place.chunks) < self.at_once]
+            room = 1 if self._waiting[0].lost else self.at_once
+            free = [place for place in self._places if place.open and len(place.chunks) < room and not place.suspect]
             if not free:
                 return
             place = min(free, key=lambda place: len(place.chunks))
@@ -256,7 +262,7 @@ class Spread(Generic[Item, Result]):
         if chunk is None and not (isinstance(found, Fault) and found.lost):
             self._greet(place, found)
         elif isinstance(found, Fault):
-            self._lose(place, found, chunk)
+            self._lose(place, found)
         elif chunk is not None:
             place.chunks.remove(chunk)
             place.failures = 0
@@ -279,27 +285,26 @@ class Spread(Generic[Item, Result]):
         place.open = True
         self.told[name] = found.told
 
-    def _lose(self, place: _Place[Item, Result], fault: Fault, chunk: _Chunk[Item, Result] | None) -> None:
+    def _lose(self, place: _Place[Item, Result], fault: Fault) -> None:
         """A bench is lost: its chunks are for others, and another one is opened in its place while that may help."""
-        for under_way in place.chunks:
-            heapq.heappush(self._waiting, under_way)
-        place.chunks = []
-        if place.node.id not in {node.id for node in self.cluster.nodes()}:
-            self._leave_out(place, Fault("it is gone"))
-            return
-        place.failures += 1
-        if chunk is not None:
-            chunk.lost += 1
+        chunks, place.chunks = place.chunks, []
+        gone = place.node.id not in {node.id for node in self.cluster.nodes()}
+        for chunk in chunks:
+            chunk.lost += not gone
+            heapq.heappush(self._waiting, chunk)
             if chunk.lost >= FAILURES:
                 raise SweetError(
                     f"{chunk.lost} workers were lost over the same {len(chunk.items)} items: {fault.what}",
                     where=fault.where or place.node.name,
                     fix=fault.fix,
                 )
-        self._kill(place)
-        if place.failures >= FAILURES:
+        place.failures += 1
+        if gone:
+            self._leave_out(place, Fault("it is gone"))
+        elif place.failures >= FAILURES:
             self._leave_out(place, fault)
         else:
+            self._kill(place)
             self._open(place)
 
     def _leave_out(self, place: _Place[Item, Result], fault: Fault) -> None:

@@ -1,0 +1,25 @@
+"""A real Ray cluster of three nodes on this machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Any]:
+    """Ray's own cluster for tests: a head and two more nodes, of one CPU each."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()

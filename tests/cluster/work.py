@@ -1,0 +1,75 @@
+"""Kinds of work that benches open, each with a way of its own to go wrong. They travel to the nodes by pickle."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import SweetError
+
+
+class Doubling:
+    """Twice each number; reads two ahead, as who runs several at once does."""
+
+    def __init__(self, told: Mapping[str, Any], seconds: float = 0.0) -> None:
+        self.told, self.seconds = told, seconds
+
+    def results(self, items: Iterable[int]) -> Iterator[int]:
+        rows, ahead = iter(items), []
+        for item in rows:
+            ahead.append(item)
+            if len(ahead) > 2:
+                yield self._one(ahead.pop(0))
+        for item in ahead:
+            yield self._one(item)
+
+    def _one(self, item: int) -> int:
+        time.sleep(self.seconds)
+        return 2 * item
+
+
+@contextmanager
+def doubling(seconds: float, cores: int) -> Iterator[Doubling]:
+    yield Doubling({"cores": cores, "pid": os.getpid()}, seconds)
+
+
+@contextmanager
+def nowhere(cores: int) -> Iterator[Doubling]:
+    if cores:
+        raise SweetError(f"There is no sandbox for {cores} cores.", fix="apt-get install bubblewrap")
+    yield Doubling({})
+
+
+@contextmanager
+def first_only(mark: Path, cores: int) -> Iterator[Doubling]:
+    """Can be opened once on this machine."""
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        raise SweetError("One is enough.") from None
+    yield Doubling({"cores": cores})
+
+
+class Deadly(Doubling):
+    """Dies of one item, as often as it meets it, until the folder holds so many marks."""
+
+    def __init__(self, marks: Path, times: int, item: int, *, raises: bool) -> None:
+        super().__init__({})
+        self.marks, self.times, self.item, self.raises = marks, times, item, raises
+
+    def _one(self, item: int) -> int:
+        if item == self.item and len(list(self.marks.iterdir())) < self.times:
+            (self.marks / str(time.monotonic_ns())).touch()
+            if self.raises:
+                raise SweetError("The jail does not stay alive.", where="here", fix="sweet doctor")
+            os._exit(1)
+        return super()._one(item)
+
+
+@contextmanager
+def deadly(marks: Path, times: int, item: int, raises: bool, cores: int) -> Iterator[Deadly]:
+    yield Deadly(marks, times, item, raises=raises)
