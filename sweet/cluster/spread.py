@@ -45,6 +45,8 @@ OPENING_SECONDS = 180.0
 LOOK_SECONDS = 5.0
 """How often nodes are counted."""
 
+_GONE = Fault("it is gone")
+
 Accept = Callable[[str, Mapping[str, Any]], str | None]
 """Why a node's bench, which tells this of itself, is of no use; None where it is."""
 
@@ -218,16 +220,20 @@ class Spread(Generic[Item, Result]):
             open_chunks = [event] if isinstance(event, _Chunk) else []
 
     def _look(self) -> None:
-        """Open benches on nodes that have none; SweetError where there is no node to work on."""
+        """Give nodes up that are gone, open benches on those that have none; SweetError where there is no node left."""
         now = time.monotonic()
         if self._places and now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
+        nodes = self.cluster.nodes()
+        alive = {node.id for node in nodes}
+        for place in [place for place in self._places if place.node.id not in alive]:
+            self._lose(place, _GONE)  # Ray does not tell of a bench that was to be opened there
         known = {place.node.id for place in self._places} | set(self._out)
-        for node in self.cluster.nodes():
+        for node in nodes:
             if node.id not in known:
                 for _ in range(node.gpus if self.gpus else 1):
-                    place: _Place[Item, Result] = _Place(node)
+                    place = _Place[Item, Result](node)
                     self._places.append(place)
                     self._open(place)
         if not self._places:
@@ -300,7 +306,7 @@ class Spread(Generic[Item, Result]):
                 )
         place.failures += 1
         if gone:
-            self._leave_out(place, Fault("it is gone"))
+            self._leave_out(place, _GONE)
         elif place.failures >= FAILURES:
             self._leave_out(place, fault)
         else:

@@ -120,7 +120,10 @@ def test_a_bench_that_is_not_accepted_has_no_part_in_it(spread_on: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_node_lost_half_way_costs_nothing_but_time(nodes: Any, spread_on: Any, seed: int) -> None:
+def test_a_node_lost_half_way_costs_nothing_but_time(
+    nodes: Any, spread_on: Any, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweet.cluster.spread.LOOK_SECONDS", 0.5)
     rng = random.Random(seed)
     extra = nodes.add_node(num_cpus=1)
     nodes.wait_for_nodes()
