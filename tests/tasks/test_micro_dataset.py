@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import islice
 from math import comb
 from typing import Any
@@ -157,6 +158,13 @@ def test_no_function_is_like_another_and_no_rule_rarer_than_another(family: Fami
     assert {len(names) for names in typical} == {len(function.typical) for function in family.functions}
     counts = {name: sum(name in names for names in typical) for name in family.untold}
     assert set(counts.values()) == {len(typical[0]) * len(typical) // len(family.untold)}
+
+
+@families
+def test_no_function_is_rare(family: Family) -> None:
+    counts = Counter(instance.function.name for instance, _ in drawn("train", 1000, family))
+    assert len(counts) == len(family.functions)
+    assert min(counts.values()) > max(counts.values()) / 5
 
 
 @families

@@ -69,21 +69,21 @@ _UNTOLD = tuple(rule.name for rule in RULES if rule is not RATE)
 
 _MORE: dict[str, tuple[str, ...]] = {
     "parking_price": ("smallest", "insurance", "halve", "voucher"),
-    "bike_rental": ("smallest", "insurance", "halve", "voucher"),
+    "bike_rental": ("pack", "insurance", "halve", "voucher"),
     "boat_rental": ("pack", "service", "double", "tax"),
     "hall_rent": ("smallest", "insurance", "halve", "service"),
     "hotel_bill": ("insurance", "halve", "service", "voucher"),
-    "camping_fee": ("smallest", "pack", "service", "floor"),
+    "camping_fee": ("pack", "insurance", "service", "floor"),
     "late_fine": ("smallest", "pack", "halve", "voucher"),
-    "car_rental": ("insurance", "halve", "service", "voucher"),
+    "car_rental": ("smallest", "halve", "service", "voucher"),
     "taxi_fare": ("fixed", "discount", "step", "cap"),
     "towing_cost": ("smallest", "pack", "insurance", "service"),
     "shipping_fee": ("smallest", "pack", "insurance", "voucher"),
     "print_cost": ("smallest", "pack", "halve", "free"),
     "phone_bill": ("pack", "halve", "service", "voucher"),
-    "cleaning_price": ("pack", "insurance", "service", "voucher"),
+    "cleaning_price": ("smallest", "insurance", "service", "voucher"),
 }
-"""What is typical of a function besides its four; so each of the fourteen rules is typical of eight functions."""
+"""What is typical of a function besides its four, so that each of the fourteen rules is typical of eight functions."""
 
 MICRO = Family(
     name="micro",

@@ -137,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         "x = x + x * {v} // 100",
         "How much is added for service?",
         ("service", "tip", "gratuity"),
-        "For service {v} percent are added.",
+        "Service adds {v} percent.",
         lambda n, x, v: (n, x + x * v // 100),
     ),
     Rule(
