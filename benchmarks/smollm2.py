@@ -91,6 +91,8 @@ SIZES = {
         study={"seeds": 3, "train_tasks": 2000, "samples": 6, "eval_tasks": 500, "candidates": 16, "fraction": 0.03},
     ),
 }
+"""One in sixty of the scripted agent's dialogues succeeds, and who imitates it is hardly better: `full`
+plays so many that some two hundred succeed, and ranks the smaller a share of their turns."""
 
 
 def for_larger(method: Method, training: Options) -> Method:
