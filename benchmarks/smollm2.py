@@ -3,9 +3,9 @@
     python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|full] [--seeds N]
                                  [--methods zero-shot,rft,…] [--json]
 
-It is played on `micro-long`: six rules to find with nine questions, in dialogues of ten turns. The model has never seen
-these dialogues, so it first learns how one goes (`train-actor --method sft`), from scripted dialogues of mixed quality
-on tasks that no split has. The model so warmed up is where every method starts. They are
+It is played on `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never
+seen these dialogues, so it first learns how one goes (`train-actor --method sft`), from scripted dialogues of mixed
+quality on tasks that no split has. The model so warmed up is where every method starts. They are
 compared as in `sweet.stages.study`: the same offline dialogues, the same sampled replies, the same unseen tasks, at
 temperature 1 and greedy. Whatever is done in --out stays done: the same command goes on.
 
@@ -91,8 +91,8 @@ SIZES = {
         study={"seeds": 3, "train_tasks": 2000, "samples": 6, "eval_tasks": 500, "candidates": 16, "fraction": 0.03},
     ),
 }
-"""One in sixty of the scripted agent's dialogues succeeds, and who imitates it is hardly better: `full`
-plays so many that some two hundred succeed, and ranks the smaller a share of their turns."""
+"""One in twenty-five of the scripted agent's dialogues succeeds, and who imitates it is hardly better: `full` plays so
+many that some five hundred succeed, and ranks the smaller a share of their turns."""
 
 
 def for_larger(method: Method, training: Options) -> Method:

@@ -172,7 +172,7 @@ def test_who_knows_what_is_typical_finds_everything_and_who_asks_at_random_hardl
     assert all(len(function.typical) <= family.questions for function in family.functions)
     untold, left = len(family.untold), len(family.untold) - family.wanted
     by_chance = comb(left, family.questions - family.wanted) / comb(untold, family.questions)
-    assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 56 / 2002}[family.name])
+    assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 126 / 2002}[family.name])
 
 
 def test_the_long_family_goes_beyond_the_short_one() -> None:

@@ -2,7 +2,7 @@
 
 The datasets are generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
 tells the rate; three further rules are in the human's mind, three of the four that are typical of the function. A
-scripted human tells those that are asked for. `micro-long` is the same with six of eight rules (`family`).
+scripted human tells those that are asked for. `micro-long` is the same with five of eight rules (`family`).
 
 The agent is a language model of about one million parameters in the ordinary Hugging Face layout, trained from
 nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it has five questions and does not know

@@ -2,8 +2,8 @@
 
 Both are the same game at two lengths. In `micro` a task has three of the eight untold rules, and the agent five
 questions: who asks for five of eight at random finds all three in one dialogue of six (10 in 56). In `micro-long` it
-has six of fourteen, and nine questions: that finds all six in one dialogue of 36 (56 in 2002). In both, who knows the
-four or eight rules that are typical of each function can ask for all of them and always finds them.
+has five of fourteen, and nine questions: that finds all five in one dialogue of 16 (126 in 2002). In both, who knows
+the four or eight rules that are typical of each function can ask for all of them and always finds them.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ LONG = Family(
     name="micro-long",
     untold=_UNTOLD,
     functions=tuple(replace(one, typical=(*one.typical, *_MORE[one.name])) for one in FUNCTIONS),
-    wanted=6,
+    wanted=5,
     questions=9,
     reply_tokens=192,
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
