@@ -183,7 +183,7 @@ def _tasks(_: typer.Context, __: str) -> Iterable[str]:
 
 def _datasets(ctx: typer.Context, typed: str) -> Iterable[str]:
     """Datasets by name, and files of tasks."""
-    named = ["pages", "websight"] if ctx.params.get("task") == "html" else ["micro", "colbench"]
+    named = ["pages", "websight"] if ctx.params.get("task") == "html" else ["micro", "micro-long", "colbench"]
     return [*named, *_paths(typed)]
 
 

@@ -26,7 +26,7 @@ from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
 from sweet.stages.study.settings import PAIRS, Sizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig, run_train_actor, run_train_critic
-from sweet.tasks.micro import REPLY_TOKENS, TURNS
+from sweet.tasks.micro.family import MICRO
 
 START = "micro"
 """The agent that everything starts from: the packaged one."""
@@ -108,7 +108,7 @@ class _Demo:
     def learn(self) -> None:
         run, reporter, seed = self.run, self.reporter, self.seed
         rank = RankConfig(
-            candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=REPLY_TOKENS
+            candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=MICRO.reply_tokens
         )
         pair = PairConfig.model_validate({**PAIRS, "seed": seed})
         if self.round == 1 or self.config.critic == "retrained":
@@ -127,14 +127,14 @@ class _Demo:
     def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
         """Have the agent play, and score that; what the scores tell."""
         play = RolloutConfig(
-            tasks="micro",
+            tasks=MICRO.name,
             split=split,
             agent=self.agent,
             num_tasks=tasks,
             samples=samples,
             seed=seed,
-            max_turns=TURNS,
-            max_tokens=REPLY_TOKENS,
+            max_turns=MICRO.turns,
+            max_tokens=MICRO.reply_tokens,
         )
         score = EvalConfig(sandbox=self.config.sandbox)
         self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))

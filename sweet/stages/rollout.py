@@ -43,8 +43,8 @@ class RolloutConfig(StageConfig):
     task: str = "code"
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = None
-    """Dataset by name (code: micro, colbench; html: pages, websight) or a JSONL file; without it that which the kind
-    of task takes: ColBench or WebSight where it is downloaded, else micro or pages."""
+    """Dataset by name (code: micro, micro-long, colbench; html: pages, websight) or a JSONL file; without it that which
+    the kind of task takes: ColBench or WebSight where it is downloaded, else micro or pages."""
     split: str = "train"
     """Split of a named dataset: train, validation or test."""
     agent: str = "micro"

@@ -17,6 +17,7 @@ from sweet.stages.base import Silent
 from sweet.stages.study.results import StudyResults
 from sweet.stages.study.settings import METHODS
 from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.micro.family import LONG
 from sweet.tasks.micro.talks import scripted_trajectories
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
@@ -26,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A random Llama of a few thousand weights, whose tokenizer knows the words of the dialogues."""
     said = [
         turn.content
-        for trajectory in scripted_trajectories(50, seed=1, told_share=0.3)
+        for trajectory in scripted_trajectories(50, seed=1, told_share=0.3, family=LONG)
         for turn in trajectory.dialogue_history
     ]
     tokenizer = build_tokenizer(None).train_new_from_iterator([Prompts.packaged().agent, *said], 900)
@@ -65,7 +66,7 @@ def test_what_a_method_cannot_learn_from_is_told_and_the_rest_kept(
     captured = capsys.readouterr()
     told = json.loads(captured.out)["metrics"]
     assert [row["method"] for row in told["methods"]] == ["zero-shot"]
-    assert (told["family"], told["model"], told["size"]) == ("micro", "random-llama", "tiny")
+    assert (told["family"], told["model"], told["size"]) == ("micro-long", "random-llama", "tiny")
     assert told["test_tasks"] == SIZES["tiny"].study["eval_tasks"]
     assert told["versions"]["device"] == "cpu"
     assert "rft" in captured.err
@@ -100,7 +101,7 @@ def test_only_a_full_run_of_every_method_is_kept(tmp_path: Path, monkeypatch: py
         for name in COMPARED[lacking:]
     ]
     found = StudyResults(
-        schema_version=1, family="micro", seeds=[0], test_tasks=9, methods=rows, settings={"agent": str(tmp_path)}
+        schema_version=1, family="micro-long", seeds=[0], test_tasks=9, methods=rows, settings={"agent": str(tmp_path)}
     )
     study = tmp_path / "study.json"
     study.write_text(found.model_dump_json())

@@ -216,7 +216,7 @@ def test_the_answers_to_shells(runs: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "powershell"])
 def test_a_value_behind_an_equals_sign_keeps_its_option(runs: Path, shell: str) -> None:
-    assert asked(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=mic").stdout == "--tasks=micro\t\n"
+    assert asked(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=col").stdout == "--tasks=colbench\t\n"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sweet.errors import InputError
 from sweet.tasks.base import Credit, Fact, Message, Task
 from sweet.tasks.code.datasets import _fields
 from sweet.tasks.facts import tell
+from sweet.tasks.micro.family import FAMILIES
 from sweet.tasks.registry import task_kind
 
 SOURCE = "def fee(n):\n    x = n * 3\n    x = x + 7\n    return min(x, 40)"
@@ -107,8 +108,9 @@ def test_any_text_is_worth_something(text: str, last: bool) -> None:
     assert kind([RATE], text, last=last) in ("useful", "useless", "repeated", "early", "wrong", "partial")
 
 
-def test_the_solution_of_every_micro_task_is_full_once_all_is_asked() -> None:
-    for task in task_kind("code").load("micro", "validation")[:40]:
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_solution_of_every_micro_task_is_full_once_all_is_asked(name: str) -> None:
+    for task in task_kind("code").load(name, "validation")[:40]:
         asked = [fact.cues[0] for fact in task.facts]
         assert kind(asked, answer(task.ground_truth), task=task) == "full"
         lines = [fact.line for fact in task.facts if fact.line is not None]

@@ -1,22 +1,37 @@
-"""The generated dataset: its schema, its splits, and that every hidden rule matters and can be learned by asking."""
+"""The generated datasets: their schema, their splits, and that every hidden rule matters and can be learned by
+asking."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import islice
+from math import comb
 from typing import Any
 
 import pytest
 
 from sweet.errors import UsageError
 from sweet.tasks.base import Task
+from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.facts import UNKNOWN, tell
 from sweet.tasks.micro import load
-from sweet.tasks.micro.generator import CLONING, SPLITS, WANTED, Instance, as_task, compute, instances, solution
-from sweet.tasks.micro.rules import FUNCTIONS, RATE, RULES, USELESS_QUESTIONS
+from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
+from sweet.tasks.micro.generator import CLONING, Instance, as_task, compute, instances, solution
+from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, USELESS_QUESTIONS
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+MICRO_DIGESTS = {
+    "train": "dc14c943a502f35bdd051ca803a6cd22c704f27441d09bea0dd1331693683d6e",
+    "validation": "8a62ebd25f367f95295f82bbe359e630c8394537295ae608c4b371a8ada05668",
+    "test": "52682b6b1604cae1395a2754df6f9caa723a12cd0e80e307901565d8c8d92a4c",
+}
+"""Of the tasks that the packaged agent and all published figures are about."""
 
 
 def results(source: str, task: Task) -> list[Any]:
@@ -25,68 +40,91 @@ def results(source: str, task: Task) -> list[Any]:
     return [eval(call, scope) for call in task.test_cases.values()]
 
 
-def drawn(split: str, count: int) -> list[tuple[Instance, Task]]:
-    return [(instance, as_task(instance, "t")) for instance in islice(instances(split), count)]
+def drawn(split: str, count: int, family: Family) -> list[tuple[Instance, Task]]:
+    return [(instance, as_task(instance, "t")) for instance in islice(instances(split, family), count)]
 
 
-def test_splits_have_their_sizes_and_share_no_function() -> None:
-    began = time.monotonic()
-    splits = {split: load(split) for split in SPLITS}
-    assert time.monotonic() - began < 5
-    assert {split: len(tasks) for split, tasks in splits.items()} == SPLITS
+@families
+def test_splits_have_their_sizes_and_share_no_function(family: Family) -> None:
+    began = time.process_time()
+    splits = {split: load(split, family) for split in family.splits}
+    assert time.process_time() - began < 10
+    assert {split: len(tasks) for split, tasks in splits.items()} == family.splits
     sources = [task.ground_truth for tasks in splits.values() for task in tasks]
     assert len(sources) == len(set(sources))
-    assert splits["train"][0].id == "micro-train-0000"
-    assert splits["test"][-1].id == "micro-test-0511"
+    assert splits["train"][0].id == f"{family.name}-train-0000"
+    assert splits["test"][-1].id == f"{family.name}-test-0511"
 
 
-def test_same_tasks_in_every_process() -> None:
-    code = "from sweet.tasks.micro import load; print(load('test')[7].model_dump_json())"
+@pytest.mark.parametrize(("split", "digest"), MICRO_DIGESTS.items())
+def test_micro_is_what_it_always_was(split: str, digest: str) -> None:
+    told = "\n".join(task.model_dump_json() for task in load(split))
+    assert hashlib.sha256(told.encode()).hexdigest() == digest
+
+
+@families
+def test_the_dataset_is_had_by_its_name(family: Family) -> None:
+    assert CodeKind().load(family.name, "validation") == load("validation", family)
+
+
+@families
+def test_same_tasks_in_every_process(family: Family) -> None:
+    code = (
+        "from sweet.tasks.micro import load; from sweet.tasks.micro.family import FAMILIES; "
+        f"print(load('test', FAMILIES[{family.name!r}])[7].model_dump_json())"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == load("test")[7].model_dump_json()
+    assert told.stdout.strip() == load("test", family)[7].model_dump_json()
 
 
-def test_unknown_split() -> None:
-    with pytest.raises(UsageError, match="no split 'dev'"):
-        load("dev")
+@families
+def test_unknown_split(family: Family) -> None:
+    with pytest.raises(UsageError, match=f"{family.name} has no split 'dev'"):
+        load("dev", family)
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_follows_the_schema(split: str) -> None:
-    for task in load(split)[:100]:
+@families
+@pytest.mark.parametrize("split", MICRO.splits)
+def test_follows_the_schema(split: str, family: Family) -> None:
+    for task in load(split, family)[:100]:
         signature = task.ground_truth.split("\n")[0].rstrip(":")
         assert task.problem_description.endswith(f"The signature of the function is: {signature}")
         assert list(task.test_cases) == [f"test{i}" for i in range(1, 11)]
         assert len(set(task.test_cases.values())) == 10
         assert task.hidden == task.ground_truth
+        assert len(task.facts) == family.wanted
 
 
-def test_code_does_what_the_rules_say() -> None:
-    for instance, task in drawn("test", 200):
-        assert results(task.ground_truth, task) == [compute(instance.values, n) for n in instance.inputs]
+@families
+def test_code_does_what_the_rules_say(family: Family) -> None:
+    for split in ("test", CLONING):
+        for instance, task in drawn(split, 200, family):
+            assert results(task.ground_truth, task) == [compute(instance.values, n) for n in instance.inputs]
 
 
-def test_every_rule_changes_a_test() -> None:
-    for instance, task in drawn("test", 200):
+@families
+def test_every_rule_changes_a_test(family: Family) -> None:
+    for instance, task in drawn("test", 200, family):
         right = results(task.ground_truth, task)
         for name in instance.wanted:
             without = {key: value for key, value in instance.values.items() if key != name}
             assert results(solution(instance.function, without), task) != right
 
 
-def test_a_guessed_value_is_hardly_ever_right() -> None:
-    values = {rule.name: rule.values for rule in RULES}
+@families
+def test_a_guessed_value_is_hardly_ever_right(family: Family) -> None:
     rng = random.Random(0)
     right = 0
-    for instance, _ in drawn("validation", 500):
+    for instance, _ in drawn("validation", 500, family):
         name = rng.choice(list(instance.values))
-        guess = {**instance.values, name: rng.choice(values[name])}
+        guess = {**instance.values, name: rng.choice(BY_NAME[name].values)}
         right += [compute(guess, n) for n in instance.inputs] == [compute(instance.values, n) for n in instance.inputs]
     assert right / 500 < 0.25
 
 
-def test_asking_brings_out_every_untold_value_and_other_questions_none() -> None:
-    for instance, task in drawn("train", 200):
+@families
+def test_asking_brings_out_every_untold_value_and_other_questions_none(family: Family) -> None:
+    for instance, task in drawn("train", 200, family):
         for rule in RULES:
             known = rule.name in instance.wanted
             told = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
@@ -95,23 +133,55 @@ def test_asking_brings_out_every_untold_value_and_other_questions_none() -> None
             assert tell(task, question) == UNKNOWN
 
 
-def test_the_request_tells_the_rate_and_no_rule() -> None:
-    for instance, task in drawn("train", 200):
+@families
+def test_the_request_tells_the_rate_and_no_rule(family: Family) -> None:
+    for instance, task in drawn("train", 200, family):
         told = [int(word) for word in task.problem_description.replace(".", " ").split() if word.isdigit()]
         assert told == [instance.rate]
         assert RATE.answer.format(v=instance.rate) in task.problem_description
 
 
-def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned_are_any() -> None:
-    for split in SPLITS:
-        assert all(set(i.wanted) <= set(i.function.typical) for i, _ in drawn(split, 100))
-    cloned = [instance for instance, _ in drawn(CLONING, 200)]
-    assert {len(instance.wanted) for instance in cloned} == {WANTED}
+@families
+def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned_are_any(family: Family) -> None:
+    for split in family.splits:
+        assert all(set(i.wanted) <= set(i.function.typical) for i, _ in drawn(split, 100, family))
+    cloned = [instance for instance, _ in drawn(CLONING, 200, family)]
+    assert {len(instance.wanted) for instance in cloned} == {family.wanted}
     assert sum(set(i.wanted) <= set(i.function.typical) for i in cloned) < 40
+    assert {name for instance in cloned for name in instance.wanted} == set(family.untold)
 
 
-def test_no_function_is_like_another_and_no_rule_rarer_than_another() -> None:
-    typical = [frozenset(function.typical) for function in FUNCTIONS]
-    assert len(set(typical)) == len(FUNCTIONS)
-    counts = {rule.name: sum(rule.name in names for names in typical) for rule in RULES if rule is not RATE}
-    assert set(counts.values()) == {7}
+@families
+def test_no_function_is_like_another_and_no_rule_rarer_than_another(family: Family) -> None:
+    typical = [frozenset(function.typical) for function in family.functions]
+    assert len(set(typical)) == len(family.functions)
+    assert {len(names) for names in typical} == {len(function.typical) for function in family.functions}
+    counts = {name: sum(name in names for names in typical) for name in family.untold}
+    assert set(counts.values()) == {len(typical[0]) * len(typical) // len(family.untold)}
+
+
+@families
+def test_no_function_is_rare(family: Family) -> None:
+    counts = Counter(instance.function.name for instance, _ in drawn("train", 1000, family))
+    assert len(counts) == len(family.functions)
+    assert min(counts.values()) > max(counts.values()) / 5
+
+
+@families
+def test_who_knows_what_is_typical_finds_everything_and_who_asks_at_random_hardly_ever(family: Family) -> None:
+    assert all(len(function.typical) <= family.questions for function in family.functions)
+    untold, left = len(family.untold), len(family.untold) - family.wanted
+    by_chance = comb(left, family.questions - family.wanted) / comb(untold, family.questions)
+    assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 126 / 2002}[family.name])
+
+
+def test_the_long_family_goes_beyond_the_short_one() -> None:
+    short = {function.name: set(function.typical) for function in MICRO.functions}
+    assert all(short[function.name] < set(function.typical) for function in LONG.functions)
+    assert set(MICRO.untold) < set(LONG.untold)
+    assert (LONG.turns, MICRO.turns) == (10, 6)
+
+
+def test_no_two_rules_ever_have_the_same_line() -> None:
+    lines = [rule.line.format(n="n", v=value) for rule in RULES for value in rule.values]
+    assert len(lines) == len(set(lines))

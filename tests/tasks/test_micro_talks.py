@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from sweet.stages.data import published_line, published_row
 from sweet.stages.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.micro import load
-from sweet.tasks.micro.generator import SPLITS
+from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
 from sweet.tasks.micro.talks import scripted_trajectories
 
 COUNT = 40
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+def test_those_of_micro_are_what_they_always_were() -> None:
+    told = "\n".join(t.model_dump_json() for t in scripted_trajectories(200, seed=0, told_share=0.3))
+    digest = "1167c394a59bf5539568cd2042a41568aabd4c389d37c7be713c57a2ff01215a"
+    assert hashlib.sha256(told.encode()).hexdigest() == digest
+    assert next(scripted_trajectories(1, seed=0, told_share=0.3, family=LONG)).task_id == "micro-long-scripted-00000"
 
 
 def test_dialogues_follow_the_protocol_and_are_seeded() -> None:
@@ -38,9 +50,11 @@ def test_the_reference_stands_in_the_request_of_a_share() -> None:
     assert all(t.task.problem_description in t.dialogue_history[0].content for t in made)
 
 
-def test_no_split_has_their_tasks() -> None:
-    ours = {trajectory.task.ground_truth for trajectory in scripted_trajectories(COUNT, seed=0, told_share=0.0)}
-    theirs = {task.ground_truth for split in SPLITS for task in load(split)}
+@families
+def test_no_split_has_their_tasks(family: Family) -> None:
+    made = scripted_trajectories(COUNT, seed=0, told_share=0.0, family=family)
+    ours = {trajectory.task.ground_truth for trajectory in made}
+    theirs = {task.ground_truth for one in (MICRO, LONG) for split in one.splits for task in load(split, one)}
     assert not ours & theirs
 
 

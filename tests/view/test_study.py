@@ -17,7 +17,7 @@ from sweet.stages.study import settings as study_settings
 from sweet.stages.study.results import read_results
 from sweet.view.study import figures, plots, write_report
 from sweet.view.study.page import page
-from sweet.view.study.words import METHODS, in_order
+from sweet.view.study.words import METHODS, about, in_order
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
 from tests.view.conftest import HOSTILE
@@ -62,6 +62,14 @@ def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for(drawn: dict[str
         assert 600 < height < 1200
     assert wanted(plots.BLUE, plots.SKY, plots.ORANGE, plots.GREY) <= colours(drawn["success"])
     assert wanted(plots.BLUE, plots.VERMILION, plots.GREEN, plots.INK) <= colours(drawn["best-of"])
+
+
+def test_the_page_says_what_was_played_and_by_whom() -> None:
+    assert "a million parameters" in about("micro")
+    assert "a million parameters" in "".join(page(study(), {}))
+    told = "".join(page(study(family="micro-long", model="SmolLM2 <i>"), {}))
+    assert "long dialogues and SmolLM2 &lt;i&gt;" in told
+    assert "a million parameters" not in told
 
 
 def test_what_is_not_there_is_not_drawn() -> None:

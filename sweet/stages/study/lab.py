@@ -18,7 +18,6 @@ from sweet.stages.rollout import RolloutConfig
 from sweet.stages.study.ledger import Ledger, Step
 from sweet.stages.study.settings import Method, Options, StudySizes
 from sweet.stages.train import TrainActorConfig, TrainCriticConfig
-from sweet.tasks.micro import REPLY_TOKENS, TURNS
 
 
 class Lab:
@@ -110,7 +109,7 @@ class Lab:
                 fraction=fraction,
                 limit=limit,
                 agent=self.sizes.agent,
-                max_tokens=REPLY_TOKENS,
+                max_tokens=self.sizes.reply_tokens,
                 seed=self.seed,
             )
         )
@@ -136,8 +135,8 @@ class Lab:
                 draw_tasks=split == "train",
                 samples=samples,
                 temperature=temperature,
-                max_turns=TURNS,
-                max_tokens=REPLY_TOKENS,
+                max_turns=self.sizes.turns,
+                max_tokens=self.sizes.reply_tokens,
                 seed=self.seed,
                 new=True,
             )

@@ -77,6 +77,8 @@ class StudyResults(_Found):
     schema_version: Literal[1]
     family: str
     """Of tasks."""
+    model: str | None = None
+    """That everything starts from, where it is not the packaged agent."""
     seeds: list[int] = Field(min_length=1)
     test_tasks: int = Field(ge=1)
     methods: list[MethodResult]

@@ -9,7 +9,7 @@ controls differ from `sweet` in the one thing that they are named after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from sweet.near import did_you_mean
 from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig
 from sweet.stages.hyper import SMALL, Learner
+from sweet.tasks.micro.family import FAMILIES, MICRO, Family
 
 Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
@@ -131,13 +132,25 @@ class Sizes(StageConfig):
     """Jail of the code that the agent writes."""
 
 
+def _family(told: Mapping[str, Any]) -> Family:
+    """The family of the dataset that was told; ValueError where it is none of the generated ones."""
+    name = told.get("tasks")
+    if name not in FAMILIES:
+        raise ValueError(f"say how many turns and tokens dialogues on {name!r} have, or take {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
 class StudySizes(Sizes):
     """What decides the outcome of a seed's steps; what a step does not use does not concern it."""
 
     agent: str = "micro"
     """The model that everything starts from."""
-    tasks: str = "micro"
+    tasks: str = MICRO.name
     """The dataset."""
+    turns: int = Field(default_factory=lambda told: _family(told).turns, ge=1)
+    """The agent's turns in a dialogue; so many as the dataset is made for."""
+    reply_tokens: int = Field(default_factory=lambda told: _family(told).reply_tokens, ge=1)
+    """Tokens of a reply at most; enough for the dataset's answers."""
     split: str = "test"
     """The split that actors are evaluated on."""
     eval_tasks: int = Field(default=500, ge=1)

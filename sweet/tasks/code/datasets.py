@@ -13,8 +13,10 @@ from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
+from sweet.tasks.micro import load as load_generated
+from sweet.tasks.micro.family import FAMILIES
 
-SPLITS = {"micro": ("train", "validation", "test"), "colbench": COLBENCH_SPLITS}
+SPLITS = {**{name: tuple(family.splits) for name, family in FAMILIES.items()}, "colbench": COLBENCH_SPLITS}
 
 
 def load(tasks: str, split: str) -> list[Task]:
@@ -25,10 +27,8 @@ def load(tasks: str, split: str) -> list[Task]:
         InputError: the file does not hold code tasks; says in which line.
     """
     check_split(tasks, split, SPLITS)
-    if tasks == "micro":
-        from sweet.tasks.micro import load as load_micro
-
-        return load_micro(split)
+    if tasks in FAMILIES:
+        return load_generated(split, FAMILIES[tasks])
     if tasks == "colbench":
         path = colbench_file(split)
         if not path.is_file():

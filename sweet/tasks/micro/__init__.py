@@ -1,8 +1,8 @@
-"""The `micro` dataset and the `micro` agent: a whole ColBench in miniature, for a machine with nothing but a CPU.
+"""The `micro` datasets and the `micro` agent: a whole ColBench in miniature, for a machine with nothing but a CPU.
 
-The dataset is generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
+The datasets are generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
 tells the rate; three further rules are in the human's mind, three of the four that are typical of the function. A
-scripted human tells those that are asked for.
+scripted human tells those that are asked for. `micro-long` is the same with five of eight rules (`family`).
 
 The agent is a language model of about one million parameters in the ordinary Hugging Face layout, trained from
 nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it has five questions and does not know
@@ -17,27 +17,24 @@ from pathlib import Path
 
 from sweet.errors import UsageError
 from sweet.tasks.base import Task
-from sweet.tasks.micro.generator import SPLITS, as_task, instances
-
-TURNS = 6
-"""The agent's turns in a dialogue: the questions that the packaged agent asks, and its answer."""
-
-REPLY_TOKENS = 128
-"""Tokens of a reply at most: several times as many as the longest answer has."""
+from sweet.tasks.micro.family import MICRO, Family
+from sweet.tasks.micro.generator import as_task, instances
 
 AGENT = Path(__file__).parent / "agent"
 """The folder of the packaged checkpoint."""
 
 
-def load(split: str) -> list[Task]:
+def load(split: str, family: Family = MICRO) -> list[Task]:
     """The tasks of `train`, `validation` or `test`: always the same, none of them in two splits.
 
     Raises:
         UsageError: there is no such split.
     """
-    if split not in SPLITS:
+    if split not in family.splits:
         raise UsageError(
-            f"The dataset micro has no split {split!r}.", where="--split", fix=f"--split {'|'.join(SPLITS)}"
+            f"The dataset {family.name} has no split {split!r}.",
+            where="--split",
+            fix=f"--split {'|'.join(family.splits)}",
         )
-    drawn = islice(instances(split), SPLITS[split])
-    return [as_task(instance, f"micro-{split}-{index:04d}") for index, instance in enumerate(drawn)]
+    drawn = islice(instances(split, family), family.splits[split])
+    return [as_task(instance, f"{family.name}-{split}-{index:04d}") for index, instance in enumerate(drawn)]

@@ -1,8 +1,8 @@
-"""Draws tasks of the micro family: a function, its rate, and three rules with their values that nobody mentions.
+"""Draws tasks of a generated family: a function, its rate, and rules with their values that nobody mentions.
 
 The request says what the function is for and the rate; the rules are in the human's mind. In the dataset they are
-three of the four that are typical of the function, so what to ask for can be learned, and is not told by the request.
-What the agent is cloned on has any three rules, so that the agent begins without that experience.
+some of those that are typical of the function, so what to ask for can be learned, and is not told by the request.
+What the agent is cloned on has any of the family's rules, so that the agent begins without that experience.
 
 Which split a task belongs to is decided by a hash of its reference function, so splits share no function however many
 tasks are drawn. Every rule of a task changes the result of at least one of its ten tests.
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sweet.tasks.base import Fact, Task
-from sweet.tasks.micro.rules import FUNCTIONS, RATE, RULES, Function, Rule
-
-SPLITS = {"train": 2000, "validation": 256, "test": 512}
-"""The splits and how many tasks each has."""
+from sweet.tasks.micro.family import MICRO, Family
+from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, Function, Rule
 
 CLONING = "cloning"
 """What the agent is cloned on: no split of the dataset, and the only one with rules that are not typical."""
@@ -27,25 +25,9 @@ CLONING = "cloning"
 BUCKETS = {"train": range(10), CLONING: range(10, 12), "validation": range(12, 14), "test": range(14, 16)}
 """Which sixteenths of all reference functions a split draws from."""
 
-WANTED = 3
-"""Rules that a task has besides the rate."""
-
 TESTS = 10
 LARGEST = 30
 """Tests call the function with 1, 2, 3 and others up to this."""
-
-BY_NAME = {rule.name: rule for rule in RULES}
-UNTOLD = tuple(rule.name for rule in RULES if rule is not RATE)
-"""The rules that no request tells."""
-
-_EFFECTS: dict[str, Callable[[int, int], int]] = {
-    "fixed": lambda x, v: x + v,
-    "tax": lambda x, v: x + x * v // 100,
-    "discount": lambda x, v: x - x * v // 100,
-    "step": lambda x, v: x - x % v,
-    "floor": max,
-    "cap": min,
-}
 
 
 @dataclass(frozen=True)
@@ -71,12 +53,12 @@ class Instance:
         return tuple(name for name in self.values if name != RATE.name)
 
 
-def instances(split: str) -> Iterator[Instance]:
+def instances(split: str, family: Family = MICRO) -> Iterator[Instance]:
     """The endless, fixed sequence of different instances of a split, or of `CLONING`."""
-    rng = random.Random(f"sweet micro {split}")
+    rng = random.Random(f"sweet {family.name} {split}")
     seen: set[str] = set()
     while True:
-        instance = _draw(rng, typical=split != CLONING)
+        instance = _draw(rng, family, typical=split != CLONING)
         source = solution(instance.function, instance.values)
         if source not in seen and _bucket(source) in BUCKETS[split] and _all_rules_matter(instance):
             seen.add(source)
@@ -107,20 +89,16 @@ def solution(function: Function, values: Mapping[str, int]) -> str:
 
 
 def compute(values: Mapping[str, int], n: int) -> int:
-    """What the function of `solution` returns for `n`."""
-    n = max(n - values["free"], 0) if "free" in values else n
-    x = n * values["rate"]
-    for rule in RULES:
-        if rule.name == "double" and "double" in values:
-            x = x * 2 if n > values["double"] else x
-        elif rule.name in _EFFECTS and rule.name in values:
-            x = _EFFECTS[rule.name](x, values[rule.name])
+    """What the function of `solution` returns for `n`; the rules are in the order of the code."""
+    x = 0
+    for name, value in values.items():
+        n, x = BY_NAME[name].effect(n, x, value)
     return x
 
 
-def _draw(rng: random.Random, *, typical: bool) -> Instance:
-    function = rng.choice(FUNCTIONS)
-    names = {RATE.name, *rng.sample(function.typical if typical else UNTOLD, WANTED)}
+def _draw(rng: random.Random, family: Family, *, typical: bool) -> Instance:
+    function = rng.choice(family.functions)
+    names = {RATE.name, *rng.sample(function.typical if typical else family.untold, family.wanted)}
     values = {rule.name: rng.choice(rule.values) for rule in RULES if rule.name in names}
     inputs = (1, 2, 3, *sorted(rng.sample(range(4, LARGEST + 1), TESTS - 3)))
     return Instance(function, values, inputs)
@@ -131,9 +109,9 @@ def _bucket(source: str) -> int:
 
 
 def _all_rules_matter(instance: Instance) -> bool:
-    right = [compute(instance.values, n) for n in instance.inputs]
-    without = [{k: v for k, v in instance.values.items() if k != name} for name in instance.wanted]
-    return all([compute(values, n) for n in instance.inputs] != right for values in without)
+    right = {n: compute(instance.values, n) for n in instance.inputs}
+    without = ({k: v for k, v in instance.values.items() if k != name} for name in instance.wanted)
+    return all(any(compute(values, n) != x for n, x in right.items()) for values in without)
 
 
 def _line(rule: Rule, function: Function, value: int) -> str:

@@ -1,4 +1,4 @@
-"""The vocabulary of the micro family: the functions people ask for and the rules such a function can have.
+"""The vocabulary of the generated families: the functions people ask for and the rules such a function can have.
 
 A function computes a price from one whole number. It always has a rate; further rules change the quantity or the
 price, one line of code each, one value each. Everything a dialogue says about a rule has exactly one wording.
@@ -9,6 +9,7 @@ than who runs a garage (`Function.typical`). That is what an agent can learn fro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -23,6 +24,7 @@ class Rule:
         question: how an agent asks for it.
         cues: words by which the scripted human recognises a question for it.
         answer: what the human says, with `{v}` for the value.
+        effect: what the line does: quantity, price and value to quantity and price.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Rule:
     question: str
     cues: tuple[str, ...]
     answer: str
+    effect: Callable[[int, int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,28 @@ RATE = Rule(
     "What is the rate?",
     ("rate", "price per", "cost per", "how much per", "how much does each", "how much is each"),
     "The rate is {v}.",
+    lambda n, _, v: (n, n * v),
 )
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "smallest",
+        (4, 5, 6, 7, 8, 9, 10),
+        "{n} = max({n}, {v})",
+        "What is the smallest order?",
+        ("smallest", "order size"),
+        "The smallest order is {v}.",
+        lambda n, x, v: (max(n, v), x),
+    ),
+    Rule(
+        "pack",
+        (2, 3, 4, 5, 6, 7, 8),
+        "{n} = {n} + -{n} % {v}",
+        "How many are in a pack?",
+        ("pack", "packs", "batch", "bundle"),
+        "A pack holds {v}.",
+        lambda n, x, v: (n + -n % v, x),
+    ),
     Rule(
         "free",
         (1, 2, 3, 4, 5, 6),
@@ -61,8 +83,18 @@ RULES: tuple[Rule, ...] = (
         "How much is free?",
         ("free", "allowance", "included"),
         "The free part is {v}.",
+        lambda n, x, v: (max(n - v, 0), x),
     ),
     RATE,
+    Rule(
+        "insurance",
+        (1, 2, 3, 4, 5, 6),
+        "x = x + {n} * {v}",
+        "How much is the insurance?",
+        ("insurance", "insured", "insure"),
+        "The insurance is {v} for each.",
+        lambda n, x, v: (n, x + n * v),
+    ),
     Rule(
         "fixed",
         tuple(range(4, 14)),
@@ -70,6 +102,7 @@ RULES: tuple[Rule, ...] = (
         "How much is the fixed charge?",
         ("fixed", "flat fee", "base fee", "base charge", "starting fee"),
         "The fixed charge is {v}.",
+        lambda n, x, v: (n, x + v),
     ),
     Rule(
         "double",
@@ -78,6 +111,16 @@ RULES: tuple[Rule, ...] = (
         "When does it double?",
         ("double", "doubles", "doubled", "twice"),
         "It doubles above {v}.",
+        lambda n, x, v: (n, x * 2 if n > v else x),
+    ),
+    Rule(
+        "halve",
+        (5, 8, 11, 14, 17, 20, 23),
+        "x = x // 2 if {n} > {v} else x",
+        "When is it halved?",
+        ("half", "halve", "halves", "halved"),
+        "It is halved above {v}.",
+        lambda n, x, v: (n, x // 2 if n > v else x),
     ),
     Rule(
         "tax",
@@ -86,6 +129,16 @@ RULES: tuple[Rule, ...] = (
         "How high is the tax?",
         ("tax", "taxes", "vat"),
         "The tax is {v} percent.",
+        lambda n, x, v: (n, x + x * v // 100),
+    ),
+    Rule(
+        "service",
+        (4, 7, 9, 10, 11, 14, 16, 22),
+        "x = x + x * {v} // 100",
+        "How much is added for service?",
+        ("service", "tip", "gratuity"),
+        "Service adds {v} percent.",
+        lambda n, x, v: (n, x + x * v // 100),
     ),
     Rule(
         "discount",
@@ -94,6 +147,16 @@ RULES: tuple[Rule, ...] = (
         "How high is the discount?",
         ("discount", "rebate", "reduction"),
         "The discount is {v} percent.",
+        lambda n, x, v: (n, x - x * v // 100),
+    ),
+    Rule(
+        "voucher",
+        (3, 4, 5, 6, 7, 8, 9, 10, 11, 12),
+        "x = max(x - {v}, 0)",
+        "How much does a voucher take off?",
+        ("voucher", "vouchers", "coupon", "gift card"),
+        "A voucher takes off {v}.",
+        lambda n, x, v: (n, max(x - v, 0)),
     ),
     Rule(
         "step",
@@ -102,6 +165,7 @@ RULES: tuple[Rule, ...] = (
         "How is it rounded?",
         ("round", "rounded", "rounding", "multiple"),
         "It is rounded down to a multiple of {v}.",
+        lambda n, x, v: (n, x - x % v),
     ),
     Rule(
         "floor",
@@ -110,6 +174,7 @@ RULES: tuple[Rule, ...] = (
         "What is the minimum?",
         ("minimum", "least", "lowest", "floor"),
         "The minimum is {v}.",
+        lambda n, x, v: (n, max(x, v)),
     ),
     Rule(
         "cap",
@@ -118,9 +183,12 @@ RULES: tuple[Rule, ...] = (
         "What is the maximum?",
         ("maximum", "most", "highest", "cap", "upper limit"),
         "The maximum is {v}.",
+        lambda n, x, v: (n, min(x, v)),
     ),
 )
-"""Every kind of rule, in the order in which their lines stand in the code."""
+"""Every kind of rule, in the order in which their lines stand in the code. No two ever have the same line."""
+
+BY_NAME = {rule.name: rule for rule in RULES}
 
 USELESS_QUESTIONS = (
     "Which language is it for?",

@@ -80,7 +80,7 @@ def _masthead(results: StudyResults, title: str) -> str:
         **{name: value(found) for name, found in results.versions.items()},
     }
     told = "".join(f"<div><dt>{line(name)}</dt><dd>{line(found)}</dd></div>" for name, found in facts.items())
-    return f"<h1>{line(title)}</h1>\n{_paragraph(about(results.family))}<dl>{told}</dl>\n"
+    return f"<h1>{line(title)}</h1>\n{_paragraph(about(results.family, results.model))}<dl>{told}</dl>\n"
 
 
 def _methods(results: StudyResults) -> str:

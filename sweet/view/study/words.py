@@ -53,15 +53,20 @@ KINDS = {
 """Of turns."""
 
 FAMILIES = {
-    "micro": "generated tasks and an agent of a million parameters",
+    "micro": "generated tasks",
+    "micro-long": "generated tasks with long dialogues",
 }
 """Of tasks: what a study of them is about."""
 
+SMALL_AGENT = "an agent of a million parameters"
+"""Who plays where no model is named."""
 
-def about(family: str) -> str:
-    """What the figures of a family are, and are not."""
-    what = FAMILIES.get(family, f"the generated tasks {family!r}")
-    return f"A small proof on {what}: these are not the paper's figures, and say nothing of large models."
+
+def about(family: str, model: str | None = None) -> str:
+    """What the figures of a model on a family of tasks are, and are not; without a name the packaged agent."""
+    tasks = FAMILIES.get(family, f"the generated tasks {family!r}")
+    who = model or SMALL_AGENT
+    return f"A small proof on {tasks} and {who}: these are not the paper's figures, and say nothing of large models."
 
 
 def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:

@@ -65,3 +65,14 @@ def test_the_parts_of_a_seed() -> None:
 def test_a_job_comes_through_json_as_it_was() -> None:
     whole = job(*METHODS)
     assert SeedJob.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_dialogues_are_as_long_as_the_dataset_is_made_for() -> None:
+    assert (StudySizes().turns, StudySizes().reply_tokens) == (6, 128)
+    long = StudyConfig(tasks="micro-long").sizes()
+    assert (long.turns, long.reply_tokens) == (10, 192)
+    assert StudySizes(tasks="micro-long", turns=4).turns == 4
+    own = {"tasks": "mine.jsonl", "reply_tokens": 64}
+    assert StudySizes.model_validate({**own, "turns": 5}).turns == 5
+    with pytest.raises(ValueError, match="how many turns"):
+        StudySizes.model_validate(own)
