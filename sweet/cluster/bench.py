@@ -1,19 +1,23 @@
 """What runs in an actor on a node: somebody at work, fed with chunks of items.
 
-One thread opens what does the work, works, and closes it; Ray's threads bring chunks and wait for their results. While
-chunks keep coming, work goes on through their borders, so that a scorer that runs many answers at once need not wait
-for the last of a chunk. When there is no more, what is under way is ended before the thread waits for the next chunk: a
-worker may give a result only when it is asked for the one after it.
+One thread opens what does the work, works, and closes it; Ray's threads bring chunks and wait for their results.
+
+A `Bench` is for work that takes items as a stream. While chunks keep coming, work goes on through their borders, so
+that a scorer that runs many answers at once need not wait for the last of a chunk. When there is no more, what is under
+way is ended before the thread waits for the next chunk: a worker may give a result only when it is asked for the one
+after it. An `AsyncBench` is for work that answers each item by itself, in any order.
 
 Nothing is raised to the caller, because an error of ours may not survive the journey: a `Fault` is returned.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -42,8 +46,19 @@ class Work(Protocol[Item_contra, Result_co]):
         ...
 
 
+class AsyncWork(Protocol[Item_contra, Result_co]):
+    """Who does the work on a node, any number of items at once."""
+
+    @property
+    def told(self) -> Mapping[str, Any]: ...
+
+    async def result(self, item: Item_contra, /) -> Result_co: ...
+
+
 Opening = Callable[[int], AbstractContextManager[Work[Item, Result]]]
 """Opens the work on a node, for so many of its cores; goes there by pickle."""
+
+AsyncOpening = Callable[[int], AbstractAsyncContextManager[AsyncWork[Item, Result]]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,8 @@ class Fault:
     """An error, to be sent from one machine to another.
 
     Attributes:
-        lost: nobody told it: the bench is lost, and another one may do better.
+        lost: the bench is lost, and another one may do better. Otherwise it concerns what was asked for, and would be
+            told again.
     """
 
     what: str
@@ -60,10 +76,10 @@ class Fault:
     lost: bool = False
 
     @classmethod
-    def of(cls, error: BaseException) -> Fault:
+    def of(cls, error: BaseException, *, lost: bool = False) -> Fault:
         if isinstance(error, SweetError):
-            return cls(error.what, error.where, error.fix)
-        return cls(f"{type(error).__name__}: {first_line(error)}")
+            return cls(error.what, error.where, error.fix, lost)
+        return cls(f"{type(error).__name__}: {first_line(error)}", lost=lost)
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,7 @@ class Bench(Generic[Item, Result]):
                     self._through(work, self._coming.get())
         except BaseException as error:
             with self._lock:
-                self._fault = Fault.of(error)
+                self._fault = Fault.of(error, lost=self._hello is not None)
                 broken = list(self._under_way)
             self._open.set()
             for chunk in broken:
@@ -156,3 +172,40 @@ class Bench(Generic[Item, Result]):
 
         for result in work.results(arriving()):
             taken.popleft().add(result)
+
+
+class AsyncBench(Generic[Item, Result]):
+    """The actor for work that answers each item by itself. Its methods are called by several threads at once."""
+
+    def __init__(self, opening: AsyncOpening[Item, Result], cores: int) -> None:
+        self._opening, self._cores = opening, cores
+        self._work: Future[AsyncWork[Item, Result]] = Future()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_until_complete, args=(self._live(),), daemon=True, name="bench").start()
+
+    def hello(self) -> Hello | Fault:
+        """Waits until the bench is open, or cannot be opened."""
+        try:
+            return Hello(sweet.__version__, self._work.result().told)
+        except BaseException as error:
+            return Fault.of(error)
+
+    def results(self, items: Sequence[Item]) -> list[Result] | Fault:
+        """The results of a chunk."""
+        work = self._work.result()
+
+        async def all_of_them() -> list[Result]:
+            return await asyncio.gather(*map(work.result, items))
+
+        try:
+            return asyncio.run_coroutine_threadsafe(all_of_them(), self._loop).result()
+        except BaseException as error:
+            return Fault.of(error)
+
+    async def _live(self) -> None:
+        try:
+            async with self._opening(self._cores) as work:
+                self._work.set_result(work)
+                await asyncio.Event().wait()
+        except BaseException as error:
+            self._work.set_exception(error)

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 import sweet
-from sweet.cluster.bench import Bench, Fault, Hello, Item, Opening, Result
+from sweet.cluster.bench import AsyncBench, AsyncOpening, Bench, Fault, Hello, Item, Opening, Result
 from sweet.cluster.nodes import Cluster, Node
 from sweet.errors import SweetError, first_line
 
@@ -99,6 +99,7 @@ class Spread(Generic[Item, Result]):
 
     Args:
         opening: opens the work on a node; goes there by pickle.
+        bench: which kind of work it is.
         at_once: chunks that a bench has at a time.
         gpus: a bench for each GPU, which it has for itself, instead of one for each node.
         accept: asked about each bench that has opened.
@@ -112,14 +113,15 @@ class Spread(Generic[Item, Result]):
     def __init__(
         self,
         cluster: Cluster,
-        opening: Opening[Item, Result],
+        opening: Opening[Item, Result] | AsyncOpening[Item, Result],
         *,
+        bench: type[Bench[Any, Any]] | type[AsyncBench[Any, Any]] = Bench,
         at_once: int = AT_ONCE,
         gpus: bool = False,
         accept: Accept | None = None,
         say: Callable[[str], None],
     ) -> None:
-        self.cluster, self.opening, self.at_once, self.gpus = cluster, opening, at_once, gpus
+        self.cluster, self.opening, self.bench, self.at_once, self.gpus = cluster, opening, bench, at_once, gpus
         self.accept, self.say = accept, say
         self.told: dict[str, Mapping[str, Any]] = {}
         self.done: Counter[str] = Counter()
@@ -155,6 +157,11 @@ class Spread(Generic[Item, Result]):
         self._events.put(None)
         self._thread.join()
 
+    @property
+    def benches(self) -> int:
+        """Those that are there or are being opened."""
+        return len(self._places)
+
     def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
         """Have items done together by one bench; their results in their order, or the SweetError that ended all."""
         chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
@@ -169,7 +176,7 @@ class Spread(Generic[Item, Result]):
         """
         rows, under_way = iter(items), deque[Future[list[Result]]]()
         while True:
-            while len(under_way) < WINDOW * max(1, len(self.told)):
+            while len(under_way) < WINDOW * max(1, self.benches):
                 if not (batch := list(itertools.islice(rows, together))):
                     break
                 under_way.append(self.submit(batch))
@@ -267,13 +274,16 @@ class Spread(Generic[Item, Result]):
         found = Fault(f"{type(error).__name__}: {first_line(error)}", lost=True) if error else heard.answer.result()
         if chunk is None and not (isinstance(found, Fault) and found.lost):
             self._greet(place, found)
-        elif isinstance(found, Fault):
+        elif isinstance(found, Fault) and found.lost:
             self._lose(place, found)
         elif chunk is not None:
             place.chunks.remove(chunk)
             place.failures = 0
-            self.done[place.node.name] += len(chunk.items)
-            chunk.results.set_result(found)
+            if isinstance(found, Fault):
+                chunk.results.set_exception(SweetError(found.what, where=found.where, fix=found.fix))
+            else:
+                self.done[place.node.name] += len(chunk.items)
+                chunk.results.set_result(found)
 
     def _greet(self, place: _Place[Item, Result], found: Hello | Fault) -> None:
         """Take in a bench that says hello, unless it is of no use."""
@@ -325,7 +335,7 @@ class Spread(Generic[Item, Result]):
 
         node = place.node
         cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
-        actor = self.cluster.ray.remote(Bench).options(
+        actor = self.cluster.ray.remote(self.bench).options(
             num_cpus=cores,
             num_gpus=1 if self.gpus else 0,
             max_concurrency=self.at_once + 1,

@@ -5,7 +5,7 @@ A kind whose human sees pages gets browsers, which stay open as long as the huma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,12 +17,19 @@ from sweet.tasks.kind import TaskKind
 
 @asynccontextmanager
 async def open_human(
-    kind: TaskKind, client: ChatClient | None, screenshots: Path, recipe: Recipe
+    kind: TaskKind,
+    client: ChatClient | None,
+    screenshots: Path,
+    recipe: Recipe,
+    ray: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Human]:
     """The human of `kind`: played by `client`, or scripted without one.
 
     Args:
         screenshots: where screenshots are kept, for a kind whose human sees pages.
+        ray: the Ray cluster whose browsers render them; without it those of this machine do.
+        say: tells people one line.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
@@ -37,11 +44,11 @@ async def open_human(
         return
     from sweet.humans.vision import VisionHuman, check_sight
     from sweet.humans.visual import VisualHuman
-    from sweet.render.browsers import open_browsers
+    from sweet.render.spread import open_renderer
 
     if client is not None:
         await check_sight(client)
-    async with open_browsers(screenshots) as renderer:
+    async with open_renderer(screenshots, ray=ray, say=say) as renderer:
         if client is not None:
             yield VisionHuman(client, kind, renderer, recipe)
         else:

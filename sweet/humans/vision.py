@@ -19,8 +19,8 @@ from sweet.humans.llm import reply_of
 from sweet.humans.visual import Sight, look
 from sweet.llm.base import ChatClient, RequestFailed, Sampling
 from sweet.llm.images import ImageMessage
-from sweet.render.browsers import Renderer
 from sweet.render.page import Screenshot
+from sweet.render.renderer import Renderer
 from sweet.render.scaling import scaled
 from sweet.render.similarity import black
 from sweet.tasks.base import Message, Recipe, Task

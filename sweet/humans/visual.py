@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.deadline import off_the_clock
-from sweet.render.browsers import Renderer
 from sweet.render.page import RenderFailed, Screenshot
+from sweet.render.renderer import Renderer
 from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.html import words
 from sweet.tasks.html.compare import differences

@@ -4,8 +4,7 @@ Each browser renders one page at a time; as many run as the machine has cores an
 first needed. A browser is ended and started anew after `RECYCLE_PAGES` pages, or when it still holds more than
 `RECYCLE_MEMORY` between two, or when a page has brought it down. While pages wait, the next one takes the place of the
 one before at once, since going to an empty page in between costs a quarter of the whole; so a page that fails there is
-tried once more in a fresh browser, and no page pays for another. What came of a page is kept in a store, where there
-is one, and the same page asked for twice at once is rendered once.
+tried once more in a fresh browser, and no page pays for another.
 
 A browser ends when this process is gone, whoever drives it (see `sweet.render.driver`), and the folders of those that
 were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
@@ -20,7 +19,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any, Protocol
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
@@ -29,8 +27,9 @@ from sweet.render.browser import Browser
 from sweet.render.by_playwright import open_playwright
 from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.profiles import remove_left
+from sweet.render.renderer import KeepingRenderer
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
@@ -54,19 +53,6 @@ class _Doubtful(Exception):
     """A page failed in a browser that was not fresh: it may have been the browser's fault, or the page's before."""
 
 
-class Renderer(Protocol):
-    """Whoever turns pages into screenshots: a pool of browsers, or what a test puts in its place."""
-
-    async def shoot(self, html: str) -> Screenshot:
-        """Render one page. Any number of calls may wait at once.
-
-        Raises:
-            RenderFailed: by the page's fault.
-            SweetError: there is no browser, or an asset that the page wants has not been fetched.
-        """
-        ...
-
-
 def fitting_count() -> int:
     """How many browsers this machine has cores and free memory for."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -84,11 +70,10 @@ def _free_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
-class Pool:
+class Pool(KeepingRenderer):
     """Made by `open_browsers`.
 
     Attributes:
-        store: keeps what comes of pages, where it is not None.
         started: how many browsers have been started so far, and `given` how many pages they have been given.
     """
 
@@ -102,67 +87,21 @@ class Pool:
         count: int,
         settings: RenderSettings,
     ) -> None:
-        self.settings = settings
+        super().__init__(store, settings)
         self.started = 0
         self.given = 0
         self._make = partial(Browser, firefox, make, assets, tls)
-        self.store = store
         self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
             self._places.put_nowait(None)
         self._count = count
-        self._waiting: dict[str, asyncio.Task[Screenshot]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    async def shoot(self, html: str) -> Screenshot:
-        """See `Renderer`."""
-        key = page_key(html, self.settings)
-        found = None if self.store is None else self.store.get(key)
-        if isinstance(found, RenderFailed):
-            raise found
-        if found is not None:
-            return found
-        if key not in self._waiting:
-            task = self._run(self._make_and_keep(key, html))
-            self._waiting[key] = task
-            task.add_done_callback(lambda _: self._waiting.pop(key, None))
-        # Whoever asks may be cancelled; others may wait for the same page.
-        return await asyncio.shield(self._waiting[key])
 
     async def close(self) -> None:
         """End all browsers."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().close()
         while not self._places.empty():
             if browser := self._places.get_nowait():
                 await browser.stop()
-
-    def _run(self, what: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.create_task(what)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-        return task
-
-    async def _make_and_keep(self, key: str, html: str) -> Screenshot:
-        try:
-            self._check(html)
-            shot = await self._render(key, html)
-        except RenderFailed as failed:
-            if self.store is not None:
-                self.store.put(key, failed)
-            raise
-        if self.store is not None:
-            self.store.put(key, shot)
-        return shot
-
-    def _check(self, html: str) -> None:
-        if not html.strip():
-            raise RenderFailed("empty", "The page is empty.")
-        size = len(html.encode("utf-8", "surrogatepass"))
-        if size > self.settings.max_bytes:
-            raise RenderFailed("too_large", f"The page has {size} bytes, more than {self.settings.max_bytes}.")
 
     async def _render(self, key: str, html: str) -> Screenshot:
         try:

@@ -69,7 +69,7 @@ def measure_best_of(
             else:
                 by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
             bar.advance()
-    tell_dropped(critic, reporter)
+    tell_dropped(critic.reader, reporter)
     if left_out:
         reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
     most = max(map(len, by_task.values()), default=0)

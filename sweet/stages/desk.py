@@ -56,6 +56,7 @@ class Desk:
         self.failed = 0
         self.served: dict[str, str] = {}
         self.ready: asyncio.Queue[SampledTurn | None] = asyncio.Queue()
+        self.gathering = asyncio.Lock()
 
     async def rank(self, places: list[Place]) -> None:
         async with AsyncExitStack() as stack:
@@ -139,18 +140,19 @@ class Desk:
 
     async def _judge_some(self, judge: Judge, bar: Progress) -> None:
         """Have what has come judged, as many turns at once as the judge likes, until no more come."""
-        batch: list[SampledTurn] = []
         more = True
         while more:
-            turn = await self.ready.get()
-            more = turn is not None
-            if turn is not None:
-                batch.append(turn)
-            if batch and (not more or len(batch) >= judge.together):
+            batch: list[SampledTurn] = []
+            async with self.gathering:  # turns of a dialogue come one after the other and are best judged together
+                while more and len(batch) < judge.together:
+                    turn = await self.ready.get()
+                    more = turn is not None
+                    if turn is not None:
+                        batch.append(turn)
+            if batch:
                 for one, judged in zip(batch, await judge.judge(batch), strict=True):
                     self._keep(one, judged, bar)
                 bar.advance(len(batch))
-                batch = []
 
     def _keep(self, turn: SampledTurn, judged: Judged, bar: Progress) -> None:
         for reply in judged.failures:

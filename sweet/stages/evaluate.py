@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -112,8 +113,8 @@ def _opened(
     run: Run, kind: TaskKind, config: EvalConfig, request: ScoringRequest
 ) -> AbstractContextManager[TrajectoryScorer]:
     """The scorer of the kind, here or on the nodes of a cluster."""
-    if config.ray is None:
-        return kind.open_scorer(request)
+    if config.ray is None or kind.spreads:
+        return kind.open_scorer(replace(request, ray=config.ray))
     from sweet.stages.spread_scoring import open_spread_scorer
 
     return open_spread_scorer(config.ray, run.manifest().task, request)

@@ -114,6 +114,19 @@ class Judge(Protocol):
         """
 
 
+class Reads(Protocol):
+    """Who reads turns of bounded length.
+
+    Attributes:
+        dropped: early turns that were left out so far. max_length: in tokens, to make turns fit which.
+    """
+
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def max_length(self) -> int | None: ...
+
+
 class CriticJudge:
     """The critic, in a thread of its own, so that sampling goes on meanwhile (implements `Judge`)."""
 
@@ -122,10 +135,21 @@ class CriticJudge:
     def __init__(self, critic: Critic, basis: Basis) -> None:
         self.critic, self.basis = critic, basis
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
-        return await asyncio.to_thread(self._judge, turns)
+    @property
+    def dropped(self) -> int:
+        """See `Reads`."""
+        return self.critic.reader.dropped
 
-    def _judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
+    @property
+    def max_length(self) -> int | None:
+        """See `Reads`."""
+        return self.critic.reader.max_length
+
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
+        return await asyncio.to_thread(self.judge_now, turns)
+
+    def judge_now(self, turns: Sequence[SampledTurn]) -> list[Judged]:
+        """The same in this thread."""
         found = self.critic.judge([_turn_replies(turn) for turn in turns])
         return [self._judged(turn, verdicts) for turn, verdicts in zip(turns, found, strict=True)]
 

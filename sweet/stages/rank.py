@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,10 +40,11 @@ from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, plan_models
 from sweet.stages.failures import check_failures
-from sweet.stages.judge import CriticJudge, Judge
+from sweet.stages.judge import CriticJudge, Judge, Reads
 from sweet.stages.llm_judge import JudgePrompt
 from sweet.stages.places import given_places, sample_places
 from sweet.stages.rows import Basis, CandidateRow
+from sweet.stages.spread_ranking import SpreadJudge, open_spread_judge
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
@@ -108,6 +111,9 @@ class RankConfig(StageConfig):
     """Failed turns that are still no error: a share below 1, or a count."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the critic and the embedded engine run."""
+    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Have the critic read on the nodes of a Ray cluster, a replica on each GPU, or on each node where there are none:
+    auto (that of this machine), HOST:PORT, or local to start one here. All nodes must see the run's folder."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
     (auto), always, or never (embedded). The agent micro is always embedded."""
@@ -157,13 +163,15 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
             reporter.say(f"{len(kept)} turns are there already, {len(missing)} to go.")
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                judge = _judge(run, config, critic, rollouts, knowledge, reporter)
-                system = agent_system(run, rollouts)
-                desk = Desk(config, agent, system, given, judge, writer, log, reporter, belongs_to(local, attempt))
-                asyncio.run(desk.rank(missing))
-                attempt.environment |= desk.served
-                if isinstance(judge, CriticJudge):
-                    tell_dropped(judge.critic, reporter)
+                with _judging(run, config, critic, rollouts, knowledge, reporter) as judge:
+                    system = agent_system(run, rollouts)
+                    desk = Desk(config, agent, system, given, judge, writer, log, reporter, belongs_to(local, attempt))
+                    asyncio.run(desk.rank(missing))
+                    attempt.environment |= desk.served
+                    if isinstance(judge, SpreadJudge):
+                        attempt.environment |= judge.environment
+                    if isinstance(judge, (CriticJudge, SpreadJudge)):
+                        tell_dropped(judge, reporter)
             rows = writer.rows
         metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
         tasks = {place.trajectory.task_id: place.trajectory.task for place in places}
@@ -186,23 +194,38 @@ def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts:
     return {"reference": _start(run, config, rollouts)} if config.judge == "untrained" else {}
 
 
-def _judge(
+@contextmanager
+def _judging(
     run: Run,
     config: RankConfig,
     critic: Artifact | None,
     rollouts: Artifact,
     knowledge: Knowledge,
     reporter: Reporter,
-) -> Judge | JudgePrompt:
-    """Who judges; of a language model what it is asked."""
-    if critic is not None:
-        basis: Basis = "regression" if critic.meta.get("variant") == "regression" else "critic"
-        return CriticJudge(load_critic(run, critic, config, reporter), basis)
-    if config.judge == "untrained":
-        return CriticJudge(load_untrained(_start(run, config, rollouts), config), "untrained")
-    if config.judge == "oracle":
-        return Oracle(knowledge)
-    return Chance(config.seed) if config.judge == "random" else JudgePrompt.of(config.judge_prompt)
+) -> Iterator[Judge | JudgePrompt]:
+    """Who judges, while the block lasts; of a language model what it is asked."""
+    if config.judge in BY_CRITIC:
+        load = partial(_load, run.path.absolute(), config, critic.id if critic else None, rollouts.id)
+        if config.ray is None:
+            yield load(reporter)
+            return
+        with open_spread_judge(config.ray, load, config.device, reporter.say) as judge:
+            yield judge
+    elif config.judge == "oracle":
+        yield Oracle(knowledge)
+    else:
+        yield Chance(config.seed) if config.judge == "random" else JudgePrompt.of(config.judge_prompt)
+
+
+def _load(path: Path, config: RankConfig, critic: str | None, rollouts: str, reporter: Reporter) -> CriticJudge:
+    """The critic of the run, or the model that it would start from, to judge here."""
+    run = Run.open(path)
+    if critic is None:
+        start = _start(run, config, run.find("rollouts", rollouts, needed_by="rank"))
+        return CriticJudge(load_untrained(start, config), "untrained")
+    artifact = run.find("critic", critic, needed_by="rank")
+    basis: Basis = "regression" if artifact.meta.get("variant") == "regression" else "critic"
+    return CriticJudge(load_critic(run, artifact, config, reporter), basis)
 
 
 def _start(run: Run, config: RankConfig, rollouts: Artifact) -> str:
@@ -268,17 +291,19 @@ def _reading(config: RankConfig, model: Any) -> dict[str, Any]:
     }
 
 
-def tell_dropped(critic: Critic, reporter: Reporter) -> None:
+def tell_dropped(reader: Reads, reporter: Reporter) -> None:
     """Warn of early turns that the critic was not shown."""
-    reader = critic.reader
     if reader.dropped:
         reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
 
 
+BY_CRITIC = ("critic", "untrained")
+"""Judges that are models which read."""
+
 _OPTIONS_OF = {
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
     **dict.fromkeys(("from_", "recipe"), ("critic",)),
-    **dict.fromkeys(("reference", "max_length"), ("critic", "untrained")),
+    **dict.fromkeys(("reference", "max_length", "ray"), BY_CRITIC),
 }
 """Options that some judges take, and which."""
 

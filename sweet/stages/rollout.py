@@ -79,6 +79,9 @@ class RolloutConfig(StageConfig):
     """paper, or upstream to follow the published code where the two differ."""
     token_limit: int | None = Field(default=None, ge=1)
     """Tokens of one dialogue, prompts included, at which it ends with what was delivered; without it there is none."""
+    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Render the pages that the human sees on the nodes of a Ray cluster: auto (that of this machine), HOST:PORT, or
+    local to start one here."""
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
     """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
@@ -161,7 +164,7 @@ async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, lo
     async with AsyncExitStack() as stack:
         agent = await _agent(config, local, crew.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
-        looks = open_human(crew.kind, player, crew.folder / SCREENSHOTS, config.recipe)
+        looks = open_human(crew.kind, player, crew.folder / SCREENSHOTS, config.recipe, config.ray, crew.reporter.say)
         human = await stack.enter_async_context(looks)
         served = {"agent_model": agent.model, "human": human.name}
         await crew.play(missing, len(missing), agent, human)
@@ -215,7 +218,9 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
         _check_here("human", config.sim_url, "--sim-url", name)
         kind.check_scripted_human(tasks)
-    if kind.visual:
+    if config.ray is not None and not kind.visual:
+        raise UsageError(f"Dialogues on {kind.name} tasks have no pages to render.", where="--ray", fix="leave it out")
+    if kind.visual and config.ray is None:
         from sweet.render.needs import check_rendering
 
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)

@@ -36,6 +36,7 @@ _ATTRIBUTES: dict[str, type] = {
     "rewards": RewardRule,
     "scorer_options": frozenset,
     "visual": bool,
+    "spreads": bool,
     "datasets": Mapping,
 }
 
@@ -149,7 +150,7 @@ class GuardedKind(TaskKind):
         self._kind, self._watch = kind, _Watch(kind, package)
         self.name, self.texts, self.datasets, self.language = kind.name, kind.texts, kind.datasets, kind.language
         self.human_reply_limit, self.rewards = kind.human_reply_limit, kind.rewards
-        self.scorer_options, self.visual = kind.scorer_options, kind.visual
+        self.scorer_options, self.visual, self.spreads = kind.scorer_options, kind.visual, kind.spreads
 
     @property
     def scripted_agent(self) -> ScriptedAgent | None:

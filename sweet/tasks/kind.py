@@ -41,6 +41,8 @@ class TaskKind(ABC):
             similarity.
         visual: whether the human sees pages: what the agent shows, and `ground_truth`, are HTML and are rendered for
             it.
+        spreads: whether its scorer itself works on the Ray cluster that is asked for; otherwise there is one on each
+            node.
     """
 
     name: str
@@ -51,6 +53,7 @@ class TaskKind(ABC):
     rewards: RewardRule = RewardRule()
     scorer_options: frozenset[str] = frozenset()
     visual: bool = False
+    spreads: bool = False
     _prompts: Prompts | None = None
 
     @abstractmethod

@@ -126,6 +126,7 @@ class ScoringRequest:
         run: the run's folder; what a scorer keeps for others to look at (screenshots) lies there.
         say: tells people one line.
         cores: of this machine, for the scorer; without it all that this process may use.
+        ray: the Ray cluster to work on, for a kind whose scorer spreads its work itself (`TaskKind.spreads`).
     """
 
     run: Path
@@ -137,6 +138,7 @@ class ScoringRequest:
     workers: int | None = None
     device: Device = "auto"
     cores: int | None = None
+    ray: str | None = None
 
 
 class TrajectoryScorer(Protocol):

@@ -24,6 +24,7 @@ class HtmlKind(TaskKind):
     rewards = RewardRule(solved=None, margin=0.1)
     scorer_options = frozenset({"similarity"})
     visual = True
+    spreads = True
 
     @property
     def scripted_agent(self) -> ScriptedAgent:

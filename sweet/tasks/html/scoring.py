@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sweet.render.browsers import Renderer
 from sweet.render.embeddings import Embeddings
 from sweet.render.page import RenderFailed, Screenshot
+from sweet.render.renderer import Renderer
 from sweet.render.similarity import Similarity, black, cosine, open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.tasks.html.diagnostics import diagnose
@@ -35,6 +35,8 @@ EMBEDDINGS = "embeddings"
 _TOGETHER = 32
 """Trajectories whose pages are compared in one batch, and `_AHEAD` how many batches are rendered at once."""
 _AHEAD = 3
+_AHEAD_ON_NODES = 24
+"""The same where browsers of many machines render."""
 
 Extract = Callable[[str], str | None]
 """The page in a text, None where there is none."""
@@ -49,7 +51,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     Raises:
         SweetError: one of them is not there.
     """
-    from sweet.render.browsers import open_browsers
+    from sweet.render.spread import open_renderer
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
@@ -59,7 +61,8 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
         async def hold() -> None:
             """The pool is opened and closed in one task, whatever runs in between."""
-            async with open_browsers(request.run / SCREENSHOTS, request.workers) as renderer:
+            store = request.run / SCREENSHOTS
+            async with open_renderer(store, request.workers, request.ray, request.say) as renderer:
                 opened.set_result(renderer)
                 await closing.wait()
 
@@ -73,7 +76,9 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
         held, renderer = runner.run(enter())
         try:
-            yield HtmlEvaluation(renderer, runner, embeddings, extract)
+            yield HtmlEvaluation(
+                renderer, runner, embeddings, extract, _AHEAD if request.ray is None else _AHEAD_ON_NODES
+            )
         finally:
             closing.set()
             runner.run(_ended(held))
@@ -101,8 +106,16 @@ class _Rendered:
 class HtmlEvaluation:
     """Implements sweet.tasks.scores.TrajectoryScorer."""
 
-    def __init__(self, renderer: Renderer, runner: asyncio.Runner, embeddings: Embeddings, extract: Extract) -> None:
+    def __init__(
+        self,
+        renderer: Renderer,
+        runner: asyncio.Runner,
+        embeddings: Embeddings,
+        extract: Extract,
+        ahead: int,
+    ) -> None:
         self._renderer, self._runner, self._embeddings, self._extract = renderer, runner, embeddings, extract
+        self._ahead = ahead
         similarity: Similarity = embeddings.similarity
         self.name = similarity.name
         self.option = f"--similarity {similarity.choice}"
@@ -117,7 +130,7 @@ class HtmlEvaluation:
         ahead: deque[asyncio.Task[_Rendered]] = deque()
         try:
             while True:
-                while len(ahead) < _AHEAD and (batch := list(itertools.islice(rows, _TOGETHER))):
+                while len(ahead) < self._ahead and (batch := list(itertools.islice(rows, _TOGETHER))):
                     ahead.append(self._runner.get_loop().create_task(self._render(batch)))
                 if not ahead:
                     return
