@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -27,8 +27,8 @@ from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
     Packing,
+    PlannedConfig,
     Reporter,
-    StageConfig,
     StageResult,
     option_key,
 )
@@ -36,23 +36,25 @@ from sweet.stages.controls import Chance, Oracle, check_known
 from sweet.stages.credit import Knowledge, credit_figures
 from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
-from sweet.stages.engine import belongs_to, plan_models
+from sweet.stages.engine import belongs_to, gpus_held, plan_models
+from sweet.stages.estimate.rates import GPUS
 from sweet.stages.failures import check_failures
 from sweet.stages.judge import CriticJudge, Judge
 from sweet.stages.llm_judge import JudgePrompt
-from sweet.stages.places import given_places, sample_places
+from sweet.stages.places import Key, Place, given_places, sample_places
 from sweet.stages.rows import Basis, CandidateRow
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
+    from sweet.stages.estimate.ranking import Encoded
 
 CPU_TOKENS = 8192
 """More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
 
 
-class RankConfig(StageConfig):
+class RankConfig(PlannedConfig):
     judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
     """What judges the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
     oracle: what the tasks themselves know of a reply. random: nothing, a number is drawn. untrained: the model that the
@@ -123,33 +125,19 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     Raises:
         TooManyFailures: more turns failed than `fail_on_error` allows; the others are kept.
     """
-    _check(config)
-    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
-    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
-    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
-    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
-    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
-    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
-    if replies:
-        places = given_places(dialogues, given, run.file(replies))
-    else:
-        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
-    if not places:
-        raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
+    critic, replies, rollouts, given, agent, places = _chosen(run, config)
     knowledge = Knowledge.about(run, rollouts)
     if config.judge == "oracle":
         check_known(knowledge, places)
     of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
     reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
-    models = [] if agent is None else [(agent, config.agent_url)]
-    if config.judge_model is not None:
-        models.append((config.judge_model, config.judge_url))
+    models = _models(config, agent)
     local = plan_models(config, models, reporter, others=int(config.judge in ("critic", "untrained")))
     meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
     meta |= {"replies": replies.id} if replies else {}
     meta |= _judge_meta(run, config, critic, rollouts)
     inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
-    with run.attempt("rank", config, inputs=inputs) as attempt:
+    with run.attempt("rank", config, inputs=inputs, environment={GPUS: _gpus(config, models)}) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta, resume=True)
         kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
         missing = [place for place in places if place.key not in kept]
@@ -174,6 +162,102 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
         failed, log_path = len(places) - rows, attempt.metrics_path
         check_failures(failed, len(missing), config.fail_on_error, what="turns", log=log_path, result=result)
     return result
+
+
+def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_rank` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate.ranking import plan_ranking
+
+    chosen = _chosen(run, config)
+    reporter.say(f"Looking at the turns of {chosen.rollouts.id}.")
+    manifest = run.manifest()
+    began = {attempt.id for attempt in manifest.attempts if attempt.digest == config.digest()}
+    mine = {a.id: a.sha256 for a in (chosen.critic, chosen.replies, chosen.rollouts) if a is not None}
+    drafts = [a for a in manifest.of_kind("candidates") if a.attempt in began and run.file(a).exists()]
+    same = [a for a in drafts if {ref.id: ref.sha256 for ref in a.inputs} == mine]
+    kept = {row.key for row in read_jsonl(run.file(same[-1]), CandidateRow)} if same else set()
+    missing = [place for place in chosen.places if place.key not in kept]
+    judges = _readers(run, config, chosen)
+    return plan_ranking(
+        run,
+        config,
+        chosen.places,
+        missing,
+        agent=chosen.agent,
+        judges=judges,
+        encoded=_encoded(run, config, chosen, missing, next(iter(judges), chosen.agent)),
+        source=f"{run.path}:{chosen.rollouts.attempt}",
+        gpus=_gpus(config, _models(config, chosen.agent)),
+    )
+
+
+def _readers(run: Run, config: RankConfig, chosen: _Chosen) -> list[str]:
+    """The models that read each reply: a critic, and the reference where it is measured against one."""
+    if chosen.critic is None:
+        return [_start(run, config, chosen.rollouts)] * 2 if config.judge == "untrained" else []
+    path = str(run.file(chosen.critic))
+    if chosen.critic.meta.get("variant") == "regression":
+        return [path]
+    return [path, config.reference or recorded_model(run, chosen.critic, "base")]
+
+
+def _encoded(run: Run, config: RankConfig, chosen: _Chosen, missing: list[Place], model: str | None) -> Encoded | None:
+    """The tokens of the turns, by the tokenizer of a model of this machine; None where there is none, or where the
+    critic is shown pictures."""
+    from sweet.learn.critic import Reader
+    from sweet.learn.tokens import ChatEncoder
+    from sweet.llm.pretrained import load_tokenizer
+    from sweet.llm.weights import parameter_count
+    from sweet.stages.album import shows_pages
+    from sweet.stages.estimate.ranking import encode
+
+    head = chosen.critic is not None and chosen.critic.meta.get("variant") == "regression"
+    if model is None or parameter_count(model) is None or (head and shows_pages(run, model)):
+        return None
+    informed = chosen.critic is None or chosen.critic.meta.get("variant") != "no-info"
+    recipe: Any = config.recipe or (chosen.critic.meta.get("recipe") if chosen.critic else None) or "paper"
+    encoder = ChatEncoder(load_tokenizer(model))
+    reader = Reader(encoder, informed=informed, recipe=recipe, max_length=config.max_length)
+    return encode(reader, missing, agent_system(run, chosen.rollouts))
+
+
+class _Chosen(NamedTuple):
+    """What is ranked: the places, replies that are given there, and who is asked for them where they are not."""
+
+    critic: Artifact | None
+    replies: Artifact | None
+    rollouts: Artifact
+    given: dict[Key, CandidateRow]
+    agent: str | None
+    places: list[Place]
+
+
+def _chosen(run: Run, config: RankConfig) -> _Chosen:
+    _check(config)
+    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
+    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
+    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
+    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
+    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
+    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
+    if replies:
+        places = given_places(dialogues, given, run.file(replies))
+    else:
+        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
+    if not places:
+        raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
+    return _Chosen(critic, replies, rollouts, given, agent, places)
+
+
+def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]]:
+    """The models that are asked for something, with their addresses."""
+    models = [] if agent is None else [(agent, config.agent_url)]
+    return models if config.judge_model is None else [*models, (config.judge_model, config.judge_url)]
+
+
+def _gpus(config: RankConfig, models: list[tuple[str, list[str]]]) -> int | None:
+    own: list[list[str]] = [[]] if config.judge in ("critic", "untrained") else []
+    return gpus_held(config.device, [*own, *(urls for _, urls in models)])
 
 
 def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:
