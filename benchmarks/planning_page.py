@@ -67,10 +67,10 @@ def _parts(found: dict[str, Any]) -> Iterator[str]:
     )
     yield "### What breaks first"
     for kind in KINDS:
-        header = (kind, "limit", "8B: ×1, ×10, ×100", "breaks", "70B: ×1, ×10, ×100", "breaks")
+        header = (kind, "limit", "8B: ×1, ×10, ×100", "full at", "70B: ×1, ×10, ×100", "full at")
         yield table(header, _limits(found["limits"][kind]))
-    yield "The limit that is nearest, or passed by most, of those that grow with the size:"
-    yield table(("", *(f"×{scale}" for scale in SCALES)), _nearest(found["limits"]), "----")
+    yield "Full at: the size at which the limit is reached; bold up to a hundred times. What is full at each size:"
+    yield table(("", *(f"×{scale}" for scale in SCALES)), _full_first(found["limits"]), "----")
 
 
 def _work(models: dict[str, Any]) -> Iterator[list[str]]:
@@ -94,13 +94,9 @@ def _memory(models: dict[str, Any]) -> Iterator[list[str]]:
     yield line("serving: what a token of a dialogue keeps", "kept_token")
     yield line("training: weights, gradients, AdamW in fp32, divided by the GPUs", "states")
     yield line("training: bf16 copies of the weights, on each GPU", "casts")
-    yield line(
-        "training: activations of so many tokens at once, layers computed again: " + f"{GPU_TOKENS:,}", "activations"
-    )
-    yield [
-        f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3",
-        *(str(m["devices"] or "none fits") for m in both),
-    ]
+    yield line(f"training: activations of {GPU_TOKENS:,} tokens, layers computed again", "activations")
+    fewest = [str(one["devices"] or "none fits") for one in both]
+    yield [f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3", *fewest]
     yield line(f"training: of one GPU then, or of {DEVICES[-1]}", "of_one")
     yield line("training: one checkpoint on the disk", "checkpoint")
     yield line("training: to and from each GPU in a step", "step_traffic")
@@ -131,20 +127,17 @@ def _rows(found: dict[str, Any]) -> Iterator[list[str]]:
 def _limits(models: dict[str, Any]) -> Iterator[list[str]]:
     for what, words in WHAT.items():
         both = [models[name][what] for name in ("8B", "70B")]
-        cells = [cell for one in both for cell in (_values(one["values"].values()), _breaks(one["breaks_at"]))]
+        cells = [cell for one in both for cell in (_values(one["values"].values()), _full(one["full_at"]))]
         yield [words, _number(both[0]["limit"]), *cells]
 
 
-def _nearest(found: dict[str, Any]) -> Iterator[list[str]]:
+def _full_first(found: dict[str, Any]) -> Iterator[list[str]]:
+    """What breaks at each scale and at none before, that which is full first standing first."""
     for kind in KINDS:
         for name, limits in found[kind].items():
-            grow = {what: one for what, one in limits.items() if len(set(one["values"].values())) > 1}
-            cells = []
-            for scale in SCALES:
-                shares = {what: one["values"][scale] / one["limit"] for what, one in grow.items()}
-                most = max(shares, key=lambda what: shares[what])
-                cells.append(f"{WHAT[most]}: {100 * shares[most]:.2g} %")
-            yield [f"{kind}, {name}", *cells]
+            first = sorted((one["full_at"], what) for what, one in limits.items() if one["breaks_at"])
+            full = {scale: [WHAT[what] for _, what in first if limits[what]["breaks_at"] == scale] for scale in SCALES}
+            yield [f"{kind}, {name}", *("; ".join(full[scale]) or "nothing more" for scale in SCALES)]
 
 
 def _values(values: Iterable[float]) -> str:
@@ -152,8 +145,11 @@ def _values(values: Iterable[float]) -> str:
     return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
 
 
-def _breaks(scale: int | None) -> str:
-    return "–" if scale is None else f"**×{scale}**"
+def _full(scale: float | None) -> str:
+    if scale is None:
+        return "–"
+    shown = "at once" if scale == 1 else f"×{scale:,.0f}"
+    return f"**{shown}**" if scale <= SCALES[-1] else shown
 
 
 def _bytes(value: float | None) -> str:

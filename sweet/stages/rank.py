@@ -48,7 +48,6 @@ from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
-    from sweet.stages.estimate.ranking import Encoded
 
 CPU_TOKENS = 8192
 """More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
@@ -166,28 +165,16 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
 
 def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any]:
     """What `run_rank` would do (`sweet.stages.estimate`)."""
-    from sweet.stages.estimate.ranking import plan_ranking
+    from sweet.stages.estimate.ranking import kept_turns, plan_ranking
 
     chosen = _chosen(run, config)
-    reporter.say(f"Looking at the turns of {chosen.rollouts.id}.")
-    manifest = run.manifest()
-    began = {attempt.id for attempt in manifest.attempts if attempt.digest == config.digest()}
-    mine = {a.id: a.sha256 for a in (chosen.critic, chosen.replies, chosen.rollouts) if a is not None}
-    drafts = [a for a in manifest.of_kind("candidates") if a.attempt in began and run.file(a).exists()]
-    same = [a for a in drafts if {ref.id: ref.sha256 for ref in a.inputs} == mine]
-    kept = {row.key for row in read_jsonl(run.file(same[-1]), CandidateRow)} if same else set()
-    missing = [place for place in chosen.places if place.key not in kept]
-    judges = _readers(run, config, chosen)
+    critic, replies, rollouts, _, agent, places = chosen
+    reporter.say(f"Looking at the turns of {rollouts.id}.")
+    kept = kept_turns(run, config, [artifact for artifact in (critic, replies, rollouts) if artifact is not None])
+    missing = [place for place in places if place.key not in kept]
+    judges, gpus = _readers(run, config, chosen), _gpus(config, _models(config, agent))
     return plan_ranking(
-        run,
-        config,
-        chosen.places,
-        missing,
-        agent=chosen.agent,
-        judges=judges,
-        encoded=_encoded(run, config, chosen, missing, next(iter(judges), chosen.agent)),
-        source=f"{run.path}:{chosen.rollouts.attempt}",
-        gpus=_gpus(config, _models(config, chosen.agent)),
+        run, config, places, missing, rollouts=rollouts, critic=critic, agent=agent, judges=judges, gpus=gpus
     )
 
 
@@ -199,26 +186,6 @@ def _readers(run: Run, config: RankConfig, chosen: _Chosen) -> list[str]:
     if chosen.critic.meta.get("variant") == "regression":
         return [path]
     return [path, config.reference or recorded_model(run, chosen.critic, "base")]
-
-
-def _encoded(run: Run, config: RankConfig, chosen: _Chosen, missing: list[Place], model: str | None) -> Encoded | None:
-    """The tokens of the turns, by the tokenizer of a model of this machine; None where there is none, or where the
-    critic is shown pictures."""
-    from sweet.learn.critic import Reader
-    from sweet.learn.tokens import ChatEncoder
-    from sweet.llm.pretrained import load_tokenizer
-    from sweet.llm.weights import parameter_count
-    from sweet.stages.album import shows_pages
-    from sweet.stages.estimate.ranking import encode
-
-    head = chosen.critic is not None and chosen.critic.meta.get("variant") == "regression"
-    if model is None or parameter_count(model) is None or (head and shows_pages(run, model)):
-        return None
-    informed = chosen.critic is None or chosen.critic.meta.get("variant") != "no-info"
-    recipe: Any = config.recipe or (chosen.critic.meta.get("recipe") if chosen.critic else None) or "paper"
-    encoder = ChatEncoder(load_tokenizer(model))
-    reader = Reader(encoder, informed=informed, recipe=recipe, max_length=config.max_length)
-    return encode(reader, missing, agent_system(run, chosen.rollouts))
 
 
 class _Chosen(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planning import INPUTS, MODELS, Dialogues, main, measure, memory, of, plan, read_measured, rows, work
+from benchmarks.planning import MEASURED, MODELS, Dialogues, main, measure, memory, plan, read_measured, rows, work
+from benchmarks.planning_inputs import INPUTS, of
 from benchmarks.planning_page import BEGIN, END, PAGE, block, update
 from sweet.cli.generated import put_between
 from sweet.runs.run import Run
@@ -77,6 +78,7 @@ def test_limits_break_at_the_first_scale_that_passes_them(found: dict[str, Any])
         for one in (one for of_model in kind.values() for one in of_model.values()):
             over = [scale for scale, value in one["values"].items() if value > one["limit"]]
             assert one["breaks_at"] == (over[0] if over else None)
+            assert (one["full_at"] is not None and one["full_at"] < 100) == bool(over)
 
 
 def test_small_runs_are_measured(tmp_path: Path) -> None:
@@ -104,9 +106,7 @@ def test_it_prints_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     for path in ("docs", "benchmarks/results"):
         (tmp_path / path).mkdir(parents=True)
-    (tmp_path / "benchmarks/results/planning.json").write_bytes(
-        (ROOT / "benchmarks/results/planning.json").read_bytes()
-    )
+    (tmp_path / MEASURED).write_bytes((ROOT / MEASURED).read_bytes())
     (tmp_path / PAGE).write_text(f"before\n\n{BEGIN}\n{END}\n\nbehind\n", encoding="utf-8")
     update(tmp_path)
     page = (tmp_path / PAGE).read_text(encoding="utf-8")

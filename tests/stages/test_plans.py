@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from sweet.llm.weights import parameter_count
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
+from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -18,6 +20,7 @@ from sweet.stages.rank import RankConfig, plan_rank, run_rank
 from sweet.stages.rollout import RolloutConfig, plan_rollout, run_rollout
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, plan_train_critic, run_train_critic
+from tests.stages.learn_runs import put
 from tests.stages.test_estimate import files
 
 MICRO = parameter_count("micro") or 0
@@ -110,6 +113,22 @@ def test_an_evaluation_counts_tests(run: Run) -> None:
     assert 0 < plan["answers"] <= plan["dialogues"]
     assert plan["bytes"] == (run.path / "scores/scores-1.jsonl").stat().st_size
     assert plan_eval(run, EvalConfig(scorer="upstream"), Silent())["hours"] is None, "another scorer's pace"
+
+
+def test_an_evaluation_of_pages_counts_those_without_a_screenshot(tmp_path: Path) -> None:
+    one, other, reference = "<html>a</html>", "<html>b</html>", "<html>c</html>"
+    run = Run.create(tmp_path / "pages", task="html")
+    task = {"id": "t", "problem_description": "A page.", "ground_truth": reference}
+    said = [{"role": "user", "content": "A page."}, {"role": "assistant", "content": "no page"}]
+    answers = [{"answer": one}, {"answer": other}, {"answer": one}, {}]
+    rows = [{"id": f"t-s{n}", "task": task, "dialogue_history": said, **rest} for n, rest in enumerate(answers)]
+    put(run, "rollout", "rollouts", rows)
+    plan = plan_eval(run, EvalConfig(device="cpu"), Silent())
+    assert (plan["dialogues"], plan["tasks"], plan["screenshots"], plan["screenshots_missing"]) == (4, 1, 3, 3)
+    store = ScreenshotStore(run.path / SCREENSHOTS)
+    store.put(page_key(one, RenderSettings()), RenderFailed("blocked", "it went away"))
+    store.put(page_key(reference, RenderSettings()), Screenshot(b"a picture", 224, 224, ()))
+    assert plan_eval(run, EvalConfig(device="cpu"), Silent())["screenshots_missing"] == 1
 
 
 def test_labels_and_pairs_are_counted_as_they_are_made(run: Run) -> None:

@@ -8,10 +8,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweet.llm.weights import parameter_count
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.dialogue import agent_system
 from sweet.stages.estimate.rates import GPU, Outlook, share, times, total
 from sweet.stages.estimate.work import FORWARD, whole
-from sweet.stages.places import Place
+from sweet.stages.places import Key, Place
+from sweet.stages.rows import CandidateRow
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Reader
@@ -65,16 +69,51 @@ def encode(reader: Reader, places: Iterable[Place], system: str) -> Encoded:
     return Encoded(prompts, judged, plain, fmean(replies) if replies else None)
 
 
+def encoded_by(
+    model: str | None, run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, places: list[Place]
+) -> Encoded | None:
+    """The turns by the tokenizer of a model of this machine; None where it is on none, or is shown pictures."""
+    from sweet.learn.critic import Reader
+    from sweet.learn.tokens import ChatEncoder
+    from sweet.llm.pretrained import load_tokenizer
+    from sweet.stages.album import shows_pages
+
+    meta = critic.meta if critic is not None else {}
+    if model is None or parameter_count(model) is None:
+        return None
+    if meta.get("variant") == "regression" and shows_pages(run, model):
+        return None
+    recipe: Any = config.recipe or meta.get("recipe") or "paper"
+    encoder, informed = ChatEncoder(load_tokenizer(model)), meta.get("variant") != "no-info"
+    reader = Reader(encoder, informed=informed, recipe=recipe, max_length=config.max_length)
+    return encode(reader, places, agent_system(run, rollouts))
+
+
+def kept_turns(run: Run, config: RankConfig, inputs: Sequence[Artifact]) -> set[Key]:
+    """The turns that an earlier call of the same ranking has left."""
+    manifest = run.manifest()
+    began = {attempt.id for attempt in manifest.attempts if attempt.digest == config.digest()}
+    sums = {artifact.id: artifact.sha256 for artifact in inputs}
+    same = [
+        artifact
+        for artifact in manifest.of_kind("candidates")
+        if artifact.attempt in began and {ref.id: ref.sha256 for ref in artifact.inputs} == sums
+    ]
+    if not same or not run.file(same[-1]).exists():
+        return set()
+    return {row.key for row in read_jsonl(run.file(same[-1]), CandidateRow)}
+
+
 def plan_ranking(
     run: Run,
     config: RankConfig,
     places: Sequence[Place],
-    missing: Sequence[Place],
+    missing: list[Place],
     *,
+    rollouts: Artifact,
+    critic: Artifact | None,
     agent: str | None,
     judges: Sequence[str],
-    encoded: Encoded | None,
-    source: str,
     gpus: int | None,
 ) -> dict[str, Any]:
     """A ranking of the turns that are missing.
@@ -82,9 +121,8 @@ def plan_ranking(
     Args:
         agent: who is asked for replies; None where they are given.
         judges: the models that read each reply, the reference among them; none where something else judges.
-        encoded: the missing turns; None where their tokens cannot be told.
-        source: where the replies that were really given stand, RUN:attempt.
     """
+    encoded = encoded_by(next(iter(judges), agent), run, config, critic, rollouts, missing)
     outlook = Outlook(
         "rank",
         run,
@@ -100,6 +138,7 @@ def plan_ranking(
     written: float | None = read
     judged: float | None = None if judges or config.judge == "llm" else 0
     if encoded is not None:
+        source = f"{run.path}:{rollouts.attempt}"
         replied = times(candidates, outlook.of_data("tokens", "a reply", encoded.reply, source))
         outlook.assumed.append("A candidate is as long as the replies that were really given at these turns.")
         if agent:
