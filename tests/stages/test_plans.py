@@ -112,11 +112,13 @@ def test_an_evaluation_counts_tests(run: Run) -> None:
     assert plan["reference_tests"] == 10 * plan["tasks"]
     assert 0 < plan["answers"] <= plan["dialogues"]
     assert plan["bytes"] == (run.path / "scores/scores-1.jsonl").stat().st_size
+    assert plan["hours"] > 0
+    assert plan["rates"]["seconds"]["differs"] == []
     assert plan_eval(run, EvalConfig(scorer="upstream"), Silent())["hours"] is None, "another scorer's pace"
 
 
 def test_an_evaluation_of_pages_counts_those_without_a_screenshot(tmp_path: Path) -> None:
-    one, other, reference = "<html>a</html>", "<html>b</html>", "<html>c</html>"
+    one, other, reference = (f"<html><body>{name}</body></html>" for name in "abc")
     run = Run.create(tmp_path / "pages", task="html")
     task = {"id": "t", "problem_description": "A page.", "ground_truth": reference}
     said = [{"role": "user", "content": "A page."}, {"role": "assistant", "content": "no page"}]

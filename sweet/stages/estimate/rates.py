@@ -26,6 +26,10 @@ GPU = "gpu"
 """The fact whether there were any."""
 
 
+RESOLVED = ("tasks", "agent")
+"""Options that may be left out, and then stand in what the artifact says of itself as they were taken."""
+
+
 class Past(NamedTuple):
     """A finished attempt.
 
@@ -61,11 +65,12 @@ def finished(manifest: Manifest, run: Path, stage: str) -> list[Past]:
 
 
 def _past(manifest: Manifest, run: Path, attempt: Attempt, artifact: Artifact) -> Past:
+    resolved = {name: artifact.meta[name] for name in RESOLVED if name in artifact.meta}
     wrote = [one for one in manifest.attempts if artifact.id in one.outputs]
     spans = [(one.finished - one.started).total_seconds() if one.finished else None for one in wrote]
     return Past(
         f"{run}:{attempt.id}",
-        _facts({**attempt.config, **artifact.meta}, attempt.environment.get(GPUS)),
+        _facts({**artifact.meta, **attempt.config, **resolved}, attempt.environment.get(GPUS)),
         attempt.metrics,
         artifact.rows,
         artifact.bytes,
@@ -83,7 +88,8 @@ class Outlook:
     Args:
         run: None where there is none yet.
         others: paths of further runs.
-        settings: of the stage that is planned: its configuration, and what its artifact will say of itself.
+        settings: of the stage that is planned: its configuration, `RESOLVED` as they will be taken, and what else of
+            its artifact decides something.
         gpus: how many it will hold; None where that is not known.
         decides: facts that decide the pace. tells: others that are told where they differ.
 
