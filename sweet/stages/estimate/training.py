@@ -128,9 +128,10 @@ def _with_time(
 
 
 def _written(training: Training) -> float | None:
-    """Bytes of the folder that is written: its weights, in the type they were stored in."""
-    kind = stored_type(training.base)
-    return None if kind is None else float(training.parameters * kind.itemsize)
+    """Bytes of the weights that are written, in the type they were stored in; None of an adapter."""
+    kind, start = stored_type(training.base), training.trainee.start
+    adapter = start.lora is not None and start.output == "adapter"
+    return None if kind is None or adapter else float(training.parameters * kind.itemsize)
 
 
 def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
