@@ -148,17 +148,43 @@ def show_result(result: StageResult) -> None:
 
 
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
-    """What a stage would do, as a table on stdout; `memory` holds bytes."""
+    """What a stage would do (`sweet.stages.estimate`), as a table on stdout, and where its rates are from."""
     heading(title)
     figures = Table(show_header=False)
     figures.add_column(style="bold")
     figures.add_column(justify="right")
-    for name, value in metric_rows({name: value for name, value in plan.items() if name != "memory"}):
+    counted = {name: value for name, value in plan.items() if name not in ("memory", "rates", "assumed")}
+    for name, value in metric_rows(counted | _in_units(counted)):
+        name = {"hours": "time"}.get(name, name)
         figures.add_row(inert(name), inert(value))
     for name, size in plan.get("memory", {}).items():
         shown = f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
         figures.add_row(f"memory, {name}", shown)
     show(figures)
+    for name, rate in plan.get("rates", {}).items():
+        show(inert(f"{name.replace('_', ' ')}: {_rate_in_words(rate)}"))
+    for sentence in plan.get("assumed", []):
+        show(inert(f"assumed: {sentence}"))
+
+
+def _in_units(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What is shown in another way than other figures."""
+    ways = {"flops": lambda count: f"{count:.3g}", "bytes": size, "hours": _clock}
+    return {name: way(plan[name]) for name, way in ways.items() if plan.get(name) is not None}
+
+
+def _clock(hours: float) -> str:
+    """Hours in the unit that suits them."""
+    if hours >= 1:
+        return f"{hours:,.1f} h"
+    return f"{60 * hours:.1f} min" if hours >= 1 / 60 else f"{3600 * hours:.2g} s"
+
+
+def _rate_in_words(rate: Mapping[str, Any] | None) -> str:
+    if rate is None:
+        return "no attempt tells (--rates RUN)"
+    other = f", where {', '.join(rate['differs'])} differ" if rate["differs"] else ""
+    return f"{figure(rate['value'])} {rate['unit']}, by {rate['from']}{other}"
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:

@@ -138,7 +138,7 @@ def env_prefix(command: str) -> str:
 
 COMMON = (
     ("config", "PATH", "TOML file of options: a table a command, or keys above the tables."),
-    ("dry-run", "", "Print the resolved configuration as JSON and do nothing."),
+    ("dry-run", "", "Print the resolved configuration as JSON, of a stage also the work that it has, and do nothing."),
     ("json", "", "Print the result as one JSON object."),
     ("quiet", "", "Say nothing on stderr but errors."),
     ("verbose", "", "Say more on stderr: where each setting came from, what was read and written, how long it took."),

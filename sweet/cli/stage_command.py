@@ -76,14 +76,15 @@ class StageCommand(Command[C]):
         name_run: makes the name of a new run from (task, the rest of it) where the stage may begin one; None where it
             needs one that is there.
         show: draws the result for people.
-        plan: figures of what the stage would do, for `--dry-run`; it changes nothing in the run.
+        plan: figures of what the stage would do, for `--dry-run`; it changes nothing in the run, which is None for a
+            stage that would begin one.
         then: commands to go on with, `{run}` standing for the run; without them what `sweet status` suggests.
     """
 
     stage: Callable[[Run, C, Reporter], StageResult]
     name_run: Callable[[C], tuple[str, str]] | None = None
     show: Callable[[StageResult], None] = console.show_result
-    plan: Callable[[Run, C, Reporter], dict[str, Any]] | None = None
+    plan: Callable[[Any, C, Reporter], dict[str, Any]] | None = None
     then: tuple[str, ...] = ()
 
     def arguments(self) -> list[ArgumentSpec]:
@@ -98,13 +99,17 @@ class StageCommand(Command[C]):
             return
         if not call.common.json:  # at once, whatever the run then lacks
             super().foresee(call)
-        run = newest_run(call.arguments["run"], call.reporter)
+        given: Path | None = call.arguments["run"]
+        begins = self.name_run is not None and (given is None or not given.exists())
+        run = None if begins else newest_run(given, call.reporter)
+        path = given if run is None else run.path
         plan = self.plan(run, call.config, call.reporter)
         if call.common.json:
             config = call.config.model_dump(mode="json")
-            console.print_json({"stage": self.name, "run": str(run.path), "config": config, "plan": plan})
+            told = {"stage": self.name, "run": None if path is None else str(path), "config": config, "plan": plan}
+            console.print_json(told)
         else:
-            console.show_plan(f"{self.name} · {run.path}, not run", plan)
+            console.show_plan(f"{self.name} · {path or 'a new run'}, not run", plan)
 
     def work(self, call: Call[C]) -> None:
         given: Path | None = call.arguments["run"]

@@ -6,6 +6,7 @@ Names say little: a directory may be written anew under the same name, and the s
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 
 from sweet.library import cached_file
@@ -39,6 +40,24 @@ def weights_digest(name: str) -> str | None:
             return None
         whole.update(b"\n")
     return whole.hexdigest()
+
+
+def parameter_count(name: str) -> int | None:
+    """Parameters of a model, an adapter's base, as the heads of its files tell; None where it is not on this machine,
+    or in another format."""
+    from safetensors import SafetensorError, safe_open
+
+    adapter = find_adapter(name)
+    folder = _folder(adapter.base if adapter else name)
+    files = [] if folder is None else sorted(folder.glob("*.safetensors"))
+    count = 0
+    for file in files:
+        try:
+            with safe_open(file, framework="numpy") as weights:
+                count += sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
+        except (OSError, SafetensorError):
+            return None
+    return count or None
 
 
 def _folder(name: str) -> Path | None:

@@ -75,6 +75,10 @@ class ScreenshotStore:
         shot = Screenshot(png, found.width, found.height, found.blocks)
         return shot if shot.sha256 == found.sha256 else None
 
+    def has(self, key: str) -> bool:
+        """Whether something is kept of a page; it is not read."""
+        return self.picture(key).with_suffix(".json").is_file()
+
     def put(self, key: str, result: Screenshot | RenderFailed) -> None:
         """Keep what came of a page, unless it is a failure that may not come again."""
         picture = self.picture(key)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from sweet.runs.manifest import Artifact
@@ -61,6 +61,14 @@ class StageConfig(BaseModel):
         """The field that takes what follows `--`."""
         marked = (name for name, info in cls.model_fields.items() if info.json_schema_extra == BEHIND_DASHES)
         return next(marked, None)
+
+
+class PlannedConfig(StageConfig):
+    """Of a stage whose work is foreseen by `--dry-run` (sweet.stages.estimate)."""
+
+    rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """With --dry-run: another run, whose finished attempts tell how fast this goes where those of RUN do not; may be
+    given several times."""
 
 
 def option_key(field: str) -> str:

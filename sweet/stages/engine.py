@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sweet.device import Device
 from sweet.llm.local import EngineChoice, Local
+from sweet.llm.machine import visible_gpus
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter
 
@@ -49,6 +50,19 @@ def plan_models(
     )
     local.plan(models)
     return local
+
+
+def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
+    """GPUs of this machine that a stage holds, all that are seen; None where a model is at an address, behind which
+    nobody knows what there is.
+
+    Args:
+        addresses: those of each model that works.
+    """
+    models = list(addresses)
+    if any(models):
+        return None
+    return len(visible_gpus()) if models and device != "cpu" else 0
 
 
 def belongs_to(local: Local, attempt: ActiveAttempt) -> Local:

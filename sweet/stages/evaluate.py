@@ -24,9 +24,11 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, PlannedConfig, Reporter, StageResult
 from sweet.stages.best_of import measure_best_of
 from sweet.stages.compare import FLIPS, measure_comparison
+from sweet.stages.engine import gpus_held
+from sweet.stages.estimate.rates import GPUS
 from sweet.stages.evaluation import Evaluation, Values, find_evaluation
 from sweet.stages.fairness import check_alike, score_again
 from sweet.stages.samples import measure_samples
@@ -36,7 +38,7 @@ from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest, Tr
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
-class EvalConfig(StageConfig):
+class EvalConfig(PlannedConfig):
     scorer: Literal["strict", "upstream", "both"] = "strict"
     """Code: strict takes the answer as people write it; upstream follows the published evaluator, its defects included;
     both tells the two side by side, and strict's are the rewards."""
@@ -81,7 +83,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
     )
     began = time.monotonic()
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, _opened(run, kind, config, request) as scorer:
-        attempt.environment |= scorer.environment
+        attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
         if baseline is not None:
             mend = score_again(baseline, scorer.option)
             allow = config.allow_different
@@ -118,6 +120,23 @@ def _opened(
     from sweet.stages.spread_scoring import open_spread_scorer
 
     return open_spread_scorer(config.ray, run.manifest().task, request)
+
+
+def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_eval` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate.work import plan_scoring
+
+    kind = task_kind(run.manifest().task)
+    _check_options(kind, config)
+    rollouts = run.find("rollouts", config.from_, needed_by="eval")
+    reporter.say(f"Looking at the dialogues of {rollouts.id}.")
+    trajectories = read_jsonl(run.file(rollouts), Trajectory)
+    return plan_scoring(run, config, kind, trajectories, _gpus(kind, config))
+
+
+def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
+    """GPUs that are held: a model may compare pages, and choose among dialogues."""
+    return gpus_held(config.device, [()] if kind.visual or config.best_of is not None else [])
 
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -20,7 +20,7 @@ from sweet.errors import SweetError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.base import PlannedConfig, Reporter, StageResult
 from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
@@ -30,7 +30,7 @@ _ROUNDING = 1e-9
 """0.9 - 0.8 is a little less than 0.1 in binary."""
 
 
-class LabelConfig(StageConfig):
+class LabelConfig(PlannedConfig):
     from_: str | None = None
     """Scores to label by; the newest finished ones, those of the test split only where there are no others."""
     margin: float | None = Field(default=None, ge=0, le=1)
@@ -59,19 +59,12 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
     Raises:
         SweetError: no task has two dialogues of which one is to be preferred.
     """
-    rule = task_kind(run.manifest().task).rewards
-    if config.margin is not None:
-        rule = replace(rule, margin=config.margin)
+    rule = _rule(run, config)
     scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
     with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
-        rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
-        usable: list[Usable] = []
-        scored = 0
-        for trajectory in read_jsonl(run.file(rollouts), Trajectory):
-            scored += trajectory.id in rewards
-            usable += usable_dialogues([trajectory], rewards)
+        rewards, usable, scored = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _nothing(usable, rewards, rule)
@@ -90,6 +83,36 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("label", run.path, metrics, [artifact])
+
+
+def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_label` would do (`sweet.stages.estimate`): the preferences are made, and not written."""
+    from sweet.stages.estimate.work import plan_rows
+
+    scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
+    reporter.say(f"Looking at the dialogues of {scores.id}.")
+    rewards, usable, scored = _rewarded(run, scores, run.input_of(scores, "rollouts"))
+    pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
+    tasks = len({dialogue.task_id for dialogue in usable})
+    work = {"dialogues": scored, "left_out": scored - len(usable), "tasks": tasks, "pairs": pairs}
+    of = ("dialogue", "trajectories")
+    return plan_rows(run, "label", config.rates, work, of=of, count=len(usable), rows=pairs)
+
+
+def _rule(run: Run, config: LabelConfig) -> RewardRule:
+    rule = task_kind(run.manifest().task).rewards
+    return rule if config.margin is None else replace(rule, margin=config.margin)
+
+
+def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable], int]:
+    """The rewards by dialogue, the dialogues to learn from, and how many have a reward."""
+    rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
+    usable: list[Usable] = []
+    scored = 0
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+        scored += trajectory.id in rewards
+        usable += usable_dialogues([trajectory], rewards)
+    return rewards, usable, scored
 
 
 class Usable(NamedTuple):

@@ -11,20 +11,20 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from sweet.errors import SweetError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 
 Strategy = Literal["random-halves", "best-worst"]
 
 
-class PairConfig(StageConfig):
+class PairConfig(PlannedConfig):
     from_: str | None = None
     """Candidates to pair; the newest finished ones where not given."""
     pairs: int = Field(default=4, ge=1)
@@ -49,10 +49,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with run.attempt("pair", config, inputs=[candidates]) as attempt:
-        rows = sorted(read_jsonl(run.file(candidates), CandidateRow), key=lambda row: row.key)
-        by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
-        taken = {row.key for row in by_draw[: math.ceil(config.fraction * len(rows))]}
-        used = [row for row in rows if row.key in taken]
+        used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
         found = [pair for row in used for pair in turn_pairs(row, config)]
         if not found:
             raise SweetError(
@@ -75,6 +72,24 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
         attempt.metrics.update(metrics)
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("pair", run.path, metrics, [artifact])
+
+
+def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_pair` would do (`sweet.stages.estimate`): the pairs are drawn, and not written."""
+    from sweet.stages.estimate.work import plan_rows
+
+    candidates = run.find("candidates", config.from_, needed_by="pair")
+    reporter.say(f"Looking at the candidates of {candidates.id}.")
+    used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
+    pairs = sum(1 for row in used for _ in turn_pairs(row, config))
+    work = {"turns": len(used), "candidates": sum(len(row.candidates) for row in used), "pairs": pairs}
+    return plan_rows(run, "pair", config.rates, work, of=("turn", "turns"), count=len(used), rows=pairs)
+
+
+def _drawn(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:
+    """The share of the turns that the seed draws, in the order of their names."""
+    by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
+    return sorted(by_draw[: math.ceil(config.fraction * len(rows))], key=lambda row: row.key)
 
 
 def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -29,8 +29,8 @@ from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
     Packing,
+    PlannedConfig,
     Reporter,
-    StageConfig,
     StageResult,
     option_key,
 )
@@ -38,11 +38,12 @@ from sweet.stages.controls import Chance, Oracle, check_known
 from sweet.stages.credit import Knowledge, credit_figures
 from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
-from sweet.stages.engine import belongs_to, plan_models
+from sweet.stages.engine import belongs_to, gpus_held, plan_models
+from sweet.stages.estimate.rates import GPUS
 from sweet.stages.failures import check_failures
 from sweet.stages.judge import CriticJudge, Judge, Reads
 from sweet.stages.llm_judge import JudgePrompt
-from sweet.stages.places import given_places, sample_places
+from sweet.stages.places import Key, Place, given_places, sample_places
 from sweet.stages.rows import Basis, CandidateRow
 from sweet.stages.spread_ranking import SpreadJudge, open_spread_judge
 from sweet.tasks.base import Recipe
@@ -55,7 +56,7 @@ CPU_TOKENS = 8192
 """More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
 
 
-class RankConfig(StageConfig):
+class RankConfig(PlannedConfig):
     judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
     """What judges the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
     oracle: what the tasks themselves know of a reply. random: nothing, a number is drawn. untrained: the model that the
@@ -129,33 +130,19 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     Raises:
         TooManyFailures: more turns failed than `fail_on_error` allows; the others are kept.
     """
-    _check(config)
-    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
-    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
-    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
-    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
-    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
-    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
-    if replies:
-        places = given_places(dialogues, given, run.file(replies))
-    else:
-        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
-    if not places:
-        raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
+    critic, replies, rollouts, given, agent, places = _chosen(run, config)
     knowledge = Knowledge.about(run, rollouts)
     if config.judge == "oracle":
         check_known(knowledge, places)
     of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
     reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
-    models = [] if agent is None else [(agent, config.agent_url)]
-    if config.judge_model is not None:
-        models.append((config.judge_model, config.judge_url))
+    models = _models(config, agent)
     local = plan_models(config, models, reporter, others=int(config.judge in ("critic", "untrained")))
     meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
     meta |= {"replies": replies.id} if replies else {}
     meta |= _judge_meta(run, config, critic, rollouts)
     inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
-    with run.attempt("rank", config, inputs=inputs) as attempt:
+    with run.attempt("rank", config, inputs=inputs, environment={GPUS: _gpus(config, models)}) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta, resume=True)
         kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
         missing = [place for place in places if place.key not in kept]
@@ -182,6 +169,70 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
         failed, log_path = len(places) - rows, attempt.metrics_path
         check_failures(failed, len(missing), config.fail_on_error, what="turns", log=log_path, result=result)
     return result
+
+
+def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_rank` would do (`sweet.stages.estimate`)."""
+    from sweet.stages.estimate.ranking import kept_turns, plan_ranking
+
+    chosen = _chosen(run, config)
+    critic, replies, rollouts, _, agent, places = chosen
+    reporter.say(f"Looking at the turns of {rollouts.id}.")
+    kept = kept_turns(run, config, [artifact for artifact in (critic, replies, rollouts) if artifact is not None])
+    missing = [place for place in places if place.key not in kept]
+    judges, gpus = _readers(run, config, chosen), _gpus(config, _models(config, agent))
+    return plan_ranking(
+        run, config, places, missing, rollouts=rollouts, critic=critic, agent=agent, judges=judges, gpus=gpus
+    )
+
+
+def _readers(run: Run, config: RankConfig, chosen: _Chosen) -> list[str]:
+    """The models that read each reply: a critic, and the reference where it is measured against one."""
+    if chosen.critic is None:
+        return [_start(run, config, chosen.rollouts)] * 2 if config.judge == "untrained" else []
+    path = str(run.file(chosen.critic))
+    if chosen.critic.meta.get("variant") == "regression":
+        return [path]
+    return [path, config.reference or recorded_model(run, chosen.critic, "base")]
+
+
+class _Chosen(NamedTuple):
+    """What is ranked: the places, replies that are given there, and who is asked for them where they are not."""
+
+    critic: Artifact | None
+    replies: Artifact | None
+    rollouts: Artifact
+    given: dict[Key, CandidateRow]
+    agent: str | None
+    places: list[Place]
+
+
+def _chosen(run: Run, config: RankConfig) -> _Chosen:
+    _check(config)
+    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
+    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
+    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
+    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
+    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
+    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
+    if replies:
+        places = given_places(dialogues, given, run.file(replies))
+    else:
+        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
+    if not places:
+        raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
+    return _Chosen(critic, replies, rollouts, given, agent, places)
+
+
+def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]]:
+    """The models that are asked for something, with their addresses."""
+    models = [] if agent is None else [(agent, config.agent_url)]
+    return models if config.judge_model is None else [*models, (config.judge_model, config.judge_url)]
+
+
+def _gpus(config: RankConfig, models: list[tuple[str, list[str]]]) -> int | None:
+    own: list[list[str]] = [[]] if config.judge in ("critic", "untrained") else []
+    return gpus_held(config.device, [*own, *(urls for _, urls in models)])
 
 
 def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:

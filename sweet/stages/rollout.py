@@ -28,10 +28,11 @@ from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, PlannedConfig, Reporter, StageResult, digest_of
 from sweet.stages.crew import Book, Crew
 from sweet.stages.dialogue import AGENT_SYSTEM, Assignment, Rules
-from sweet.stages.engine import belongs_to, plan_models
+from sweet.stages.engine import belongs_to, gpus_held, plan_models
+from sweet.stages.estimate.rates import GPUS
 from sweet.stages.failures import check_failures
 from sweet.tasks.base import Recipe, Task
 from sweet.tasks.kind import TaskKind, system_prompt
@@ -39,7 +40,7 @@ from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 
 
-class RolloutConfig(StageConfig):
+class RolloutConfig(PlannedConfig):
     task: str = "code"
     """Kind of task: code, html, or that of an installed package (sweet doctor lists them)."""
     tasks: str | None = None
@@ -105,18 +106,13 @@ class RolloutConfig(StageConfig):
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
     """Play the dialogues that are missing and return the metrics of all of them."""
-    kind = task_kind(config.task)
-    if config.prompts is not None:
-        kind = kind.with_prompts(config.prompts)
-    source = config.tasks or kind.default_tasks()
-    tasks = _chosen(kind.load(source, config.split), config)
+    kind, source, tasks = _played(config)
     _check_playable(kind, tasks, config)
-    sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
-    speakers = [(model, urls) for model, urls in sides if model != SCRIPTED]
+    speakers = _speakers(config)
     seen = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
     local = plan_models(config, speakers, reporter, images=seen)
     _check_sight(kind, config, local)
-    tasks_digest = digest_of([task.model_dump(mode="json") for task in tasks])
+    tasks_digest = _tasks_digest(tasks)
     meta = {
         "task": config.task,
         "tasks": source,
@@ -131,7 +127,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     if config.prompts is not None:
         texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
         meta |= {AGENT_SYSTEM: system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
-    with run.attempt("rollout", config, environment={"tasks_digest": tasks_digest}) as attempt:
+    environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in speakers])}
+    with run.attempt("rollout", config, environment=environment) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta, resume=True, anew=config.new)
         book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())
         missing = [a for a in _assignments(tasks, config) if a.id not in book.ids]
@@ -157,6 +154,42 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         log_path = attempt.metrics_path
         check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
     return result
+
+
+def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_rollout` would do (`sweet.stages.estimate`); `run` is None where it is not there yet."""
+    from sweet.stages.estimate.work import plan_dialogues
+
+    kind, source, tasks = _played(config)
+    there: set[str] = set()
+    if run is not None:
+        mine = [a for a in run.manifest().of_kind("rollouts") if a.meta.get("tasks_digest") == _tasks_digest(tasks)]
+        began = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
+        draft = next((run.file(a) for a in reversed(mine) if a.attempt in began and run.file(a).exists()), None)
+        there = set(Book(scan_jsonl(draft)).ids) if draft is not None else there
+        reporter.say(f"{len(there)} of the dialogues are there already.")
+    wanted = [assignment.id for assignment in _assignments(tasks, config)]
+    gpus = gpus_held(config.device, [urls for _, urls in _speakers(config)])
+    return plan_dialogues(run, config, kind, source, tasks, there, wanted, gpus)
+
+
+def _played(config: RolloutConfig) -> tuple[TaskKind, str, list[Task]]:
+    """The kind of task, the dataset, and the tasks of it that are played."""
+    kind = task_kind(config.task)
+    if config.prompts is not None:
+        kind = kind.with_prompts(config.prompts)
+    source = config.tasks or kind.default_tasks()
+    return kind, source, _chosen(kind.load(source, config.split), config)
+
+
+def _tasks_digest(tasks: Iterable[Task]) -> str:
+    return digest_of([task.model_dump(mode="json") for task in tasks])
+
+
+def _speakers(config: RolloutConfig) -> list[tuple[str, list[str]]]:
+    """The sides that are models, with their addresses."""
+    sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
+    return [(model, urls) for model, urls in sides if model != SCRIPTED]
 
 
 async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: Local) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sweet.device import Device
 from sweet.errors import SweetError, UsageError
 from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Names, Packing, Reporter, StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, Names, Packing, PlannedConfig, Reporter, StageResult
 from sweet.stages.label import learnable, preferences, usable_dialogues
 from sweet.stages.loggers import LogTarget
 from sweet.stages.rows import Pair
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sweet.stages.training import Training
 
 
-class TrainConfig(StageConfig):
+class TrainConfig(PlannedConfig):
     """What both trainings have in common."""
 
     model: str | None = None
@@ -142,9 +142,9 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
 
 def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> dict[str, Any]:
     """What `run_train_critic` would do (`sweet.stages.estimate`)."""
-    from sweet.stages.estimate import plan
+    from sweet.stages.estimate.training import plan
 
-    return plan(_critic(run, config, reporter, weights=False)[0])
+    return plan(*_critic(run, config, reporter, weights=False))
 
 
 def _critic(
@@ -260,9 +260,9 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
 
 def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> dict[str, Any]:
     """What `run_train_actor` would do (`sweet.stages.estimate`)."""
-    from sweet.stages.estimate import plan
+    from sweet.stages.estimate.training import plan
 
-    return plan(_actor(run, config, reporter, weights=False)[0])
+    return plan(_actor(run, config, reporter, weights=False)[0], {"method": config.method})
 
 
 def _actor(

@@ -20,7 +20,7 @@ from sweet.learn.figures import Record, Summary
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.pictures import Eye
-from sweet.learn.ranks import train_in_ranks
+from sweet.learn.ranks import train_in_ranks, world_of
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.trainee import Trainee
@@ -33,6 +33,7 @@ from sweet.runs.run import Run
 from sweet.stages.album import RunAlbum, page_encoder, shows_pages
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.dialogue import agent_of, agent_system
+from sweet.stages.estimate.rates import GPUS
 from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.train import TrainConfig
@@ -192,7 +193,8 @@ class Training:
         if self.trainee.start.lora is not None:
             lora = self.trainee.start.lora
             meta |= {"lora": lora.rank, "lora_alpha": lora.alpha, "lora_output": config.lora_output}
-        with self.run.attempt(stage, config, inputs=self.inputs) as attempt:
+        held = {GPUS: world_of(self.layout) if self.on_gpu else 0}
+        with self.run.attempt(stage, config, inputs=self.inputs, environment=held) as attempt:
             draft = attempt.start_artifact(kind, suffix="", meta=meta, resume=config.resume)
             begun = self._checkpoint(draft.path)
             former = self._finished(draft.id) if draft.resumed and not begun else None

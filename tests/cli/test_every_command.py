@@ -13,8 +13,8 @@ from tests.cli.conftest import Program
 from tests.cli.test_commands import imported, trajectories  # noqa: F401
 
 COMMANDS = sorted(index.summaries())
-PLANNED = ("train-critic", "train-actor")
-"""Whose --dry-run looks at the run."""
+PLANNED = ("eval", "label", "train-critic", "rank", "pair", "train-actor")
+"""Whose --dry-run looks at the run; that of rollout does without one."""
 
 GIVEN = "some-name"
 """The value of an option that is required."""
@@ -38,7 +38,9 @@ def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> No
             assert "There is no run yet." in outcome.err
         else:
             assert (outcome.code, outcome.err) == (0, "")
-            assert isinstance(json.loads(outcome.out), dict)
+            told, end = json.JSONDecoder().raw_decode(outcome.out)
+            assert isinstance(told, dict)
+            assert (outcome.out[end:].strip() == "") is (name != "rollout" or "--json" in flags), "and the plan's table"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -51,7 +53,7 @@ def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, m
         assert line.endswith(f"({source})")
     assert "s in all" in outcome.err
     if name not in PLANNED:
-        assert isinstance(json.loads(outcome.out), dict), "stdout is data, however much is said"
+        assert isinstance(json.JSONDecoder().raw_decode(outcome.out)[0], dict), "stdout is data, however much is said"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

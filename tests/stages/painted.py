@@ -78,7 +78,7 @@ class PaintedKind(CodeKind):
 def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScorer]:
     similarity = open_similarity(request.similarity, request.device, request.say)
     with asyncio.Runner() as runner:
-        yield HtmlEvaluation(painter, runner, Embeddings(similarity, request.run / EMBEDDINGS), extract)
+        yield HtmlEvaluation(painter, runner, Embeddings(similarity, request.run / EMBEDDINGS), extract, 3)
 
 
 @dataclass(frozen=True)

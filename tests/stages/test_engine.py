@@ -117,7 +117,9 @@ def test_what_follows_two_dashes_needs_no_run_before_it(workplace: Path) -> None
     def resolved(*words: str) -> Any:
         command = [sys.executable, "-m", "sweet", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        return json.loads(done.stdout)["vllm_options"] if done.returncode == 0 else (done.returncode, done.stderr)
+        if not done.stdout:
+            return done.returncode, done.stderr
+        return json.JSONDecoder().raw_decode(done.stdout)[0]["vllm_options"]
 
     for command in ("rollout", "rank"):
         assert resolved(command, "--dry-run", "--", "--a", "1") == ["--a", "1"]

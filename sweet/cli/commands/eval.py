@@ -8,7 +8,7 @@ from sweet.cli import console
 from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
 from sweet.stages.base import StageResult
-from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
 from sweet.view.comparison import MEASURES, samples
 
 
@@ -26,6 +26,7 @@ COMMANDS = (
         name="eval",
         config=EvalConfig,
         stage=run_eval,
+        plan=plan_eval,
         show=_show,
         summary="Score the newest dialogues: code by its hidden tests, pages by their likeness to the reference.",
         text="Code runs in a sandbox, pages in headless browsers (sweet doctor says what this machine has).",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.label import LabelConfig, run_label
+from sweet.stages.label import LabelConfig, plan_label, run_label
 
 COMMANDS = (
     StageCommand(
         name="label",
         config=LabelConfig,
         stage=run_label,
+        plan=plan_label,
         summary="Pair better with worse dialogues of the same task.",
         text="These preferences, with the reference solution in sight, are what the critic learns from.",
         examples=(("sweet label RUN", "pair what sweet eval scored"),),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.pair import PairConfig, run_pair
+from sweet.stages.pair import PairConfig, plan_pair, run_pair
 
 COMMANDS = (
     StageCommand(
         name="pair",
         config=PairConfig,
         stage=run_pair,
+        plan=plan_pair,
         summary="Make step-level pairs, chosen and rejected, of the ranked candidates.",
         examples=(("sweet pair RUN --pairs 4", "four pairs a turn"),),
     ),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
 from sweet.stages.base import StageResult
-from sweet.stages.rank import RankConfig, run_rank
+from sweet.stages.rank import RankConfig, plan_rank, run_rank
 
 
 def _show(result: StageResult) -> None:
@@ -43,6 +43,7 @@ COMMANDS = (
         name="rank",
         config=RankConfig,
         stage=run_rank,
+        plan=plan_rank,
         show=_show,
         summary="Sample candidate replies at turns and let the critic, or another judge, rank them.",
         examples=(

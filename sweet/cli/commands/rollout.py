@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand, slug
-from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.stages.rollout import RolloutConfig, plan_rollout, run_rollout
 
 
 def _name(config: RolloutConfig) -> tuple[str, str]:
@@ -15,6 +15,7 @@ COMMANDS = (
         name="rollout",
         config=RolloutConfig,
         stage=run_rollout,
+        plan=plan_rollout,
         name_run=_name,
         summary="Play dialogues between the agent and the simulated human.",
         text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "

@@ -94,6 +94,20 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
 
+def last_page(trajectory: Trajectory, extract: Extract) -> str | None:
+    """The page that counts. Rows made elsewhere may hold it in their last turns alone."""
+    if trajectory.outcome in FAULTS:
+        return None
+    said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
+    return next((page for text in (trajectory.answer, *said) if (page := extract(text)) is not None), None)
+
+
+def reference_page(trajectory: Trajectory, extract: Extract) -> str:
+    """The reference as pages are rendered: rows made elsewhere may bring it with what stands around it."""
+    text = trajectory.task.ground_truth
+    return extract(text) or text
+
+
 @dataclass(frozen=True)
 class _Rendered:
     """Trajectories with their pages (None: there is none) and references, rendered."""
@@ -143,8 +157,8 @@ class HtmlEvaluation:
         return list(zip(rendered.trajectories, await asyncio.to_thread(self._compare, rendered), strict=True))
 
     async def _render(self, batch: Sequence[Trajectory]) -> _Rendered:
-        pages = [self._page(trajectory) for trajectory in batch]
-        references = [self._reference(trajectory) for trajectory in batch]
+        pages = [last_page(trajectory, self._extract) for trajectory in batch]
+        references = [reference_page(trajectory, self._extract) for trajectory in batch]
         texts = list(dict.fromkeys(text for text in (*pages, *references) if text is not None))
         shots = dict(zip(texts, await asyncio.gather(*map(self._shoot, texts)), strict=True))
         return _Rendered(
@@ -156,18 +170,6 @@ class HtmlEvaluation:
             return await self._renderer.shoot(html)
         except RenderFailed as failure:
             return failure
-
-    def _page(self, trajectory: Trajectory) -> str | None:
-        """The page that counts. Rows made elsewhere may hold it in their last turns alone."""
-        if trajectory.outcome in FAULTS:
-            return None
-        said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
-        return next((page for text in (trajectory.answer, *said) if (page := self._extract(text)) is not None), None)
-
-    def _reference(self, trajectory: Trajectory) -> str:
-        """The reference as pages are rendered: rows made elsewhere may bring it with what stands around it."""
-        text = trajectory.task.ground_truth
-        return self._extract(text) or text
 
     def _compare(self, rendered: _Rendered) -> list[Score]:
         pictures = [shot.png if isinstance(shot, Screenshot) else black() for shot in rendered.pages]

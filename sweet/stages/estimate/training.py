@@ -13,17 +13,20 @@ from typing import Any
 from sweet.learn.attention import TAKEN
 from sweet.learn.batches import epoch_order, step_groups, token_count
 from sweet.learn.estimate import Shape, activations, casts, logits, masks, model_states
+from sweet.learn.figures import PASS_FLOPS, WEIGHT_FLOPS
 from sweet.learn.logprobs import packs
 from sweet.learn.loop import LoopSettings
 from sweet.learn.openrlhf import steps
 from sweet.learn.ranks import world_of
 from sweet.learn.tree import Grove
 from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
+from sweet.llm.pretrained import stored_type
+from sweet.stages.estimate.rates import GPU, GPUS, Outlook, Past, times
 from sweet.stages.training import Training
 
 
-def plan(training: Training) -> dict[str, Any]:
-    """Figures of the training that was prepared.
+def plan(training: Training, meta: dict[str, Any]) -> dict[str, Any]:
+    """Figures of the training that was prepared, with `meta` as its artifact would have it.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
     a tree is tried when it is loaded; here it is told by its attention.
@@ -54,7 +57,9 @@ def plan(training: Training) -> dict[str, Any]:
     }
     if config.engine == "openrlhf":  # which parts and keeps as it sees fit, on every GPU unless told otherwise
         devices = world if config.devices or config.hostfile else None
-        return found | {"steps": steps(len(training.examples), hyper.batch, hyper.epochs), "devices": devices}
+        found |= {"steps": steps(len(training.examples), hyper.batch, hyper.epochs), "devices": devices}
+        computed = found["tokens"] * hyper.epochs
+        return _with_time(training, meta, found, computed, devices)
     work, micro_batches, activity = _epoch(training, settings, world)
     zero = training.zero if training.layout is not None else None
     states = model_states(parameters, trainable, zero, world)
@@ -65,7 +70,7 @@ def plan(training: Training) -> dict[str, Any]:
         "casts": casts(parameters, mixed=training.on_gpu),
         **activity,
     }
-    return found | {
+    found |= {
         "tokens_computed": work.tokens,
         "sharing": round(found["tokens"] / work.tokens, 4),
         "padding": round(work.padding / work.positions, 4),
@@ -75,6 +80,58 @@ def plan(training: Training) -> dict[str, Any]:
         "memory": {name: round(size) for name, size in memory.items()}
         | {"total": round(sum(memory.values())), "host": round(states.host * world)},
     }
+    return _with_time(training, meta, found, work.tokens * hyper.epochs, world)
+
+
+def _with_time(
+    training: Training, meta: dict[str, Any], found: dict[str, Any], computed: int, devices: int | None
+) -> dict[str, Any]:
+    """The figures with operations, hours and GPU-hours.
+
+    Args:
+        computed: tokens of all epochs. devices: None where it is not known how many there will be.
+    """
+    config, objective = training.config, training.objective
+    gpus = (devices if training.on_gpu else 0) if config.engine != "openrlhf" else devices
+    outlook = Outlook(
+        "train-actor" if "method" in meta else "train-critic",
+        training.run,
+        config.rates,
+        kind=training.run.manifest().task,
+        settings={**config.model_dump(mode="json"), "base": training.base, **meta},
+        gpus=gpus,
+        decides=("base", "lora", "engine", "variant", "method", "target", GPU),
+        tells=(
+            *("device", "devices", "hostfile", "zero", "offload", "packing", "micro_batch_tokens"),
+            *("gradient_checkpointing", "max_length", "batch", "epochs", GPUS),
+        ),
+    )
+    flops = float(PASS_FLOPS * training.parameters + WEIGHT_FLOPS * training.trainee.trained) * computed
+    if objective is not None and objective.needs_reference:
+        sides = {side for example in (*training.examples, *training.heldout) for side in example.sides}
+        reference = sum(len(training.pool.sequences[side].ids) for side in sides)
+        flops += PASS_FLOPS / 2 * training.parameters * reference
+        outlook.assumed.append("The reference reads every dialogue once, and none is in its cache.")
+    if training.trainee.recomputed:
+        outlook.assumed.append("What is computed again in the backward pass is not among the operations.")
+
+    def did(past: Past) -> float | None:
+        tokens = "tokens_computed" if "tokens_computed" in past.metrics else "tokens"
+        return times(past.metric(tokens), past.metric("epochs"))
+
+    def faster(past: Past) -> float:
+        then = past.facts.get(GPUS)
+        return devices / then if devices and isinstance(then, int) and then > 0 and training.on_gpu else 1.0
+
+    seconds = times(computed, outlook.pace("computed token", did, faster))
+    return outlook.plan(found, seconds=seconds, flops=flops, size=_written(training))
+
+
+def _written(training: Training) -> float | None:
+    """Bytes of the weights that are written, in the type they were stored in; None of an adapter."""
+    kind, start = stored_type(training.base), training.trainee.start
+    adapter = start.lora is not None and start.output == "adapter"
+    return None if kind is None or adapter else float(training.parameters * kind.itemsize)
 
 
 def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
