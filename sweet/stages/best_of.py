@@ -53,7 +53,8 @@ def measure_best_of(
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.rank import RankConfig, load_critic, tell_dropped
+    from sweet.stages.critics import load_critic, tell_dropped
+    from sweet.stages.rank import RankConfig
 
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}

@@ -36,12 +36,13 @@ from sweet.stages.base import (
 )
 from sweet.stages.controls import Chance, Oracle, check_known
 from sweet.stages.credit import Knowledge, credit_figures
+from sweet.stages.critics import load_critic, load_untrained, tell_dropped
 from sweet.stages.desk import Desk
 from sweet.stages.dialogue import agent_of, agent_system
 from sweet.stages.engine import belongs_to, gpus_held, plan_models
 from sweet.stages.estimate.rates import GPUS
 from sweet.stages.failures import check_failures
-from sweet.stages.judge import CriticJudge, Judge, Reads
+from sweet.stages.judge import CriticJudge, Judge
 from sweet.stages.llm_judge import JudgePrompt
 from sweet.stages.places import Key, Place, given_places, sample_places
 from sweet.stages.rows import Basis, CandidateRow
@@ -50,10 +51,7 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Critic
-
-CPU_TOKENS = 8192
-"""More than a training's: nothing is kept for a backward pass, and what begins alike is cut up less."""
+    pass
 
 
 class RankConfig(PlannedConfig):
@@ -282,70 +280,6 @@ def _load(path: Path, config: RankConfig, critic: str | None, rollouts: str, rep
 def _start(run: Run, config: RankConfig, rollouts: Artifact) -> str:
     """The model that a critic would start from."""
     return config.reference or agent_of(run, rollouts, "--reference")
-
-
-def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Reporter) -> Critic:
-    """The critic of the kind that it was trained as: with its head, or with its reference, checked to speak the same
-    vocabulary."""
-    from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
-    from sweet.learn.head import load_head
-    from sweet.learn.pictures import Eye
-    from sweet.learn.regression import RegressionCritic
-    from sweet.learn.tokens import ChatEncoder
-    from sweet.llm.pretrained import load_model, load_tokenizer
-    from sweet.stages.album import RunAlbum, page_encoder, shows_pages
-
-    path, variant = str(run.file(artifact)), artifact.meta.get("variant")
-    tokenizer = load_tokenizer(path)
-    model = load_model(path, config.device, tokenizer=tokenizer)
-    target: Any = artifact.meta.get("target")
-    how = _reading(config, model) | {"recipe": config.recipe or artifact.meta.get("recipe") or "paper"}
-    if variant == "regression":
-        if config.reference is not None:
-            what = f"{artifact.id} has a regression head, which is measured against no reference."
-            raise UsageError(what, where="--reference", fix="leave it out")
-        load_head(model, run.file(artifact))
-        encoder = ChatEncoder(tokenizer)
-        if shows_pages(run, path):
-            rollouts = run.input_of(artifact, "rollouts")
-            encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
-        return RegressionCritic(model, encoder, target=target, **how)
-    base = config.reference or recorded_model(run, artifact, "base")
-    if not base:
-        what = f"{artifact.id} does not say which model it started from, against which it is measured."
-        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
-    check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
-    reference = load_model(base, config.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
-
-
-def load_untrained(name: str, config: RankConfig) -> Critic:
-    """The model that a critic would start from, as a judge: it is measured against itself without c."""
-    from sweet.learn.critic import AdvantageCritic
-    from sweet.llm.pretrained import load_model, load_tokenizer
-
-    tokenizer = load_tokenizer(name)
-    model = load_model(name, config.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, model, tokenizer, blind_reference=True, **_reading(config, model))
-
-
-def _reading(config: RankConfig, model: Any) -> dict[str, Any]:
-    """How a critic reads."""
-    from sweet.library import resolve_device
-    from sweet.stages.training import GPU_TOKENS, context_of
-
-    on_gpu = resolve_device(config.device).type == "cuda"
-    return {
-        "max_length": config.max_length or context_of(model),
-        "budget": config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-        "share": config.packing == "tree",
-    }
-
-
-def tell_dropped(reader: Reads, reporter: Reporter) -> None:
-    """Warn of early turns that the critic was not shown."""
-    if reader.dropped:
-        reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
 
 
 BY_CRITIC = ("critic", "untrained")

@@ -19,9 +19,10 @@ from sweet.llm.vllm import given
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.critics import load_critic
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.places import sample_places
-from sweet.stages.rank import RankConfig, load_critic, run_rank
+from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, run_train_critic
 from sweet.tasks.base import Message

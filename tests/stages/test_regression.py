@@ -13,11 +13,12 @@ from sweet.learn.head import FILE
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.critics import load_critic
 from sweet.stages.evaluate import EvalConfig, run_eval
 from sweet.stages.hyper import LARGE, resolve
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
-from sweet.stages.rank import RankConfig, load_critic, run_rank
+from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, run_train_critic
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score

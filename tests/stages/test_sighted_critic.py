@@ -26,10 +26,11 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.best_of import measure_best_of
+from sweet.stages.critics import load_critic
 from sweet.stages.hyper import SMALL
 from sweet.stages.label import LabelConfig, run_label
 from sweet.stages.pair import PairConfig, run_pair
-from sweet.stages.rank import RankConfig, load_critic, run_rank
+from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import (
     TrainActorConfig,

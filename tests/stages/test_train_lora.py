@@ -16,9 +16,10 @@ from sweet.learn.trainee import Start
 from sweet.llm.pretrained import load_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from sweet.stages.critics import load_critic
 from sweet.stages.hyper import LARGE, LORA, resolve
 from sweet.stages.label import LabelConfig, run_label
-from sweet.stages.rank import RankConfig, load_critic, run_rank
+from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.train import TrainActorConfig, TrainConfig, TrainCriticConfig, run_train_actor, run_train_critic
 from sweet.stages.train_options import start_of
 from tests.stages.learn_runs import make_agent, make_run

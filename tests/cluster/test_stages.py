@@ -1,0 +1,157 @@
+"""The stages on three real nodes: the same rows as on one machine, and what is recorded of the nodes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import SweetError, UsageError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.sandbox.tiers import probe_tiers
+from sweet.stages.base import Silent
+from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.stages.rank import RankConfig, run_rank
+from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.stages.rows import CandidateRow
+from sweet.stages.spread_scoring import _Agreed
+from tests.stages.learn_runs import make_agent
+
+
+class Listening(Silent):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def safe() -> bool:
+    return any(status.works for status in probe_tiers() if status.name != "unsafe")
+
+
+SANDBOX: Any = "auto" if safe() else "unsafe"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Dialogues of the packaged agent."""
+    run = Run.create(tmp_path_factory.mktemp("run") / "run", task="code")
+    run_rollout(run, RolloutConfig(agent="micro", num_tasks=40, samples=3, max_turns=6, max_tokens=128), Silent())
+    return run
+
+
+def content(run: Run, result: Any) -> bytes:
+    return run.file(result.artifacts[0]).read_bytes()
+
+
+def test_scores_are_the_same_bytes_and_every_node_is_told(nodes: Any, run: Run) -> None:
+    here = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both"), Silent())
+    there = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
+    assert content(run, there) == content(run, here)
+    told = there.metrics["nodes"]
+    assert len(told) == 3
+    assert sum(node["items"] for node in told.values()) == 120
+    assert {node["sandbox"] for node in told.values()} == {here.metrics["sandbox"]} == {there.metrics["sandbox"]}
+    assert {key: value for key, value in there.metrics.items() if key not in ("nodes", "seconds")} == {
+        key: value for key, value in here.metrics.items() if key != "seconds"
+    }
+    assert run.manifest().attempts[-1].environment["nodes"] == told
+    assert there.artifacts[0].meta == here.artifacts[0].meta
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_node_killed_while_scoring_loses_and_doubles_no_row(nodes: Any, run: Run, seed: int) -> None:
+    here = run_eval(run, EvalConfig(sandbox=SANDBOX), Silent())
+    extra = nodes.add_node(num_cpus=1)
+    nodes.wait_for_nodes()
+    timer = threading.Timer(random.Random(seed).uniform(3, 7), nodes.remove_node, (extra,), {"allow_graceful": False})
+    timer.start()
+    there = run_eval(run, EvalConfig(sandbox=SANDBOX, ray=nodes.address), Silent())
+    timer.join()
+    assert content(run, there) == content(run, here)
+
+
+def test_nodes_without_a_sandbox_are_refused_unless_none_is_asked_for(
+    nodes: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = run_eval(run, EvalConfig(sandbox="unsafe", ray=nodes.address), Silent())
+    assert there.artifacts[0].meta["sandbox"] == "unsafe"
+    monkeypatch.delenv("SWEET_SANDBOX_IMAGE", raising=False)
+    missing: Any = next((status.name for status in probe_tiers() if not status.works), None)
+    if missing is None:
+        pytest.skip("every sandbox works here")
+    with pytest.raises(SweetError, match="No node of the cluster can do the work") as caught:
+        run_eval(run, EvalConfig(sandbox=missing, ray=nodes.address), Silent())
+    assert caught.value.what.count(f"The sandbox tier {missing} does not work here") == 3
+
+
+def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_comes_too_late() -> None:
+    def told(tier: str, **meta: Any) -> dict[str, Any]:
+        return {"name": "strict", "meta": {"sandbox": tier, "tolerance": 0.0, **meta}}
+
+    agreed = _Agreed()
+    assert [agreed.accept(name, told(tier)) for name, tier in (("a", "bwrap"), ("b", "docker"), ("c", "bwrap"))] == [
+        None
+    ] * 3
+    assert agreed.sandbox == "docker"
+    assert "tolerance 0.1" in str(agreed.accept("d", told("bwrap", tolerance=0.1)))
+    agreed.fixed = True
+    assert agreed.accept("e", told("landlock")) is None
+    assert "weaker than docker" in str(agreed.accept("f", told("unsafe")))
+
+
+def test_advantages_are_those_of_one_machine(nodes: Any, run: Run, tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    config = {"judge": "untrained", "reference": agent, "candidates": 3, "limit": 9, "max_tokens": 16, "device": "cpu"}
+    shutil.copytree(run.path, tmp_path / "other")  # the same command would go on with the rows that are there
+    other = Run.open(tmp_path / "other")
+    here = run_rank(run, RankConfig.model_validate(config), Silent())
+    there = run_rank(other, RankConfig.model_validate(config | {"ray": nodes.address}), Silent())
+    rows = [
+        {row.key: row for row in read_jsonl(place.file(result.artifacts[0]), CandidateRow)}
+        for place, result in ((run, here), (other, there))
+    ]
+    assert rows[0].keys() == rows[1].keys()
+    for key, row in rows[0].items():
+        for one, two in zip(row.candidates, rows[1][key].candidates, strict=True):
+            assert one.text == two.text
+            assert one.advantage == pytest.approx(two.advantage, abs=1e-5)
+    told: Any = other.manifest().attempts[-1].environment["nodes"]
+    assert {node["device"] for node in told.values()} == {"cpu"}
+    assert sum(node["batches"] for node in told.values()) == 1
+
+
+def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -> None:
+    from sweet.render.firefox import find_firefox
+
+    try:
+        find_firefox()
+    except UsageError as error:
+        pytest.skip(error.what)
+    config = RolloutConfig(task="html", tasks="pages", agent="scripted", num_tasks=2)
+    found = []
+    for ray in (None, nodes.address):
+        run = Run.create(tmp_path / f"run-{ray is None}", task="html")
+        reporter = Listening()
+        run_rollout(run, config.model_copy(update={"ray": ray}), reporter)
+        run_eval(run, EvalConfig(similarity="pixels", ray=ray), reporter)
+        shots = {path.name: path.read_bytes() for path in (run.path / "screenshots").rglob("*.png")}
+        rows = run.file(run.find("scores", needed_by="test")).read_bytes().splitlines()
+        found.append((shots, sorted(rows)))  # dialogues end in any order
+        if ray is not None:
+            assert any("Pages rendered" in line for line in reporter.heard)
+    assert found[0] == found[1]
+    assert found[0][0]
+
+
+def test_ray_where_there_is_nothing_to_spread(nodes: Any, run: Run) -> None:
+    with pytest.raises(UsageError, match="no pages to render"):
+        run_rollout(run, RolloutConfig(num_tasks=1, ray=nodes.address), Silent())
+    with pytest.raises(UsageError, match="--ray"):
+        run_rank(run, RankConfig(judge="random", ray=nodes.address), Silent())
