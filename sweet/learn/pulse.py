@@ -1,0 +1,61 @@
+"""Signs of life between machines: a file that one keeps changing and others watch, on a disk that all see."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+PULSE_EVERY = 5.0
+"""Seconds between two beats."""
+STILL = 60.0
+"""Seconds without a beat after which who made them is dead."""
+ENDED = "ended"
+
+
+class Pulse:
+    """A file that says something new every few seconds, as long as `beat` is called."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._beats, self._due = path, 0, 0.0
+        self.beat()
+
+    def beat(self) -> None:
+        if time.monotonic() >= self._due:
+            self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
+            self._path.write_text(f"{socket.gethostname()} {self._beats}", encoding="utf-8")
+
+    def end(self) -> None:
+        """No more beats, and this is no death."""
+        self._path.write_text(ENDED, encoding="utf-8")
+
+
+class Listener:
+    """Listens to a pulse."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._last, self._since = path, "", time.monotonic()
+        self.host = ""
+        """The machine it comes from; empty before the first beat."""
+
+    def still(self) -> float:
+        """Seconds since its last change, or since the listening began; an unreadable file says nothing new."""
+        try:
+            now = self._path.read_text(encoding="utf-8")
+        except OSError:
+            now = self._last
+        if now != self._last:
+            self._last, self._since = now, time.monotonic()
+            if now != ENDED:
+                self.host = now.partition(" ")[0]
+        return time.monotonic() - self._since
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was heard at all."""
+        return bool(self.host)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended in order. An end without a beat before it is one of another time."""
+        return self.begun and self._last == ENDED
