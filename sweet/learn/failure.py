@@ -31,8 +31,9 @@ def error_paths(folder: Path) -> list[Path]:
 
 
 def leave(folder: Path, who: int | str, error: BaseException) -> None:
-    """Leave the error for the others to read."""
-    write_whole(error_path(folder, who), json.dumps(told(error)).encode())
+    """Leave the error for the others to read, as long as there are any: the folder goes when all is done."""
+    if folder.is_dir():
+        write_whole(error_path(folder, who), json.dumps(told(error)).encode())
 
 
 def told(error: BaseException) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 PULSE_EVERY = 5.0
@@ -14,7 +15,8 @@ ENDED = "ended"
 
 
 class Pulse:
-    """A file that says something new every few seconds, as long as `beat` is called."""
+    """A file that says something new every few seconds, as long as `beat` is called; whom it cannot reach any more will
+    find it still."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._beats, self._due = path, 0, 0.0
@@ -23,11 +25,15 @@ class Pulse:
     def beat(self) -> None:
         if time.monotonic() >= self._due:
             self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
-            self._path.write_text(f"{socket.gethostname()} {self._beats}", encoding="utf-8")
+            self._write(f"{socket.gethostname()} {self._beats}")
 
     def end(self) -> None:
         """No more beats, and this is no death."""
-        self._path.write_text(ENDED, encoding="utf-8")
+        self._write(ENDED)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            self._path.write_text(text, encoding="utf-8")
 
 
 class Listener:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import time
 
-from sweet.learn.node import Gathering, await_job, serve
-from sweet.runs.manifest import Kind
+from sweet.learn.node import GLANCE, Gathering, await_job, serve
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.train import TrainConfig
 from sweet.stages.train_options import layout_of
 from sweet.stages.training import RANKS
+
+PATIENCE = 30.0
+"""Seconds that node 0 has to finish its artifact once the ranks are done."""
 
 
 def take_part(run: Run, config: TrainConfig, stage: str, kind: Kind, reporter: Reporter) -> StageResult:
@@ -33,4 +36,16 @@ def take_part(run: Run, config: TrainConfig, stage: str, kind: Kind, reporter: R
     began = time.monotonic()
     ranks = serve(folder, rank, config.devices, log)
     metrics = {"node": rank, "nodes": nodes, "ranks": ranks, "seconds": round(time.monotonic() - began, 3)}
-    return StageResult(stage, run.path, metrics)
+    return StageResult(stage, run.path, metrics, _made(run, folder.parent.name))
+
+
+def _made(run: Run, name: str) -> list[Artifact]:
+    """The artifact that node 0 finishes now; nothing where that takes it long."""
+    ends = time.monotonic() + PATIENCE
+    while time.monotonic() < ends:
+        if found := [
+            artifact for artifact in run.manifest().artifacts if (artifact.id, artifact.status) == (name, "done")
+        ]:
+            return found
+        time.sleep(GLANCE)
+    return []
