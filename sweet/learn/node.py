@@ -122,11 +122,13 @@ class Watch:
     def explain(self) -> None:
         """Where ranks have failed for no reason that they know, look whether that is because a node is gone."""
         ends = time.monotonic() + 2.5 * PULSE_EVERY
-        heard = {who: listener.still() for who, listener in self._listeners.items() if not listener.ended}
-        while heard and not known_error(self._folder) and time.monotonic() < ends:
+        before = {who: listener.listen() for who, listener in self._listeners.items()}
+        silent = list(before)
+        while silent and not known_error(self._folder) and time.monotonic() < ends:
             time.sleep(GLANCE)
-            heard = {who: still for who, still in heard.items() if self._listeners[who].still() >= still}
-        for who in heard if not known_error(self._folder) else ():
+            silent = [who for who in silent if self._listeners[who].listen() == before[who]]
+            silent = [who for who in silent if not self._listeners[who].ended]
+        for who in silent if not known_error(self._folder) else ():
             self._miss(who, self._listeners[who], self._listeners[who].still())
 
     def _miss(self, who: str, listener: Listener, still: float) -> None:

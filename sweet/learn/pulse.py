@@ -45,7 +45,12 @@ class Listener:
         """The machine it comes from; empty before the first beat."""
 
     def still(self) -> float:
-        """Seconds since its last change, or since the listening began; an unreadable file says nothing new."""
+        """Seconds since its last change, or since the listening began."""
+        self.listen()
+        return time.monotonic() - self._since
+
+    def listen(self) -> str:
+        """What it says now, which an unreadable file does not change."""
         try:
             now = self._path.read_text(encoding="utf-8")
         except OSError:
@@ -54,7 +59,7 @@ class Listener:
             self._last, self._since = now, time.monotonic()
             if now != ENDED:
                 self.host = now.partition(" ")[0]
-        return time.monotonic() - self._since
+        return now
 
     @property
     def begun(self) -> bool:

@@ -219,6 +219,7 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
         ({"devices": 2}, "--devices"),
         ({"zero": 1, "offload": "all"}, "--zero, --offload"),
         ({"hostfile": Path("hosts")}, "--hostfile"),
+        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-rank, --master-addr"),
     ],
 )
 def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:
