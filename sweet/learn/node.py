@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import socket
 import sys
 import time
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 import sweet
-from sweet.errors import SweetError, UsageError
+from sweet.errors import SweetError, UsageError, first_line
 from sweet.files import write_whole
 from sweet.learn import slurm
 from sweet.learn.failure import SAID, error_of, error_paths, known_error, leave, told
@@ -75,16 +76,19 @@ class Gathering:
 
     @classmethod
     def read(cls, folder: Path) -> Gathering:
-        """Raise UsageError where it is not there: the folder is another disk's."""
+        """Raise UsageError where it is not there, as the folder is another disk's, or not to be understood."""
         try:
             words = json.loads((folder / GATHERING).read_text(encoding="utf-8"))
+            return cls(**words | {"log": Path(words["log"])})
         except FileNotFoundError as error:
             raise UsageError(
                 f"Node {socket.gethostname()} does not see the run: its disk is not shared.",
                 where=folder,
                 fix="a run directory at the same path on all nodes, on a disk that all see",
             ) from error
-        return cls(**words | {"log": Path(words["log"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            what = f"What node 0 has left for the others is not understood: {first_line(error)}."
+            raise UsageError(what, where=folder / GATHERING, fix="the same version of sweet on all nodes") from error
 
 
 def node_pulse(folder: Path, rank: int) -> Path:
@@ -98,23 +102,23 @@ def clear(folder: Path) -> None:
 
 
 class Watch:
-    """What the others are at, for one who works in the folder: the command (`command`), or nodes by their rank."""
+    """What the others are at, for one who works in the folder: the nodes by their ranks, the command (`command`)."""
 
     def __init__(self, folder: Path, nodes: Sequence[int], command: bool = False) -> None:
         self._folder = folder
         self._listeners = {f"node-{rank}": Listener(node_pulse(folder, rank)) for rank in nodes}
+        self._command = Listener(folder / PULSE)
         if command:
-            self._listeners["node-0"] = Listener(folder / PULSE)
+            self._listeners["command"] = self._command
         self._since: float | None = None
 
     def over(self) -> bool:
-        """Whether to end what still runs here: another one has failed, is gone, or never came."""
+        """Whether to end what still runs here: another one has failed, is gone, or never came; or all is over."""
         for who, listener in self._listeners.items():
             still = listener.still()
             if not listener.ended and still > (STILL if listener.begun else COME):
                 self._miss(who, listener, still)
-        ended = "node-0" in self._listeners and self._listeners["node-0"].ended
-        if not ended and not error_paths(self._folder):
+        if not self._command.ended and not error_paths(self._folder):
             return False
         self._since = self._since or time.monotonic()
         return time.monotonic() - self._since > GRACE
@@ -123,7 +127,7 @@ class Watch:
         """Where ranks have failed for no reason that they know, look whether that is because a node is gone."""
         ends = time.monotonic() + 2.5 * PULSE_EVERY
         before = {who: listener.listen() for who, listener in self._listeners.items()}
-        silent = list(before)
+        silent = [who for who in before if self._listeners[who].begun]  # who never came has said why in the log
         while silent and not known_error(self._folder) and time.monotonic() < ends:
             time.sleep(GLANCE)
             silent = [who for who in silent if self._listeners[who].listen() == before[who]]
@@ -132,12 +136,13 @@ class Watch:
             self._miss(who, self._listeners[who], self._listeners[who].still())
 
     def _miss(self, who: str, listener: Listener, still: float) -> None:
-        name = who.replace("-", " ") + (f" ({listener.host})" if listener.host else "")
+        name = "the command on node 0" if listener is self._command else who.replace("-", " ")
+        name += f" ({listener.host})" if listener.host else ""
         if listener.begun:
-            what = f"{name.capitalize()} is gone: nothing was heard of it for {still:.0f} seconds."
+            what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {still:.0f} seconds."
             fix = "--resume on all nodes goes on from the last checkpoint"
         else:
-            what = f"{name.capitalize()} has not come within {still:.0f} seconds."
+            what = f"{name[0].upper()}{name[1:]} has not come within {still:.0f} seconds."
             fix = "start it too, with the same run directory on a disk that all nodes see"
         leave(self._folder, who, SweetError(what, where=name, fix=fix))
 
@@ -202,9 +207,12 @@ def serve(folder: Path, rank: int, devices: int | None, log: Path | None) -> int
                 pulse.beat()
                 time.sleep(GLANCE)
             status = process.poll()
-    except BaseException as error:
-        stopped = SweetError(f"{_name(rank)} was stopped.", fix="--resume on all nodes goes on")
-        leave(folder, f"node-{rank}", error if isinstance(error, Exception) else stopped)
+    except KeyboardInterrupt:
+        fix = "--resume on all nodes goes on from the last checkpoint"
+        leave(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
+        raise
+    except Exception as error:
+        leave(folder, f"node-{rank}", error)
         raise
     if status == 0:
         return count
@@ -256,6 +264,7 @@ def _name(rank: int) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # in order: no death of this node
     try:
         serve(folder, slurm.node_rank(os.environ), None, None)
     except SweetError as error:

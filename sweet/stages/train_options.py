@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sweet.stages.train import TrainConfig
 
 ZERO = 3
 """Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
+_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def start_of(config: TrainConfig, base: str, on_gpu: bool, *, head: bool = False) -> Start:
@@ -135,6 +137,9 @@ def _check_nodes(config: TrainConfig) -> None:
     if config.nnodes is not None and config.node_rank is not None and config.node_rank >= config.nnodes:
         what = f"Of {config.nnodes} nodes the first is 0 and the last {config.nnodes - 1}."
         raise UsageError(what, where=f"--node-rank {config.node_rank}", fix=f"--node-rank {config.nnodes - 1}")
+    if config.master_addr is not None and not _ADDRESS.fullmatch(config.master_addr):
+        what = f"{config.master_addr!r} is neither a host name nor an IPv4 address."
+        raise UsageError(what, where="--master-addr", fix="without a port: node 0 takes a free one, and tells it")
     if config.master_addr is not None and config.nnodes is None and not by_slurm(config):
         what = "Only nodes with a launcher each are told where to meet."
         raise UsageError(what, where="--master-addr", fix=f"leave it out, or add --nnodes, or {slurm.WORD}")

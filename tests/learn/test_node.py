@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn import node, pulse
 from sweet.learn.failure import SAID, error_of, error_path, leave
 from sweet.learn.job import PULSE
-from sweet.learn.node import Gathering, Watch, await_job, clear, node_pulse, serve
+from sweet.learn.node import GATHERING, Gathering, Watch, await_job, clear, node_pulse, serve
 from sweet.learn.pulse import Listener, Pulse
 
 
@@ -64,6 +65,13 @@ def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, 
     told = error_of(tmp_path, tmp_path / "log", 1)
     assert isinstance(told, UsageError)
     assert str(told.where).startswith("node 1 (")
+
+
+def test_what_another_version_has_left_is_refused(tmp_path: Path, gathering: Gathering) -> None:
+    for text in ("{", "[]", "{}", '{"log": "x", "shape": 3}'):
+        (tmp_path / GATHERING).write_text(text)
+        with pytest.raises(UsageError, match="not understood"):
+            Gathering.read(tmp_path)
 
 
 def test_a_number_is_given_once(tmp_path: Path, gathering: Gathering) -> None:
@@ -122,6 +130,16 @@ def test_an_error_elsewhere_ends_this_nodes_launcher(
     assert time.monotonic() - began < 30
 
 
+def test_a_node_that_is_stopped_says_so_to_the_others(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "torch_launcher", lambda *_: ["sleep", "100"])
+    threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,)).start()
+    with pytest.raises(KeyboardInterrupt):
+        serve(tmp_path, 1, None, tmp_path / "log")
+    assert "was stopped" in error_of(tmp_path, tmp_path / "log", 1).what
+
+
 def test_the_end_of_the_command_ends_its_nodes(
     tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +175,8 @@ def test_ranks_that_fail_beside_living_nodes_are_not_the_nodes_fault(
     Watch(tmp_path, (1,)).explain()
     assert "Rank 0 failed: RuntimeError: Connection closed" in error_of(tmp_path, tmp_path / "log", 1).what
     Pulse(node_pulse(tmp_path, 2))
-    Watch(tmp_path, (1, 2)).explain()
+    Watch(tmp_path, (1, 2, 3)).explain()
+    assert not error_path(tmp_path, "node-3").exists()
     assert not error_path(tmp_path, "node-1").exists()
     assert "is gone" in error_of(tmp_path, tmp_path / "log", 1).what
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,10 +113,25 @@ def test_a_node_that_is_killed_ends_the_other(run: Run, killed: int) -> None:
         nodes[killed].kill()
         said = nodes[1 - killed].communicate(timeout=PATIENCE)[1]
     assert nodes[1 - killed].returncode == 1, said
-    assert f"Node {killed} (" in said
+    assert ("The command on node 0 (" if killed == 0 else "Node 1 (") in said
     assert "is gone" in said
     wait_until(lambda: not processes_about(run.path))
     assert run.manifest().artifacts[-1].status == "partial"
+
+
+def test_a_node_that_srun_loses_is_named(run: Run) -> None:
+    with sweet(run, *SLURM, "--epochs", "4000") as command:
+        progress = run.path / "critic" / "critic-1" / RANKS / "progress.jsonl"
+        wait_until(lambda: (progress.exists() and progress.stat().st_size) or command.poll() is not None)
+        for pid in processes_about(run.path):
+            with contextlib.suppress(OSError):
+                if b"SLURM_NODEID=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        said = command.communicate(timeout=PATIENCE)[1]
+    assert command.returncode == 1, said
+    assert "Node 1 (" in said, said
+    assert "is gone" in said
+    wait_until(lambda: not processes_about(run.path))
 
 
 def test_a_killed_command_leaves_no_rank_that_srun_has_started(run: Run) -> None:

@@ -53,6 +53,7 @@ def test_a_node_by_hand_is_told_by_three_options() -> None:
         ({"nnodes": 2, "node_rank": 2}, "the first is 0 and the last 1"),
         ({"nnodes": 2, "node_rank": 0, "hostfile": Path("hosts")}, "each is started by itself"),
         ({"master_addr": "node-a"}, "where to meet"),
+        ({"nnodes": 2, "node_rank": 0, "master_addr": "node-a:29500"}, "neither a host name nor"),
         ({"engine": "openrlhf", "nnodes": 2, "node_rank": 0}, "takes hosts from a file"),
         ({"engine": "openrlhf", "hostfile": Path("slurm")}, "takes hosts from a file"),
     ],
