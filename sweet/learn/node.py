@@ -88,7 +88,9 @@ class Gathering:
             ) from error
         except (OSError, ValueError, TypeError, KeyError) as error:
             what = f"What node 0 has left for the others is not understood: {first_line(error)}."
-            raise UsageError(what, where=folder / GATHERING, fix="the same version of sweet on all nodes") from error
+            raise UsageError(
+                what, where=folder / GATHERING, fix="one Python environment at the same path on all nodes"
+            ) from error
 
 
 def node_pulse(folder: Path, rank: int) -> Path:
