@@ -104,10 +104,6 @@ def checkpoint_path(folder: Path) -> Path:
     return folder / "checkpoint" / SETTLED
 
 
-def error_path(folder: Path, rank: int | str) -> Path:
-    return folder / f"error-{rank}.json"
-
-
 def _rows(examples: Sequence[Example]) -> list[_Row]:
     return [(e.name, e.chosen, e.rejected, e.kin, e.goals) for e in examples]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from sweet import keeper
 from sweet.errors import SweetError
-from sweet.learn.ranks import ORPHAN_PATIENCE
+from sweet.learn.launcher import ORPHAN_PATIENCE
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message

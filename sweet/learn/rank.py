@@ -9,7 +9,6 @@ command that the training belongs to, whose pulse it watches.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -23,11 +22,12 @@ from typing import Any
 
 import torch
 
-from sweet.errors import SweetError, UsageError
-from sweet.files import write_whole
+from sweet.errors import SweetError
+from sweet.learn.failure import leave
 from sweet.learn.figures import Record
-from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path, error_path
+from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path
 from sweet.learn.loop import Loop
+from sweet.learn.pulse import STILL, Listener
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.trainee import Trainee
 from sweet.learn.zero import ZeroEngine, join, loading
@@ -35,8 +35,6 @@ from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 
-STILL = 60.0
-"""Seconds without a pulse after which the command is dead."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -100,29 +98,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _leave(folder: Path, error: Exception) -> None:
     """The error, for the command to show."""
-    if isinstance(error, SweetError):
-        told = {"what": error.what, "where": error.where, "fix": error.fix}
-    elif isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, torch.OutOfMemoryError):
         fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
-        told = {"what": "A GPU's memory is full.", "fix": fix}
-    else:
-        told = {"what": f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"}
-    known = isinstance(error, SweetError | torch.OutOfMemoryError)
-    about = {"usage": isinstance(error, UsageError), "known": known, "time": time.time()}
-    write_whole(error_path(folder, os.environ.get("RANK", "0")), json.dumps(told | about).encode())
+        error = SweetError("A GPU's memory is full.", fix=fix)
+    leave(folder, os.environ.get("RANK", "0"), error)
 
 
 def watch(pulse: Path) -> None:
-    """End this process once the pulse has stood still."""
-    last, since = "", time.monotonic()
-    while time.monotonic() - since < STILL:
+    """End this process once the pulse has stood still, or the command has ended."""
+    listener = Listener(pulse)
+    while listener.still() < STILL and not listener.ended:
         time.sleep(STILL / 10)
-        try:
-            now = pulse.read_text(encoding="utf-8")
-        except OSError:
-            continue
-        if now != last:
-            last, since = now, time.monotonic()
     os._exit(1)
 
 

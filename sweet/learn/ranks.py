@@ -1,10 +1,13 @@
 """A training by several ranks, seen from the command that asked for it.
 
 The command stays one process: it keeps the manifest, the metrics and the terminal. The ranks are processes beneath it,
-started by torch's launcher on this machine or by DeepSpeed's on the hosts of a hostfile; they get a folder with the job
-(`sweet.learn.job`) and leave their news there, so with several machines the run's directory must be one that all see.
+started by torch's launcher on this machine, by DeepSpeed's on the hosts of a hostfile, or by one of torch's on each of
+several nodes (`sweet.learn.node`), which srun starts, or people. They get a folder with the job (`sweet.learn.job`) and
+leave their news there, so with several machines the run's directory must be one that all see.
 
     command ── keeper ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
+    command ── keeper ── srun ── on each node: node ── keeper ── launcher ── ranks
+    command ── keeper ── launcher ── ranks       and on each further node the same command, as its node
 
 The keeper ends the launcher when the command is gone, however it went (`sweet.keeper`); a rank ends with its
 launcher, and on other hosts when the command's pulse stands still. What launcher and ranks print goes into a log.
@@ -15,40 +18,59 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import sweet
-from sweet import keeper
-from sweet.errors import SweetError, UsageError
+from sweet.errors import UsageError
+from sweet.learn import slurm
+from sweet.learn.failure import error_of, error_paths, known_error
 from sweet.learn.figures import Record, Summary
-from sweet.learn.job import FILE, PROGRESS, PULSE, Job, error_path
+from sweet.learn.job import FILE, PROGRESS, PULSE, Job
+from sweet.learn.launcher import (
+    ORPHAN_PATIENCE,
+    PROGRAM,
+    child_environment,
+    local_exchange,
+    start,
+    stop,
+    torch_launcher,
+)
+from sweet.learn.node import GLANCE, Gathering, Watch, clear
+from sweet.learn.pulse import Pulse
 from sweet.llm.address import bind
-from sweet.llm.vllm import last_lines
-
-ORPHAN_PATIENCE = 10.0
-"""Seconds the launcher has to end the ranks once the command is gone."""
-GLANCE = 0.1
-"""Seconds between two looks at the news."""
-PULSE_EVERY = 5.0
-PROGRAM = "sweet.learn.rank"
 
 _HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """Machines with a launcher each, whose ranks meet at an address of the first.
+
+    Attributes:
+        rank: which this one is, where each is started by hand; None where srun starts them all.
+        gpus: what srun asks for on each; None where the ranks compute on CPUs.
+    """
+
+    count: int
+    master: str
+    rank: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
 class Layout:
-    """Where the ranks run: so many on this machine, or on each host of a hostfile (None: as many as it says)."""
+    """Where the ranks run: so many on this machine, on each of several nodes, or on each host of a hostfile (None: as
+    many as it says)."""
 
     devices: int | None
     hostfile: Path | None = None
+    nodes: Nodes | None = None
 
 
 def check_deepspeed() -> None:
@@ -74,42 +96,38 @@ def check_hostfile(path: Path) -> None:
 
 
 def world_of(layout: Layout | None) -> int:
-    """How many ranks there will be."""
+    """How many ranks there will be, where every node has as many as this one."""
     if layout is None or layout.hostfile is None:
-        return (layout.devices if layout else None) or 1
+        devices = (layout.devices if layout else None) or 1
+        return devices * (layout.nodes.count if layout and layout.nodes else 1)
     hosts = [_HOST.fullmatch(line.strip()) for line in layout.hostfile.read_text(encoding="utf-8").splitlines()]
     return sum(layout.devices or int(host[2]) for host in hosts if host)
 
 
 def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
     """What starts the ranks of the job in `folder`; they meet at `port` of the first machine."""
+    nodes = layout.nodes
+    if nodes is not None and nodes.rank is None:
+        node = [sys.executable, "-m", "sweet.learn.node", str(folder.absolute())]
+        return slurm.on_each(nodes.count, nodes.gpus, node)
+    if nodes is not None:
+        return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
     if layout.hostfile is None:
-        start = ["torch.distributed.run", "--nnodes=1", f"--nproc-per-node={layout.devices or 1}"]
-        start += ["--master-addr=127.0.0.1", f"--master-port={port}", "--max-restarts=0", "--module"]
-    else:
-        # A single host of a hostfile need not be this one.
-        start = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
-        start += [f"--num_gpus={layout.devices}"] if layout.devices else []
-        start += [f"--master_port={port}", "--no_local_rank", "--module"]
-    return [sys.executable, "-m", *start, PROGRAM, str(folder.absolute())]
+        return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder)
+    # A single host of a hostfile need not be this one.
+    words = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
+    words += [f"--num_gpus={layout.devices}"] if layout.devices else []
+    words += [f"--master_port={port}", "--no_local_rank", "--module"]
+    return [sys.executable, "-m", *words, PROGRAM, str(folder.absolute())]
 
 
 def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
     """The environment of the launcher, from the command's: the ranks import the same package, and say little."""
     environment = child_environment(base)
-    if layout.hostfile is None and sys.platform == "linux":
-        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine's own name may lead nowhere
-    return environment
-
-
-def child_environment(base: dict[str, str]) -> dict[str, str]:
-    """The environment of a Python process that works for this one: it imports the same package, and says little."""
-    environment = dict(base)
-    root = str(Path(sweet.__file__).parent.parent)
-    if root not in _installed():
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
-    environment["PYTHONSAFEPATH"] = "1"  # not what happens to lie in the working directory
-    environment.setdefault("PYTHONWARNINGS", "ignore")
+    if layout.nodes is not None and layout.nodes.rank is None:
+        return slurm.for_srun(environment)
+    if layout.hostfile is None:
+        return local_exchange(layout.nodes.master if layout.nodes else "127.0.0.1", environment)
     return environment
 
 
@@ -125,59 +143,50 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
         SweetError: a rank failed: its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in (folder / PROGRESS, folder / PULSE, *folder.glob(error_path(folder, "*").name)):
+    for old in (folder / PROGRESS, folder / PULSE, *error_paths(folder)):
         old.unlink(missing_ok=True)
+    clear(folder)
     job.write(folder / FILE)
-    pulse = None if layout.hostfile is None else _Pulse(folder / PULSE)
-    process = _start(layout, folder, log)
+    with bind("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    nodes, watch = layout.nodes, None
+    if nodes is not None:
+        Gathering(nodes.count, nodes.master, port, job.device, layout.devices or 1, log).write(folder)
+        watch = Watch(folder, range(0 if nodes.rank is None else 1, nodes.count))
+    pulse = None if nodes is None and layout.hostfile is None else Pulse(folder / PULSE)
+    by_srun = nodes is not None and nodes.rank is None
+    with log.open("ab") as out:
+        environment = launch_environment(layout, dict(os.environ))
+        process = start(launch_command(layout, folder, port), environment, out)
     try:
         summary = None
-        for line in _news(process, folder / PROGRESS, pulse):
+        for line in _news(process, folder / PROGRESS, pulse, watch):
             if "record" in line:
                 on_record(line["record"])
             else:
                 summary = Summary(**line["summary"])
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
-            process.wait()
+        # Ranks that srun has started end when it is asked to end, not when it is killed.
+        stop(process, ORPHAN_PATIENCE if by_srun else 0.0)
+        if pulse is not None:
+            pulse.end()
     if process.returncode != 0 or summary is None:
-        raise _error(folder, log, process.returncode)
+        if watch is not None and not known_error(folder):
+            watch.explain()
+        raise error_of(folder, log, process.returncode)
     return summary
 
 
-def _start(layout: Layout, folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    with bind("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            keeper.kept(launch_command(layout, folder, port), ORPHAN_PATIENCE),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=launch_environment(layout, dict(os.environ)),
-        )
-
-
-class _Pulse:
-    """A file that says something new every few seconds, as long as `beat` is called."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._beats, self._due = path, 0, 0.0
-        self.beat()
-
-    def beat(self) -> None:
-        if time.monotonic() >= self._due:
-            self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
-            self._path.write_text(str(self._beats), encoding="utf-8")
-
-
-def _news(process: subprocess.Popen[bytes], path: Path, pulse: _Pulse | None) -> Iterator[dict[str, Any]]:
-    """What rank 0 tells, line by line, until the launcher has ended."""
+def _news(
+    process: subprocess.Popen[bytes], path: Path, pulse: Pulse | None, watch: Watch | None
+) -> Iterator[dict[str, Any]]:
+    """What rank 0 tells, line by line, until the launcher has ended, or another node has failed."""
     torn, at = b"", 0
     running = True
     while running:
-        running = process.poll() is None  # looked at before the last reading
+        running = process.poll() is None and not (
+            watch is not None and watch.over()
+        )  # looked at before the last reading
         if pulse is not None:
             pulse.beat()
         if path.exists():
@@ -189,31 +198,3 @@ def _news(process: subprocess.Popen[bytes], path: Path, pulse: _Pulse | None) ->
             yield from (json.loads(line) for line in lines)
         if running:
             time.sleep(GLANCE)
-
-
-def _error(folder: Path, log: Path, status: int) -> SweetError:
-    """The error that counts: the first that a rank knew the meaning of, else the first (others follow from it)."""
-    found = []
-    for path in folder.glob(error_path(folder, "*").name):
-        rank = path.stem.rpartition("-")[2]
-        found.append((json.loads(path.read_text(encoding="utf-8")), rank))
-    found.sort(key=lambda item: (not item[0]["known"], item[0]["time"]))
-    if found:
-        told, rank = found[0]
-        if told["known"]:
-            make = UsageError if told["usage"] else SweetError
-            return make(told["what"], where=told.get("where") or f"rank {rank}", fix=told.get("fix"))
-        return SweetError(f"Rank {rank} failed: {told['what']}", where=log, fix="the log says where; then --resume")
-    lines = last_lines(log)
-    return SweetError(
-        "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
-        where=log,
-        fix="--resume goes on from the last checkpoint",
-    )
-
-
-def _installed() -> Sequence[str]:
-    """Where packages are found by any Python of this installation."""
-    import site
-
-    return [*site.getsitepackages(), site.getusersitepackages()]

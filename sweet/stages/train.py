@@ -81,7 +81,14 @@ class TrainConfig(PlannedConfig):
     devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """With deepspeed: GPUs to train on (of each host), or processes on a CPU; every GPU where not given."""
     hostfile: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line; the run lies on a disk that all see."""
+    """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the Slurm job that
+    this runs in; the run lies on a disk that all see."""
+    nnodes: int | None = Field(default=None, ge=2, json_schema_extra=OPERATIONAL)
+    """With deepspeed: nodes that train together, where this command is started on each of them."""
+    node_rank: int | None = Field(default=None, ge=0, json_schema_extra=OPERATIONAL)
+    """Which of the nodes this one is; 0 keeps the manifest and the figures."""
+    master_addr: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Name or address by which the other nodes reach node 0, as that one is told; its host name where not given."""
     zero: int | None = Field(default=None, ge=0, le=3, json_schema_extra=OPERATIONAL)
     """With deepspeed: what each GPU keeps only a part of. 1: optimizer, 2: gradients too, 3: weights too (default)."""
     offload: Literal["none", "optimizer", "all"] = Field(default="none", json_schema_extra=OPERATIONAL)
@@ -136,6 +143,10 @@ LEARNS_FROM: dict[str, Kind] = {
 
 def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
     """Train the critic on the run's preferences, into a folder in Hugging Face layout."""
+    if config.node_rank:
+        from sweet.stages.nodes import take_part
+
+        return take_part(run, config, "train-critic", "critic", reporter)
     training, meta = _critic(run, config, reporter)
     return training.run_stage("train-critic", "critic", meta)
 
@@ -250,8 +261,11 @@ def _scores_to_learn(run: Run, named: Sequence[str]) -> Sources:
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
     """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
+    from sweet.stages.nodes import take_part
     from sweet.stages.openrlhf import train_by_openrlhf
 
+    if config.node_rank:
+        return take_part(run, config, "train-actor", "actor", reporter)
     training, pairs = _actor(run, config, reporter)
     if config.engine == "openrlhf":
         return train_by_openrlhf(training, pairs)

@@ -37,7 +37,7 @@ from sweet.stages.estimate.rates import GPUS
 from sweet.stages.hyper import Hyper, Learner, resolve
 from sweet.stages.loggers import FigureLogs, check_logs, naming
 from sweet.stages.train import TrainConfig
-from sweet.stages.train_options import ZERO, layout_of, start_of
+from sweet.stages.train_options import ZERO, layout_of, start_of, unused_nodes
 from sweet.tasks.registry import task_kind
 
 CHECKPOINT = "checkpoint.pt"
@@ -81,6 +81,8 @@ class Training:
     ) -> None:
         self.run, self.config, self.inputs, self.reporter = run, config, list(inputs), reporter
         self.layout = layout_of(config)
+        if unused := unused_nodes(config):
+            reporter.warn(unused)
         check_logs(config.log_to)
         rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
         self.base = config.model or agent_of(run, rollouts, "--model")

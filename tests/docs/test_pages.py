@@ -25,16 +25,21 @@ PROGRAMS = {"apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "mkdir", "p
 
 FOREIGN = {
     "--cap-drop",
+    "--cpus-per-task",
     "--ipc",
     "--limit-mm-per-prompt",
     "--max-model-len",
     "--network",
+    "--ntasks-per-node",
     "--read-only",
     "--security-opt",
     "--tensor-parallel-size",
     "--user",
 }
-"""Options that pages name of vllm and docker."""
+"""Options that pages name of vllm, docker and Slurm."""
+
+SBATCH = {"exclusive", "gpus-per-node", "job-name", "nodes", "partition", "requeue", "time"}
+"""Options of sbatch in the headers of scripts."""
 
 ABBREVIATED = re.compile(r"[\[\]<>{}=]|^sweet$")
 """A span that is a synopsis, not a call."""
@@ -58,6 +63,15 @@ def test_every_command_of_the_blocks_is_understood(page: Page, parser: Parser, w
     commands = [found for block in page.blocks if block.language in SHELLS for found in simple_commands(block)]
     touch_configurations(commands, workplace)
     assert [f"{command.where}: {why}" for command in commands if (why := _complaint(command, parser))] == []
+
+
+def test_scripts_for_sbatch_ask_for_what_there_is(page: Page) -> None:
+    headers = [
+        (block.where, line) for block in page.blocks for line in block.text.splitlines() if line.startswith("#SBATCH")
+    ]
+    found = [(where, re.fullmatch(r"#SBATCH --([a-z-]+)(=\S+)?", line)) for where, line in headers]
+    assert [where for where, option in found if option is None or option[1] not in SBATCH] == []
+    assert bool(headers) == (page.path.name == "training.md")
 
 
 def _complaint(command: Simple, parser: Parser) -> str | None:

@@ -12,8 +12,8 @@ import pytest
 from tests.docs.command_lines import Parser, simple_commands
 from tests.docs.pages import ROOT, Piece
 
-FOREIGN = {"--force-reinstall", "--max-model-len", "--upgrade"}
-"""Options of pip and vllm that fixes name."""
+FOREIGN = {"--force-reinstall", "--gpus-per-node", "--max-model-len", "--upgrade"}
+"""Options of pip, sbatch and vllm that fixes name."""
 
 
 @pytest.fixture(scope="module")

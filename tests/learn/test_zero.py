@@ -15,7 +15,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn.figures import Record
-from sweet.learn.ranks import Layout, launch_command, launch_environment
+from sweet.learn.ranks import Layout, Nodes, launch_command, launch_environment
 from sweet.learn.trainee import save_model
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
@@ -133,6 +133,23 @@ def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path)
     ends = ["--master_port=1234", "--no_local_rank", "--module", "sweet.learn.rank", str(tmp_path)]
     assert launch_command(Layout(None, hosts), tmp_path, 1234) == [*everywhere, *ends]
     assert launch_command(Layout(4, hosts), tmp_path, 1234) == [*everywhere, "--num_gpus=4", *ends]
+
+
+def test_nodes_with_a_launcher_each_are_numbered_by_hand_or_by_srun(tmp_path: Path) -> None:
+    by_hand = launch_command(Layout(8, nodes=Nodes(4, "node-a", 0)), tmp_path, 1234)
+    assert by_hand == [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
+        *("--master-addr=node-a", "--master-port=1234", "--max-restarts=0", "--module"),
+        *("sweet.learn.rank", str(tmp_path)),
+    ]
+    words = launch_command(Layout(8, nodes=Nodes(4, "node-a", gpus=8)), tmp_path, 1234)
+    assert words[:3] == ["srun", "--nodes=4", "--ntasks=4"]
+    assert words[-5:] == ["--gpus-per-node=8", sys.executable, "-m", "sweet.learn.node", str(tmp_path)]
+    environment = {"SLURM_CPUS_PER_TASK": "1", "HOME": "/h"}
+    assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Nodes(4, "node-a")), environment)
+    for master, there in (("node-a", False), ("127.0.0.1", True)):
+        told = launch_environment(Layout(8, nodes=Nodes(4, master, 0)), environment)
+        assert ("GLOO_SOCKET_IFNAME" in told) == there
 
 
 def test_the_ranks_import_this_package_and_nothing_from_where_they_stand() -> None:

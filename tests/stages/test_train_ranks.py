@@ -16,9 +16,10 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn import rank, ranks
+from sweet.learn import pulse, rank, ranks
 from sweet.learn.data import Example, Objective
-from sweet.learn.job import Job, checkpoint_path, error_path
+from sweet.learn.failure import error_path
+from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import LoopSettings
 from sweet.learn.ranks import Layout, check_hostfile, train_in_ranks
 from sweet.learn.tokens import Span, TokenSequence
@@ -218,6 +219,7 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
         ({"devices": 2}, "--devices"),
         ({"zero": 1, "offload": "all"}, "--zero, --offload"),
         ({"hostfile": Path("hosts")}, "--hostfile"),
+        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-rank, --master-addr"),
     ],
 )
 def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:
@@ -256,13 +258,13 @@ def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(rank, "STILL", 0.5)
     monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(ranks, "PULSE_EVERY", 0.1)
-    pulse = ranks._Pulse(tmp_path / "pulse")
+    monkeypatch.setattr(pulse, "PULSE_EVERY", 0.1)
+    heart = pulse.Pulse(tmp_path / "pulse")
     began = time.monotonic()
 
     def beat_for_a_while() -> None:
         while time.monotonic() - began < 1.5:
-            pulse.beat()
+            heart.beat()
             time.sleep(0.05)
 
     beating = threading.Thread(target=beat_for_a_while)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from sweet import keeper
-from sweet.learn.ranks import child_environment
+from sweet.learn.launcher import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.study.plan import SeedJob
 

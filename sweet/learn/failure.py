@@ -1,0 +1,88 @@
+"""What went wrong in a training by several ranks: each that fails leaves its error in the job's folder.
+
+The command, and the launchers of other nodes, read there which error counts: the first that somebody knew the meaning
+of, else the first (others follow from it). A node that does not see the folder says its error in the launcher's log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import SweetError, UsageError, first_line
+from sweet.files import write_whole
+from sweet.llm.vllm import last_lines
+
+SAID = "sweet-node-error "
+"""Before an error that is said in the log."""
+
+
+def error_path(folder: Path, who: int | str) -> Path:
+    """Where a rank (its number), or a node (`node-1`), leaves its error."""
+    return folder / f"error-{who}.json"
+
+
+def error_paths(folder: Path) -> list[Path]:
+    """The errors that are there."""
+    return sorted(folder.glob(error_path(folder, "*").name))
+
+
+def leave(folder: Path, who: int | str, error: BaseException) -> None:
+    """Leave the error for the others to read, as long as there are any: the folder goes when all is done."""
+    if folder.is_dir():
+        write_whole(error_path(folder, who), json.dumps(told(error)).encode())
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """The error as JSON types."""
+    if isinstance(error, SweetError):
+        words = {"what": error.what, "where": error.where, "fix": error.fix}
+    else:
+        words = {"what": f"{type(error).__name__}: {first_line(error)}" if str(error) else type(error).__name__}
+    known, usage = isinstance(error, SweetError), isinstance(error, UsageError)
+    return words | {"known": known, "usage": usage, "time": time.time()}
+
+
+def known_error(folder: Path) -> bool:
+    """Whether somebody has left an error that it knew the meaning of."""
+    return any(words["known"] for words, _ in _left(folder))
+
+
+def error_of(folder: Path, log: Path, status: int) -> SweetError:
+    """The error that counts, of ranks whose launcher ended with `status`; without one the last lines of `log`."""
+    found = sorted([*_left(folder), *_said(log)], key=lambda item: (not item[0]["known"], item[0]["time"]))
+    if found:
+        words, who = found[0]
+        if words["known"]:
+            make = UsageError if words["usage"] else SweetError
+            return make(words["what"], where=words.get("where") or who, fix=words.get("fix"))
+        fix = "the log says where; then --resume"
+        return SweetError(f"{who.capitalize()} failed: {words['what']}", where=log, fix=fix)
+    lines = last_lines(log)
+    return SweetError(
+        "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
+        where=log,
+        fix="--resume goes on from the last checkpoint",
+    )
+
+
+def _left(folder: Path) -> list[tuple[dict[str, Any], str]]:
+    """Errors in the folder, each with who left it."""
+    found = []
+    for path in error_paths(folder):
+        who = path.stem.removeprefix("error-")
+        found.append(
+            (json.loads(path.read_text(encoding="utf-8")), who.replace("-", " ") if "-" in who else f"rank {who}")
+        )
+    return found
+
+
+def _said(log: Path) -> list[tuple[dict[str, Any], str]]:
+    """Errors in the log."""
+    if not log.exists():
+        return []
+    lines = re.findall(rf"{SAID}(\{{.*\}})$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return [(json.loads(line), "a node") for line in lines]

@@ -1,0 +1,74 @@
+"""The launcher that starts the ranks of one machine: its command line, its environment, its beginning and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import sweet
+from sweet import keeper
+
+ORPHAN_PATIENCE = 10.0
+"""Seconds a launcher has to end its ranks once who started it is gone."""
+PROGRAM = "sweet.learn.rank"
+
+
+def torch_launcher(nodes: int, rank: int, devices: int, master: str, port: int, folder: Path) -> list[str]:
+    """What starts this node's ranks of the job in `folder`."""
+    start = ["torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
+    start += [f"--node-rank={rank}"] if nodes > 1 else []
+    start += [f"--master-addr={master}", f"--master-port={port}", "--max-restarts=0", "--module"]
+    return [sys.executable, "-m", *start, PROGRAM, str(folder.absolute())]
+
+
+def child_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a Python process that works for this one: it imports the same package, and says little."""
+    environment = dict(base)
+    root = str(Path(sweet.__file__).parent.parent)
+    if root not in _installed():
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
+    environment["PYTHONSAFEPATH"] = "1"  # not what happens to lie in the working directory
+    environment.setdefault("PYTHONWARNINGS", "ignore")
+    return environment
+
+
+def _installed() -> Sequence[str]:
+    """Where packages are found by any Python of this installation."""
+    import site
+
+    return [*site.getsitepackages(), site.getusersitepackages()]
+
+
+def local_exchange(master: str, environment: dict[str, str]) -> dict[str, str]:
+    """The environment of launchers that meet at `master`: on a machine's own address its name may lead nowhere."""
+    if sys.platform == "linux" and (master == "localhost" or master.startswith("127.")):
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return environment
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """Start a launcher that does not outlive this process; it prints into `out`."""
+    return subprocess.Popen(
+        keeper.kept(command, ORPHAN_PATIENCE),
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.STDOUT if out else None,
+        env=dict(environment),
+    )
+
+
+def stop(process: subprocess.Popen[bytes], patience: float = 0.0) -> None:
+    """End what `start` has started, if it still runs, after so many seconds of patience."""
+    if process.poll() is None and patience:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
+        process.wait()

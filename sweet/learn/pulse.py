@@ -1,0 +1,72 @@
+"""Signs of life between machines: a file that one keeps changing and others watch, on a disk that all see."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PULSE_EVERY = 5.0
+"""Seconds between two beats."""
+STILL = 60.0
+"""Seconds without a beat after which who made them is dead."""
+ENDED = "ended"
+
+
+class Pulse:
+    """A file that says something new every few seconds, as long as `beat` is called; whom it cannot reach any more will
+    find it still."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._beats, self._due = path, 0, 0.0
+        self.beat()
+
+    def beat(self) -> None:
+        if time.monotonic() >= self._due:
+            self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
+            self._write(f"{socket.gethostname()} {self._beats}")
+
+    def end(self) -> None:
+        """No more beats, and this is no death."""
+        self._write(ENDED)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            self._path.write_text(text, encoding="utf-8")
+
+
+class Listener:
+    """Listens to a pulse."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._last, self._since = path, "", time.monotonic()
+        self.host = ""
+        """The machine it comes from; empty before the first beat."""
+
+    def still(self) -> float:
+        """Seconds since its last change, or since the listening began."""
+        self.listen()
+        return time.monotonic() - self._since
+
+    def listen(self) -> str:
+        """What it says now, which an unreadable file does not change."""
+        try:
+            now = self._path.read_text(encoding="utf-8")
+        except OSError:
+            now = self._last
+        if now != self._last:
+            self._last, self._since = now, time.monotonic()
+            if now != ENDED:
+                self.host = now.partition(" ")[0]
+        return now
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was heard at all."""
+        return bool(self.host)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended in order. An end without a beat before it is one of another time."""
+        return self.begun and self._last == ENDED
