@@ -102,11 +102,13 @@ class Spread(Generic[Item, Result]):
         bench: which kind of work it is.
         at_once: chunks that a bench has at a time.
         gpus: a bench for each GPU, which it has for itself, instead of one for each node.
+        light: the benches take none of the cluster's cores: they hardly do anything.
         accept: asked about each bench that has opened.
         say: tells people one line.
 
     Attributes:
         told: by name of the node, what its bench told.
+        out: by name of the node, why it was left out.
         done: items done, by name of the node.
     """
 
@@ -118,10 +120,12 @@ class Spread(Generic[Item, Result]):
         bench: type[Bench[Any, Any]] | type[AsyncBench[Any, Any]] = Bench,
         at_once: int = AT_ONCE,
         gpus: bool = False,
+        light: bool = False,
         accept: Accept | None = None,
         say: Callable[[str], None],
     ) -> None:
-        self.cluster, self.opening, self.bench, self.at_once, self.gpus = cluster, opening, bench, at_once, gpus
+        self.cluster, self.opening, self.bench, self.at_once = cluster, opening, bench, at_once
+        self.gpus, self.light = gpus, light
         self.accept, self.say = accept, say
         self.told: dict[str, Mapping[str, Any]] = {}
         self.done: Counter[str] = Counter()
@@ -129,7 +133,8 @@ class Spread(Generic[Item, Result]):
         self._events: SimpleQueue[_Chunk[Item, Result] | _Heard[Item, Result] | None] = SimpleQueue()
         self._places: list[_Place[Item, Result]] = []
         self._waiting: list[_Chunk[Item, Result]] = []
-        self._out: dict[str, str] = {}
+        self.out: dict[str, str] = {}
+        self._known: set[str] = set()
         self._looked = 0.0
         self._begun = threading.Event()
         self._error: SweetError | None = None
@@ -236,15 +241,16 @@ class Spread(Generic[Item, Result]):
         alive = {node.id for node in nodes}
         for place in [place for place in self._places if place.node.id not in alive]:
             self._lose(place, _GONE)  # Ray does not tell of a bench that was to be opened there
-        known = {place.node.id for place in self._places} | set(self._out)
         for node in nodes:
-            if node.id not in known:
+            if node.id not in self._known:
+                self._known.add(node.id)
                 for _ in range(node.gpus if self.gpus else 1):
                     place = _Place[Item, Result](node)
                     self._places.append(place)
                     self._open(place)
         if not self._places:
-            why = "; ".join(self._out.values()) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
+            told = [f"{name}: {why}" for name, why in self.out.items()]
+            why = "; ".join(told) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
             raise SweetError(
                 f"No node of the cluster can do the work: {why}.",
                 where=f"--ray {self.cluster.address}",
@@ -324,11 +330,11 @@ class Spread(Generic[Item, Result]):
             self._open(place)
 
     def _leave_out(self, place: _Place[Item, Result], fault: Fault) -> None:
-        """The node has no part in it from now on, unless it joins the cluster again as another."""
+        """A bench has no part in it from now on. A node that is left out may join the cluster again as another."""
         self._kill(place)
         self._places.remove(place)
-        self._out[place.node.id] = f"{place.node.name}: {fault.what}" + (f" (try: {fault.fix})" if fault.fix else "")
-        self.say(f"Left out: {self._out[place.node.id]}")
+        self.out[place.node.name] = fault.what + (f" (try: {fault.fix})" if fault.fix else "")
+        self.say(f"Left out: {place.node.name}: {self.out[place.node.name]}")
 
     def _open(self, place: _Place[Item, Result]) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -336,7 +342,7 @@ class Spread(Generic[Item, Result]):
         node = place.node
         cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
         actor = self.cluster.ray.remote(self.bench).options(
-            num_cpus=cores,
+            num_cpus=0 if self.light else cores,
             num_gpus=1 if self.gpus else 0,
             max_concurrency=self.at_once + 1,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),

@@ -48,6 +48,8 @@ class DoctorConfig(StageConfig):
     """Seconds to wait for the model hub."""
     patience: float = Field(default=120.0, gt=0)
     """Seconds to wait for another Python to import torch."""
+    ray: str | None = None
+    """Look at every node of a Ray cluster instead: auto (that of this machine), HOST:PORT, or local."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.errors import SweetError
-from sweet.stages.doctor import Check, DoctorConfig, as_json, healthy, run_doctor
+from sweet.stages.cluster_doctor import nodes_as_json, run_cluster_doctor
+from sweet.stages.doctor import Check, DoctorConfig, as_json, run_doctor
 from sweet.view.text import printable
 
 STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
@@ -15,17 +16,36 @@ STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
 
 class Doctor(Command[DoctorConfig]):
     def work(self, call: Call[DoctorConfig]) -> None:
+        if call.config.ray is not None:
+            _look_at_nodes(call, call.config.ray)
+            return
         call.reporter.say("Looking at this machine.")
         checks = run_doctor(call.config)
         if call.common.json:
             console.print_json({"run": None, "metrics": {}, "artifacts": [], **as_json(checks)})
         else:
             console.show_table("sweet doctor", ["", "", "found"], map(_row, checks))
-        if not healthy(checks):
-            broken = next(check for check in checks if check.required and check.status != "ok")
-            raise SweetError(
-                "Something the pipeline needs is missing.", where=f"{broken.name}: {broken.found}", fix=broken.fix
-            )
+        _judge(checks)
+
+
+def _look_at_nodes(call: Call[DoctorConfig], address: str) -> None:
+    call.reporter.say("Looking at the nodes of the cluster.")
+    nodes = run_cluster_doctor(address, call.config, call.reporter.say)
+    if call.common.json:
+        console.print_json({"run": None, "metrics": {}, "artifacts": [], **nodes_as_json(nodes)})
+    else:
+        for name, checks in nodes.items():
+            console.show_table(f"sweet doctor · {name}", ["", "", "found"], map(_row, checks))
+    for name, checks in nodes.items():
+        _judge(checks, name)
+
+
+def _judge(checks: list[Check], node: str = "") -> None:
+    """Raise SweetError where something required is not there."""
+    broken = next((check for check in checks if check.required and check.status != "ok"), None)
+    if broken is not None:
+        where = ": ".join(filter(None, (node, broken.name, broken.found)))
+        raise SweetError("Something the pipeline needs is missing.", where=where, fix=broken.fix)
 
 
 def _row(check: Check) -> list[object]:
@@ -42,6 +62,10 @@ COMMANDS = (
         config=DoctorConfig,
         summary="What this machine has and lacks, and the command that mends it.",
         text="Exits with 1 where something is missing that the pipeline on the packaged agent and tasks needs.",
-        examples=(("sweet doctor", "look at everything"), ("sweet doctor --json", "the same for a program")),
+        examples=(
+            ("sweet doctor", "look at everything"),
+            ("sweet doctor --ray auto", "at every node of the Ray cluster that this machine belongs to"),
+            ("sweet doctor --json", "the same for a program"),
+        ),
     ),
 )

@@ -1,0 +1,175 @@
+"""Scoring on a Ray cluster of three nodes on this machine beside the pool of jails of one process, as JSON.
+
+    python -m benchmarks.cluster [--answers 5000] [--rounds 3] [--kills 10] [--sizes 1000,10000,50000]
+
+`ratio`: the time of the cluster over the local pool's for the same answers, from the first that is taken to the last
+score, with as many jails; the median of pairs whose order alternates. What opening takes stands beside it. `kills`: a
+node is killed at a random moment of each run; every answer must have its score, once, and the same as without.
+`sizes`: seconds an answer, and what the memory of this process grew to. Nodes and driver share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweet.sandbox.tiers import WORKERS_A_CORE
+from sweet.stages.spread_scoring import open_spread_scorer
+from sweet.tasks.micro import load
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.trajectory import Trajectory, Turn
+
+NODES = 3
+
+
+def dialogues(count: int) -> Iterator[Trajectory]:
+    """Answers of which no two are alike: every third is right."""
+    tasks = load("train")
+    for number in range(count):
+        task = tasks[number % len(tasks)]
+        answer = f"{task.ground_truth}{'' if number % 3 == 0 else ' + 1'}  # {number}"
+        asked = Turn(role="user", content=task.problem_description)
+        yield Trajectory(
+            id=f"{task.id}-{number}",
+            task=task,
+            dialogue_history=(asked, Turn(role="assistant", content=f"I WANT TO ANSWER:\n{answer}")),
+            answer=answer,
+            sample=number // len(tasks),
+        )
+
+
+def scored(scorer: TrajectoryScorer, count: int) -> tuple[float, list[Score]]:
+    """Seconds, and the scores."""
+    began = time.perf_counter()
+    scores = [score for _, score in scorer.score(dialogues(count))]
+    return time.perf_counter() - began, scores
+
+
+class Arena:
+    """The cluster and the local pool, each opened anew for every run."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        self.cluster = cluster
+        self.request = ScoringRequest(run=folder, say=lambda _: None)
+
+    def local(self, count: int) -> dict[str, Any]:
+        began = time.perf_counter()
+        request = ScoringRequest(run=self.request.run, say=self.request.say, workers=NODES * WORKERS_A_CORE)
+        with task_kind("code").open_scorer(request) as scorer:
+            opened = time.perf_counter() - began
+            seconds, scores = scored(scorer, count)
+        return {"opening": opened, "seconds": seconds, "scores": scores}
+
+    def spread(self, count: int, kill: float | None = None) -> dict[str, Any]:
+        """With `kill` a fourth node has a part in it, and is killed after so many seconds."""
+        extra = None if kill is None else self.cluster.add_node(num_cpus=1)
+        self.cluster.wait_for_nodes()
+        began = time.perf_counter()
+        with open_spread_scorer(self.cluster.address, "code", self.request) as scorer:
+            opened = time.perf_counter() - began
+            timer = threading.Timer(kill or 0, self._kill, (extra,))
+            timer.start()
+            seconds, scores = scored(scorer, count)
+            timer.join()
+            nodes = scorer.environment["nodes"]
+        return {"opening": opened, "seconds": seconds, "scores": scores, "nodes": nodes}
+
+    def _kill(self, node: Any) -> None:
+        if node is not None:
+            self.cluster.remove_node(node, allow_graceful=False)
+
+
+def compare(arena: Arena, answers: int, rounds: int) -> dict[str, Any]:
+    pairs = []
+    for number in range(rounds):
+        order = ("local", "spread") if number % 2 == 0 else ("spread", "local")
+        found = {name: getattr(arena, name)(answers) for name in order}
+        pairs.append((found["local"], found["spread"]))
+    ratios = [spread["seconds"] / local["seconds"] for local, spread in pairs]
+    return {
+        "answers": answers,
+        "jails": NODES * WORKERS_A_CORE,
+        "ratio": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "local_seconds": round(statistics.median(local["seconds"] for local, _ in pairs), 2),
+        "spread_seconds": round(statistics.median(spread["seconds"] for _, spread in pairs), 2),
+        "spread_opening": round(statistics.median(spread["opening"] for _, spread in pairs), 2),
+        "same_scores": all(local["scores"] == spread["scores"] for local, spread in pairs),
+    }
+
+
+def killed(arena: Arena, answers: int, kills: int) -> dict[str, Any]:
+    whole = arena.spread(answers)
+    rng = random.Random(0)
+    runs = []
+    for _ in range(kills):
+        moment = rng.uniform(0.0, whole["seconds"])
+        found = arena.spread(answers, moment)
+        ids = [score.id for score in found["scores"]]
+        runs.append(
+            {
+                "moment": round(moment, 2),
+                "seconds": round(found["seconds"], 2),
+                "rows": len(ids),
+                "doubled": len(ids) - len(set(ids)),
+                "same": found["scores"] == whole["scores"],
+                "nodes": len(found["nodes"]),
+            }
+        )
+    return {"answers": answers, "without": round(whole["seconds"], 2), "runs": runs}
+
+
+def grown(arena: Arena, sizes: list[int]) -> list[dict[str, Any]]:
+    found = []
+    for size in sizes:
+        with open_spread_scorer(arena.cluster.address, "code", arena.request) as scorer:
+            began = time.perf_counter()
+            count = sum(1 for _ in scorer.score(dialogues(size)))
+            seconds = time.perf_counter() - began
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        found.append({"answers": count, "ms_an_answer": round(1000 * seconds / count, 3), "memory_mb": memory})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--kill-answers", type=int, default=1500)
+    parser.add_argument("--sizes", default="1000,10000,50000")
+    options = parser.parse_args()
+    from ray.cluster_utils import Cluster
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SWEET_CACHE"] = str(Path(folder, "cache"))
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        for _ in range(NODES - 1):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        arena = Arena(cluster, Path(folder))
+        arena.local(2000)  # references are run once and known from then on
+        found = {
+            "cores": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "compare": compare(arena, options.answers, options.rounds),
+            "kills": killed(arena, options.kill_answers, options.kills) if options.kills else None,
+            "sizes": grown(arena, [int(size) for size in options.sizes.split(",") if size]),
+        }
+        cluster.shutdown()
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
