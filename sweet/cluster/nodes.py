@@ -85,10 +85,19 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself
             signal.signal(number, handler)
+    _quieten()
     try:
         yield Cluster(ray, address)
     finally:
         ray.shutdown()
+
+
+def _quieten() -> None:
+    """Keep Ray from printing: it tells of lost nodes on stdout, which is for data, and we tell of them ourselves. There
+    is no option for it."""
+    worker: Any = importlib.import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _answering(address: str) -> str:

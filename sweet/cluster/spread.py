@@ -13,13 +13,14 @@ ends the work: it would take down the others too. Nodes that join the cluster me
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -30,10 +31,10 @@ from sweet.cluster.bench import AsyncBench, AsyncOpening, Bench, Fault, Hello, I
 from sweet.cluster.nodes import Cluster, Node
 from sweet.errors import SweetError, first_line
 
-AT_ONCE = 3
+AT_ONCE = 6
 """Chunks that a bench has at a time, where nobody knows better."""
 
-WINDOW = 4
+WINDOW = 8
 """Chunks for each bench that are under way for `Spread.results`: so many may wait for one before them."""
 
 FAILURES = 3
@@ -198,6 +199,9 @@ class Spread(Generic[Item, Result]):
                 opening = [place for place in self._places if not place.open]
                 if not opening or (self.told and time.monotonic() > deadline):
                     self._begun.set()
+                elif time.monotonic() > deadline:
+                    self.say("No node has opened yet: the cluster may have no free cores. Still waiting.")
+                    deadline += OPENING_SECONDS
                 try:
                     event = self._events.get(timeout=LOOK_SECONDS)
                 except Empty:
@@ -225,7 +229,7 @@ class Spread(Generic[Item, Result]):
         self._begun.set()
         while True:
             for chunk in open_chunks:
-                chunk.results.set_exception(error)
+                _settle(chunk.results, error)
             event = self._events.get() if self._error is not None else None
             if event is None:
                 return
@@ -266,6 +270,8 @@ class Spread(Generic[Item, Result]):
                 return
             place = min(free, key=lambda place: len(place.chunks))
             chunk = heapq.heappop(self._waiting)
+            if chunk.results.cancelled():
+                continue
             place.chunks.append(chunk)
             self._listen(place, chunk, place.bench.results.remote(chunk.items))
 
@@ -286,10 +292,10 @@ class Spread(Generic[Item, Result]):
             place.chunks.remove(chunk)
             place.failures = 0
             if isinstance(found, Fault):
-                chunk.results.set_exception(SweetError(found.what, where=found.where, fix=found.fix))
+                _settle(chunk.results, SweetError(found.what, where=found.where, fix=found.fix))
             else:
                 self.done[place.node.name] += len(chunk.items)
-                chunk.results.set_result(found)
+                _settle(chunk.results, found)
 
     def _greet(self, place: _Place[Item, Result], found: Hello | Fault) -> None:
         """Take in a bench that says hello, unless it is of no use."""
@@ -314,12 +320,10 @@ class Spread(Generic[Item, Result]):
         for chunk in chunks:
             chunk.lost += not gone
             heapq.heappush(self._waiting, chunk)
-            if chunk.lost >= FAILURES:
-                raise SweetError(
-                    f"{chunk.lost} workers were lost over the same {len(chunk.items)} items: {fault.what}",
-                    where=fault.where or place.node.name,
-                    fix=fault.fix,
-                )
+        deadly = next((chunk for chunk in chunks if chunk.lost >= FAILURES), None)
+        if deadly is not None:
+            what = f"{deadly.lost} workers were lost over the same {len(deadly.items)} items: {fault.what}"
+            raise SweetError(what, where=fault.where or place.node.name, fix=fault.fix)
         place.failures += 1
         if gone:
             self._leave_out(place, _GONE)
@@ -354,3 +358,12 @@ class Spread(Generic[Item, Result]):
         bench, place.bench = place.bench, None
         if bench is not None:
             self.cluster.ray.kill(bench)
+
+
+def _settle(results: Future[list[Result]], outcome: list[Result] | SweetError) -> None:
+    """Give whoever waits the outcome; somebody who has given up (a cancelled task) wants none."""
+    with contextlib.suppress(InvalidStateError):
+        if isinstance(outcome, SweetError):
+            results.set_exception(outcome)
+        else:
+            results.set_result(outcome)

@@ -22,7 +22,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
-TOGETHER = 16
+TOGETHER = 32
 """Trajectories that go to a node together."""
 
 SANDBOX = "sandbox"

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import WINDOW, Spread
 from sweet.errors import ServerError, SweetError
-from tests.cluster.work import deadly, doubling, first_only, nowhere
+from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only
 
 said: list[str] = []
 
@@ -121,7 +122,7 @@ def test_a_bench_that_is_not_accepted_has_no_part_in_it(spread_on: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_node_lost_half_way_costs_nothing_but_time(
-    nodes: Any, spread_on: Any, seed: int, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, spread_on: Any, seed: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sweet.cluster.spread.LOOK_SECONDS", 0.5)
     rng = random.Random(seed)
@@ -143,6 +144,7 @@ def test_a_node_lost_half_way_costs_nothing_but_time(
     assert sum(spread.done.values()) == 900
     assert len(said) == 1
     assert "it is gone" in said[0]
+    assert capfd.readouterr().out == "", "stdout is for data"
 
 
 def test_a_node_that_joins_is_taken_in(nodes: Any, spread_on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +178,43 @@ def test_an_address_where_nobody_is(nodes: Any) -> None:
         pass
     assert caught.value.where == "--ray 127.0.0.1:9"
     assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_what_is_given_up_by_who_wanted_it_harms_nobody(spread_on: Any) -> None:
+    with spread_on(partial(doubling, 0.01), at_once=1) as spread:
+        futures = [spread.submit([n]) for n in range(30)]
+        assert any(future.cancel() for future in futures[10:20])
+        assert futures[29].result() == [58]
+        assert [future.result() for future in futures[:10]] == [[2 * n] for n in range(10)]
+
+
+def test_when_the_work_ends_in_an_error_everybody_hears_of_it(spread_on: Any, tmp_path: Path) -> None:
+    with spread_on(partial(deadly, tmp_path, 99, 5, True)) as spread:
+        futures = [spread.submit([n]) for n in range(40)]
+        errors = [future.exception(timeout=60) for future in futures]
+        assert all(error is None or "workers were lost" in str(error) for error in errors)
+        assert isinstance(errors[5], SweetError)
+        with pytest.raises(SweetError, match="workers were lost"):
+            spread.submit([1]).result(timeout=60)
+
+
+def test_an_error_about_one_item_concerns_nobody_else(spread_on: Any) -> None:
+    with spread_on(odd_only, bench=AsyncBench, at_once=8) as spread:
+        futures = [spread.submit([n]) for n in range(20)]
+        for number, future in enumerate(futures):
+            if number % 2:
+                assert future.result() == [2 * number]
+            else:
+                with pytest.raises(SweetError, match=f"{number} is even") as caught:
+                    future.result()
+                assert caught.value.fix == "another number"
+        assert sum(spread.done.values()) == 10
+    assert said == []
+
+
+def test_a_machine_that_belongs_to_no_cluster(nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with pytest.raises(ServerError, match="belongs to none") as caught, open_cluster("auto"):
+        pass
+    assert caught.value.fix == "ray start --head, or --ray local"

@@ -155,3 +155,17 @@ def test_ray_where_there_is_nothing_to_spread(nodes: Any, run: Run) -> None:
         run_rollout(run, RolloutConfig(num_tasks=1, ray=nodes.address), Silent())
     with pytest.raises(UsageError, match="--ray"):
         run_rank(run, RankConfig(judge="random", ray=nodes.address), Silent())
+
+
+def test_the_doctor_looks_at_every_node(nodes: Any) -> None:
+    from sweet.stages.cluster_doctor import nodes_as_json, run_cluster_doctor
+    from sweet.stages.doctor import DoctorConfig
+
+    found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
+    assert len(found) == 3
+    for checks in found.values():
+        assert checks[0].found == "gives 1 cores and 0 GPUs to the cluster"
+        assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}
+    told = nodes_as_json(found)
+    assert told["healthy"] == all(node["healthy"] for node in told["nodes"].values())
+    assert list(told["nodes"]) == sorted(found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sweet.errors import SweetError
 
@@ -73,3 +74,20 @@ class Deadly(Doubling):
 @contextmanager
 def deadly(marks: Path, times: int, item: int, raises: bool, cores: int) -> Iterator[Deadly]:
     yield Deadly(marks, times, item, raises=raises)
+
+
+class OddOnly:
+    """Twice each odd number, slowly, and any number of them at once."""
+
+    told: ClassVar[Mapping[str, Any]] = {}
+
+    async def result(self, item: int, /) -> int:
+        await asyncio.sleep(0.05)
+        if item % 2 == 0:
+            raise SweetError(f"{item} is even.", fix="another number")
+        return 2 * item
+
+
+@asynccontextmanager
+async def odd_only(cores: int) -> AsyncIterator[OddOnly]:
+    yield OddOnly()
