@@ -46,6 +46,9 @@ OPENING_SECONDS = 180.0
 LOOK_SECONDS = 5.0
 """How often nodes are counted."""
 
+TELL_SECONDS = 60.0
+"""How often people are told what each node has done."""
+
 _GONE = Fault("it is gone")
 
 Accept = Callable[[str, Mapping[str, Any]], str | None]
@@ -137,6 +140,7 @@ class Spread(Generic[Item, Result]):
         self.out: dict[str, str] = {}
         self._known: set[str] = set()
         self._looked = 0.0
+        self._told_at, self._told_done = time.monotonic(), 0
         self._begun = threading.Event()
         self._error: SweetError | None = None
         self._thread = threading.Thread(target=self._live, name="spread", daemon=True)
@@ -196,6 +200,7 @@ class Spread(Generic[Item, Result]):
         try:
             while True:
                 self._look()
+                self._tell(TELL_SECONDS)
                 opening = [place for place in self._places if not place.open]
                 if not opening or (self.told and time.monotonic() > deadline):
                     self._begun.set()
@@ -207,6 +212,7 @@ class Spread(Generic[Item, Result]):
                 except Empty:
                     continue
                 if event is None:
+                    self._tell(0)
                     return
                 if isinstance(event, _Chunk):
                     heapq.heappush(self._waiting, event)
@@ -260,6 +266,13 @@ class Spread(Generic[Item, Result]):
                 where=f"--ray {self.cluster.address}",
                 fix=f"sweet doctor --ray {self.cluster.address}",
             )
+
+    def _tell(self, after: float) -> None:
+        """Say what each node has done, where something was done since it was last said and so many seconds are over."""
+        now, total = time.monotonic(), self.done.total()
+        if now - self._told_at >= after and total > self._told_done:
+            self._told_at, self._told_done = now, total
+            self.say("Done by node: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.done.items())))
 
     def _hand_out(self) -> None:
         """Give every open bench what it may have, the least busy first. A chunk that was lost has one for itself."""

@@ -17,7 +17,7 @@ from typing import Any
 from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import Spread
-from sweet.render.browsers import fitting_count, open_browsers
+from sweet.render import browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import KeepingRenderer
 from sweet.render.store import ScreenshotStore
@@ -47,7 +47,7 @@ async def open_renderer(
         SweetError: there is no browser, or no cluster.
     """
     if ray is None:
-        async with open_browsers(store, count) as pool:
+        async with browsers.open_browsers(store, count) as pool:
             yield pool
         return
     settings = RenderSettings()
@@ -58,7 +58,7 @@ async def open_renderer(
             cluster,
             partial(_open_on_node, count, settings),
             bench=AsyncBench,
-            at_once=WAITING * (count or fitting_count()),
+            at_once=WAITING * (count or browsers.fitting_count()),
             accept=same.accept,
             say=say,
         ) as spread,
@@ -68,8 +68,6 @@ async def open_renderer(
             yield renderer
         finally:
             await renderer.close()
-        done = ", ".join(f"{name} {count:,}" for name, count in sorted(spread.done.items()))
-        say(f"Pages rendered: {done or 'none'}.")
 
 
 _Shot = Screenshot | RenderFailed
@@ -106,10 +104,10 @@ class _Same:
 
 @asynccontextmanager
 async def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> AsyncIterator[_Browsers]:
-    browsers = count or min(cores, fitting_count())
-    async with open_browsers(None, browsers, settings) as pool:
+    number = count or min(cores, browsers.fitting_count())
+    async with browsers.open_browsers(None, number, settings) as pool:
         probe = await pool.shoot(PROBE)
-        yield _Browsers(pool, {"probe": probe.sha256, "browsers": browsers})
+        yield _Browsers(pool, {"probe": probe.sha256, "browsers": number})
 
 
 class _Browsers:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # others count the processes beneath theirs
 def nodes() -> Iterator[Any]:
     """Ray's own cluster for tests: a head and two more nodes, of one CPU each."""
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")

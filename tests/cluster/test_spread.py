@@ -20,14 +20,21 @@ from sweet.errors import ServerError, SweetError
 from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only
 
 said: list[str] = []
+told: list[str] = []
+"""What was said of how far it is, apart from the rest."""
+
+
+def hear(line: str) -> None:
+    (told if line.startswith("Done by node: ") else said).append(line)
 
 
 @pytest.fixture
 def spread_on(nodes: Any) -> Iterator[Any]:
     """Opens work on the nodes."""
     said.clear()
+    told.clear()
     with open_cluster(nodes.address) as cluster:
-        yield lambda opening, **more: Spread(cluster, opening, say=said.append, **more)
+        yield lambda opening, **more: Spread(cluster, opening, say=hear, **more)
 
 
 def test_results_come_in_order_and_every_node_has_a_part_in_them(spread_on: Any) -> None:
@@ -39,6 +46,19 @@ def test_results_come_in_order_and_every_node_has_a_part_in_them(spread_on: Any)
         assert list(spread.results([], 7)) == []
         assert list(spread.results(range(3), 7)) == [0, 2, 4]
     assert said == []
+
+
+def test_what_each_node_has_done_is_told_now_and_then_and_at_the_end(
+    spread_on: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweet.cluster.spread.TELL_SECONDS", 0.2)
+    with spread_on(partial(doubling, 0.004)) as spread:
+        list(spread.results(range(600), 5))
+    sums = [sum(int(part.split()[-1]) for part in line.removeprefix("Done by node: ").split(", ")) for line in told]
+    assert sums == sorted(set(sums))
+    assert sums[-1] == 600
+    assert len(sums) > 2
+    assert all(name in told[-1] for name in spread.told)
 
 
 def test_no_more_is_taken_than_is_under_way(spread_on: Any) -> None:

@@ -145,7 +145,7 @@ def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -
         rows = run.file(run.find("scores", needed_by="test")).read_bytes().splitlines()
         found.append((shots, sorted(rows)))  # dialogues end in any order
         if ray is not None:
-            assert any("Pages rendered" in line for line in reporter.heard)
+            assert any("Done by node" in line for line in reporter.heard)
     assert found[0] == found[1]
     assert found[0][0]
 

@@ -38,7 +38,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One with something that draws, and without assets."""
 
     @asynccontextmanager
-    async def open_slow(store: Path) -> AsyncIterator[Slow]:
+    async def open_slow(store: Path, count: int | None) -> AsyncIterator[Slow]:
         yield Slow()
 
     monkeypatch.setattr("sweet.render.browsers.open_browsers", open_slow)
