@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.sandbox.tiers import WORKERS_A_CORE
+from sweet.stages.base import Silent
 from sweet.stages.spread_scoring import open_spread_scorer
 from sweet.tasks.micro import load
 from sweet.tasks.registry import task_kind
@@ -61,7 +62,7 @@ class Arena:
 
     def __init__(self, cluster: Any, folder: Path) -> None:
         self.cluster = cluster
-        self.request = ScoringRequest(run=folder, say=lambda _: None)
+        self.request = ScoringRequest(run=folder, say=Silent().say)
 
     def local(self, count: int) -> dict[str, Any]:
         began = time.perf_counter()

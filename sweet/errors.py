@@ -88,6 +88,11 @@ class Interrupted(SweetError):
     exit_code = 130
 
 
+def described(error: BaseException) -> str:
+    """Class and first line of an error that nobody expected."""
+    return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error of somebody else says; its class where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 import sweet
-from sweet.errors import SweetError, first_line
+from sweet.errors import SweetError, described
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class Fault:
     def of(cls, error: BaseException, *, lost: bool = False) -> Fault:
         if isinstance(error, SweetError):
             return cls(error.what, error.where, error.fix, lost)
-        return cls(f"{type(error).__name__}: {first_line(error)}", lost=lost)
+        return cls(described(error), lost=lost)
 
 
 @dataclass(frozen=True)

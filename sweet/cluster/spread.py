@@ -29,7 +29,7 @@ from typing import Any, Generic, Self
 import sweet
 from sweet.cluster.bench import AsyncBench, AsyncOpening, Bench, Fault, Hello, Item, Opening, Result
 from sweet.cluster.nodes import Cluster, Node
-from sweet.errors import SweetError, first_line
+from sweet.errors import SweetError, described
 
 AT_ONCE = 6
 """Chunks that a bench has at a time, where nobody knows better."""
@@ -222,7 +222,7 @@ class Spread(Generic[Item, Result]):
         except SweetError as error:
             self._error = error
         except BaseException as error:
-            self._error = SweetError(f"The work on the cluster ended: {type(error).__name__}: {first_line(error)}")
+            self._error = SweetError(f"The work on the cluster ended: {described(error)}")
         finally:
             self._end()
 
@@ -296,7 +296,7 @@ class Spread(Generic[Item, Result]):
     def _hear(self, heard: _Heard[Item, Result]) -> None:
         place, chunk = heard.place, heard.chunk
         error = heard.answer.exception()
-        found = Fault(f"{type(error).__name__}: {first_line(error)}", lost=True) if error else heard.answer.result()
+        found = Fault(described(error), lost=True) if error else heard.answer.result()
         if chunk is None and not (isinstance(found, Fault) and found.lost):
             self._greet(place, found)
         elif isinstance(found, Fault) and found.lost:
@@ -329,7 +329,7 @@ class Spread(Generic[Item, Result]):
     def _lose(self, place: _Place[Item, Result], fault: Fault) -> None:
         """A bench is lost: its chunks are for others, and another one is opened in its place while that may help."""
         chunks, place.chunks = place.chunks, []
-        gone = place.node.id not in {node.id for node in self.cluster.nodes()}
+        gone = fault is _GONE or place.node.id not in {node.id for node in self.cluster.nodes()}
         for chunk in chunks:
             chunk.lost += not gone
             heapq.heappush(self._waiting, chunk)

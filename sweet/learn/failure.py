@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sweet.errors import SweetError, UsageError, first_line
+from sweet.errors import SweetError, UsageError, described
 from sweet.files import write_whole
 from sweet.llm.vllm import last_lines
 
@@ -41,7 +41,7 @@ def told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SweetError):
         words = {"what": error.what, "where": error.where, "fix": error.fix}
     else:
-        words = {"what": f"{type(error).__name__}: {first_line(error)}" if str(error) else type(error).__name__}
+        words = {"what": described(error)}
     known, usage = isinstance(error, SweetError), isinstance(error, UsageError)
     return words | {"known": known, "usage": usage, "time": time.time()}
 

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 
+from sweet.device import usable_cores
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.bidi import DirectWindow
@@ -55,8 +56,7 @@ class _Doubtful(Exception):
 
 def fitting_count() -> int:
     """How many browsers this machine has cores and free memory for."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _free_memory() // SHARE_OF_MEMORY, MOST_BROWSERS))
+    return max(1, min(usable_cores(), _free_memory() // SHARE_OF_MEMORY, MOST_BROWSERS))
 
 
 def _free_memory() -> int:

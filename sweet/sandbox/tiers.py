@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sweet.device import usable_cores
 from sweet.errors import SweetError, UsageError
 from sweet.sandbox.box import Sandbox, open_jails
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
@@ -102,7 +103,7 @@ def open_sandbox(
         UsageError: the tier asked for does not work here.
         SweetError: no safe tier works here.
     """
-    with open_jails(_choose(tier), workers or WORKERS_A_CORE * (cores or _cores()), limits or Limits()) as box:
+    with open_jails(_choose(tier), workers or WORKERS_A_CORE * (cores or usable_cores()), limits or Limits()) as box:
         yield box
 
 
@@ -126,10 +127,6 @@ def _choose(tier: TierChoice) -> Tier:
         where="--sandbox auto",
         fix=" or ".join(status.fix for status in tried if status.fix),
     )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _left_open(tier: Tier) -> list[str]:

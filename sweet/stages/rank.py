@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -49,9 +49,6 @@ from sweet.stages.rows import Basis, CandidateRow
 from sweet.stages.spread_ranking import SpreadJudge, open_spread_judge
 from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    pass
 
 
 class RankConfig(PlannedConfig):
@@ -135,7 +132,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
     reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
     models = _models(config, agent)
-    local = plan_models(config, models, reporter, others=int(config.judge in ("critic", "untrained")))
+    local = plan_models(config, models, reporter, others=int(config.judge in BY_CRITIC))
     meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
     meta |= {"replies": replies.id} if replies else {}
     meta |= _judge_meta(run, config, critic, rollouts)
@@ -229,7 +226,7 @@ def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]
 
 
 def _gpus(config: RankConfig, models: list[tuple[str, list[str]]]) -> int | None:
-    own: list[list[str]] = [[]] if config.judge in ("critic", "untrained") else []
+    own: list[list[str]] = [[]] if config.judge in BY_CRITIC else []
     return gpus_held(config.device, [*own, *(urls for _, urls in models)])
 
 

@@ -63,11 +63,11 @@ class Sources:
     def find(cls, run: Run, kind: Kind, named: Sequence[str], *, needed_by: str) -> Sources:
         """Those that are named; else the newest, which scores and rollouts of the test split are not where there are
         others."""
-        newest_learned = kind in ("scores", "rollouts")
-        if not named:
-            newest = newest_to_learn(run, kind, None, needed_by=needed_by) if newest_learned else None
-            return cls(run, [newest or run.find(kind, None, needed_by=needed_by)])
-        return cls(run, [run.find(kind, name, needed_by=needed_by) for name in named])
+        if named:
+            return cls(run, [run.find(kind, name, needed_by=needed_by) for name in named])
+        if kind in ("scores", "rollouts"):
+            return cls(run, [newest_to_learn(run, kind, None, needed_by=needed_by)])
+        return cls(run, [run.find(kind, needed_by=needed_by)])
 
     def dialogues(self) -> dict[str, Trajectory]:
         """By id."""

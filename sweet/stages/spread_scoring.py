@@ -18,6 +18,7 @@ from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import Spread
 from sweet.sandbox.jail import Tier
 from sweet.sandbox.tiers import SAFE_TIERS
+from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
@@ -37,17 +38,13 @@ def open_spread_scorer(address: str, kind: str, request: ScoringRequest) -> Iter
         SweetError: there is no cluster, or no node on which the scorer can be opened.
     """
     agreed = _Agreed()
-    opening = partial(_open_on_node, kind, replace(request, say=_say_nothing))
+    opening = partial(_open_on_node, kind, replace(request, say=Silent().say))  # nobody reads what is said on a node
     with (
         open_cluster(address) as cluster,
         Spread[Trajectory, Score](cluster, opening, accept=agreed.accept, say=request.say) as spread,
     ):
         agreed.fixed = True
         yield SpreadScorer(spread, agreed)
-
-
-def _say_nothing(_: str) -> None:
-    """Nobody reads what is said on a node."""
 
 
 @contextmanager

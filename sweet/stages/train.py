@@ -261,10 +261,11 @@ def _scores_to_learn(run: Run, named: Sequence[str]) -> Sources:
 
 def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
     """Train the actor by the method asked for, into a folder that `rollout --agent` takes."""
-    from sweet.stages.nodes import take_part
     from sweet.stages.openrlhf import train_by_openrlhf
 
     if config.node_rank:
+        from sweet.stages.nodes import take_part
+
         return take_part(run, config, "train-actor", "actor", reporter)
     training, pairs = _actor(run, config, reporter)
     if config.engine == "openrlhf":

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
-from sweet.errors import SweetError, UsageError, first_line
+from sweet.errors import SweetError, UsageError, described, first_line
 from sweet.plugins import Plugin
 from sweet.tasks.base import Message, Move, Recipe, Task
 from sweet.tasks.kind import ScriptedAgent, TaskKind
@@ -86,7 +86,7 @@ def told(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"ValidationError: {'.'.join(map(str, first['loc']))} of {error.title}: {first['msg']}"
-    return f"{type(error).__name__}: {first_line(error)}"
+    return described(error)
 
 
 def _source(kind: type[TaskKind]) -> Path:

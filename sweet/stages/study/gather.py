@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
+from sweet.device import usable_cores
 from sweet.runs.environment import environment
 from sweet.stages.base import Silent
 from sweet.stages.evaluation import Evaluation
@@ -24,7 +25,6 @@ from sweet.stages.study.lab import Lab
 from sweet.stages.study.ledger import NotDone, ReadOnly
 from sweet.stages.study.plan import GREEDY, SAMPLED, SeedJob
 from sweet.stages.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
-from sweet.stages.study.seeds import cores
 from sweet.stages.study.settings import CRITICS, MAIN, Method
 
 RATE, TESTS = "success_rate", "tests_passed"
@@ -222,4 +222,4 @@ def _bounds(values: Sequence[float], within: tuple[float, float] = _SHARE) -> Bo
 def _versions() -> dict[str, JsonValue]:
     here = environment("code")
     packages = {name: here["versions"].get(name) for name in ("torch", "transformers")}
-    return {"python": here["python"], "sweet": here["sweet"], **packages, "cores": cores()}
+    return {"python": here["python"], "sweet": here["sweet"], **packages, "cores": usable_cores()}

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from sweet import keeper
+from sweet.device import usable_cores
 from sweet.learn.launcher import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.study.plan import SeedJob
@@ -27,11 +28,6 @@ from sweet.stages.study.plan import SeedJob
 PATIENCE = 10.0
 """Seconds a worker has to record that it was stopped."""
 PROGRAM = "sweet.stages.study.worker"
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_seeds(jobs: Sequence[SeedJob], at_once: int | None, reporter: Reporter) -> list[str]:
@@ -43,8 +39,8 @@ def run_seeds(jobs: Sequence[SeedJob], at_once: int | None, reporter: Reporter) 
     Returns:
         What failed, one line each.
     """
-    processes = min(at_once or cores(), len(jobs))
-    crew = _Crew(threads=max(1, cores() // processes), reporter=reporter)
+    processes = min(at_once or usable_cores(), len(jobs))
+    crew = _Crew(threads=max(1, usable_cores() // processes), reporter=reporter)
     parts = sum(len(job.parts()) for job in jobs)
     with reporter.progress("parts", parts) as bar, ThreadPoolExecutor(processes) as pool:
         waiting = [pool.submit(crew.work, job, bar) for job in jobs]
