@@ -9,15 +9,19 @@ and its chunks are done elsewhere in the meantime. A chunk has its results from 
 item is counted once. A node that fails again and again is left out by name, and so is one that cannot do the work from
 the beginning. A chunk whose bench was lost has the next one for itself, and when that happens to it again and again it
 ends the work: it would take down the others too. Nodes that join the cluster meanwhile are taken in.
+
+Items that have something in common (answers to one task: what the reference gives) go to the same bench as long as no
+other has too little to do, so that this is done once and not by every node.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-import heapq
 import itertools
 import threading
 import time
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -33,6 +37,9 @@ from sweet.errors import SweetError, described
 
 AT_ONCE = 6
 """Chunks that a bench has at a time, where nobody knows better."""
+
+RUNNING_DRY = 2
+"""A bench with fewer chunks takes those of another bench, if that has so many more."""
 
 WINDOW = 8
 """Chunks for each bench that are under way for `Spread.results`: so many may wait for one before them."""
@@ -55,14 +62,34 @@ Accept = Callable[[str, Mapping[str, Any]], str | None]
 """Why a node's bench, which tells this of itself, is of no use; None where it is."""
 
 
-@dataclass(order=True)
+@dataclass(eq=False)
 class _Chunk(Generic[Item, Result]):
-    """Items that are done together. Lower numbers are done first."""
+    """Items that are done together.
+
+    Attributes:
+        lane: of the bench that should do it, modulo the number of benches; None where any will do.
+        lost: benches that were lost over it.
+    """
 
     number: int
-    items: Sequence[Item] = field(compare=False)
-    results: Future[list[Result]] = field(compare=False, default_factory=Future)
-    lost: int = field(compare=False, default=0)
+    items: Sequence[Item]
+    lane: int | None = None
+    results: Future[list[Result]] = field(default_factory=Future)
+    lost: int = 0
+
+    @property
+    def turn(self) -> tuple[bool, int]:
+        """Lower ones are handed out first."""
+        return not self.lost, self.number
+
+
+@dataclass(eq=False)
+class _Batch(Generic[Item, Result]):
+    """Items that become a chunk when there are enough of them, or when somebody waits for one of them."""
+
+    lane: int
+    items: list[Item] = field(default_factory=list)
+    results: Future[list[Result]] | None = None
 
 
 @dataclass(eq=False)
@@ -136,7 +163,7 @@ class Spread(Generic[Item, Result]):
         self._numbers = itertools.count()
         self._events: SimpleQueue[_Chunk[Item, Result] | _Heard[Item, Result] | None] = SimpleQueue()
         self._places: list[_Place[Item, Result]] = []
-        self._waiting: list[_Chunk[Item, Result]] = []
+        self._waiting: list[_Chunk[Item, Result]] = []  # by their turn
         self.out: dict[str, str] = {}
         self._known: set[str] = set()
         self._looked = 0.0
@@ -172,27 +199,56 @@ class Spread(Generic[Item, Result]):
         """Those that are there or are being opened."""
         return len(self._places)
 
-    def submit(self, items: Sequence[Item]) -> Future[list[Result]]:
-        """Have items done together by one bench; their results in their order, or the SweetError that ended all."""
-        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
+    def submit(self, items: Sequence[Item], lane: int | None = None) -> Future[list[Result]]:
+        """Have items done together by one bench; their results in their order, or the SweetError that ended all.
+
+        Args:
+            lane: those of the same lane go to the same bench while all have enough to do.
+        """
+        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items, lane)
         self._events.put(chunk)
         return chunk.results
 
-    def results(self, items: Iterable[Item], together: int) -> Iterator[Result]:
+    def results(
+        self, items: Iterable[Item], together: int, affinity: Callable[[Item], str] | None = None
+    ) -> Iterator[Result]:
         """The result of each item, in their order; so many go to a bench together. Items are taken as they are needed.
+
+        Args:
+            affinity: items of which it says the same go to the same bench while all have enough to do.
 
         Raises:
             SweetError: no node is left, or the same items took several benches down.
         """
-        rows, under_way = iter(items), deque[Future[list[Result]]]()
+        rows = iter(items)
+        filling: dict[int, _Batch[Item, Result]] = {}
+        under_way: deque[tuple[_Batch[Item, Result], int]] = deque()
+
+        def send(lane: int) -> None:
+            batch = filling.pop(lane)
+            batch.results = self.submit(batch.items, lane if affinity else None)
+
         while True:
-            while len(under_way) < WINDOW * max(1, self.benches):
-                if not (batch := list(itertools.islice(rows, together))):
+            while len(under_way) < WINDOW * together * max(1, self.benches):
+                try:
+                    item = next(rows)
+                except StopIteration:
+                    for lane in list(filling):
+                        send(lane)
                     break
-                under_way.append(self.submit(batch))
+                lane = zlib.crc32(affinity(item).encode()) % max(1, self.benches) if affinity else 0
+                batch = filling.setdefault(lane, _Batch(lane))
+                under_way.append((batch, len(batch.items)))
+                batch.items.append(item)
+                if len(batch.items) == together:
+                    send(lane)
             if not under_way:
                 return
-            yield from under_way.popleft().result()
+            batch, place = under_way.popleft()
+            if batch.results is None:
+                send(batch.lane)
+            assert batch.results is not None
+            yield batch.results.result()[place]
 
     def _live(self) -> None:
         """The thread: see who is there, take what is heard, hand out, until the end is told."""
@@ -215,7 +271,7 @@ class Spread(Generic[Item, Result]):
                     self._tell(0)
                     return
                 if isinstance(event, _Chunk):
-                    heapq.heappush(self._waiting, event)
+                    self._queue(event)
                 elif event.bench is event.place.bench:  # not one that is lost already
                     self._hear(event)
                 self._hand_out()
@@ -274,19 +330,33 @@ class Spread(Generic[Item, Result]):
             self._told_at, self._told_done = now, total
             self.say("Done by node: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.done.items())))
 
+    def _queue(self, chunk: _Chunk[Item, Result]) -> None:
+        bisect.insort(self._waiting, chunk, key=lambda chunk: chunk.turn)
+
     def _hand_out(self) -> None:
-        """Give every open bench what it may have, the least busy first. A chunk that was lost has one for itself."""
-        while self._waiting:
-            room = 1 if self._waiting[0].lost else self.at_once
+        """Give every open bench what it may have. A chunk that was lost has one for itself, before any other."""
+        for chunk in list(self._waiting):
+            if chunk.results.cancelled():
+                self._waiting.remove(chunk)
+                continue
+            room = 1 if chunk.lost else self.at_once
             free = [place for place in self._places if place.open and len(place.chunks) < room and not place.suspect]
             if not free:
                 return
-            place = min(free, key=lambda place: len(place.chunks))
-            chunk = heapq.heappop(self._waiting)
-            if chunk.results.cancelled():
-                continue
-            place.chunks.append(chunk)
-            self._listen(place, chunk, place.bench.results.remote(chunk.items))
+            if (place := self._best(chunk, free)) is not None:
+                self._waiting.remove(chunk)
+                place.chunks.append(chunk)
+                self._listen(place, chunk, place.bench.results.remote(chunk.items))
+
+    def _best(self, chunk: _Chunk[Item, Result], free: list[_Place[Item, Result]]) -> _Place[Item, Result] | None:
+        """Who of those with room does a chunk: its lane's bench, or the least busy; None where it waits for its own."""
+        idlest = min(free, key=lambda place: len(place.chunks))
+        if chunk.lost or chunk.lane is None:
+            return idlest
+        own, short = self._places[chunk.lane % len(self._places)], len(idlest.chunks) < RUNNING_DRY
+        if own in free:
+            return idlest if short and len(own.chunks) - len(idlest.chunks) >= RUNNING_DRY else own
+        return idlest if short or not own.open else None
 
     def _listen(self, place: _Place[Item, Result], chunk: _Chunk[Item, Result] | None, ref: Any) -> None:
         """Hear of what a reference will stand for."""
@@ -332,7 +402,7 @@ class Spread(Generic[Item, Result]):
         gone = fault is _GONE or place.node.id not in {node.id for node in self.cluster.nodes()}
         for chunk in chunks:
             chunk.lost += not gone
-            heapq.heappush(self._waiting, chunk)
+            self._queue(chunk)
         deadly = next((chunk for chunk in chunks if chunk.lost >= FAILURES), None)
         if deadly is not None:
             what = f"{deadly.lost} workers were lost over the same {len(deadly.items)} items: {fault.what}"

@@ -130,7 +130,7 @@ class SpreadScorer:
                 sent.append(trajectory)
                 yield trajectory
 
-        for score in self._spread.results(items(), TOGETHER):
+        for score in self._spread.results(items(), TOGETHER, lambda trajectory: trajectory.task.id):
             yield sent.popleft(), score
         self.environment["nodes"] = {
             name: {"items": self._spread.done[name], **_tier(told)} for name, told in sorted(self._spread.told.items())

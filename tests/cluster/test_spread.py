@@ -17,7 +17,7 @@ from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import WINDOW, Spread
 from sweet.errors import ServerError, SweetError
-from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only
+from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only, where
 
 said: list[str] = []
 told: list[str] = []
@@ -59,6 +59,21 @@ def test_what_each_node_has_done_is_told_now_and_then_and_at_the_end(
     assert sums[-1] == 600
     assert len(sums) > 2
     assert all(name in told[-1] for name in spread.told)
+
+
+def test_items_with_much_in_common_go_to_the_same_bench(spread_on: Any) -> None:
+    with spread_on(partial(where, 0.002)) as spread:
+        did = list(spread.results(range(1500), 5, lambda item: f"task {item % 50}"))
+    benches_of = [len({did[item] for item in range(task, 1500, 50)}) for task in range(50)]
+    assert len(set(did)) == 3
+    assert sum(benches_of) < 110  # 50 would be all; by chance 150
+
+
+def test_a_bench_does_not_wait_for_items_of_its_own(spread_on: Any) -> None:
+    with spread_on(partial(where, 0.002)) as spread:
+        did = list(spread.results(range(600), 5, lambda _: "the only task"))
+    assert min(did.count(process) for process in set(did)) > 100
+    assert len(set(did)) == 3
 
 
 def test_no_more_is_taken_than_is_under_way(spread_on: Any) -> None:

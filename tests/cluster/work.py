@@ -38,6 +38,19 @@ def doubling(seconds: float, cores: int) -> Iterator[Doubling]:
     yield Doubling({"cores": cores, "pid": os.getpid()}, seconds)
 
 
+class Where(Doubling):
+    """The process that did it."""
+
+    def _one(self, item: int) -> int:
+        super()._one(item)
+        return os.getpid()
+
+
+@contextmanager
+def where(seconds: float, cores: int) -> Iterator[Where]:
+    yield Where({"cores": cores}, seconds)
+
+
 @contextmanager
 def nowhere(cores: int) -> Iterator[Doubling]:
     if cores:
