@@ -6,6 +6,9 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+CORES = "cores"
+"""Under which they are recorded."""
+
 Device = Literal["auto", "cpu", "cuda"]
 
 

@@ -92,6 +92,12 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         ray.shutdown()
 
 
+def nodes_of(address: str) -> list[Node]:
+    """The machines that a cluster has now; errors as of `open_cluster`."""
+    with open_cluster(address) as cluster:
+        return cluster.nodes()
+
+
 def _quieten() -> None:
     """Keep Ray from printing: it tells of lost nodes on stdout, which is for data, and we tell of them ourselves. There
     is no option for it."""

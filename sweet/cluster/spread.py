@@ -33,10 +33,14 @@ from typing import Any, Generic, Self
 import sweet
 from sweet.cluster.bench import AsyncBench, AsyncOpening, Bench, Fault, Hello, Item, Opening, Result
 from sweet.cluster.nodes import Cluster, Node
+from sweet.device import CORES
 from sweet.errors import SweetError, described
 
 AT_ONCE = 6
 """Chunks that a bench has at a time, where nobody knows better."""
+
+AT_ONCE_HERE = "at_once"
+"""Under this a bench may tell that it wants fewer."""
 
 RUNNING_DRY = 2
 """A bench with fewer chunks takes those of another bench, if that has so many more."""
@@ -99,6 +103,7 @@ class _Place(Generic[Item, Result]):
     Attributes:
         bench: Ray's handle of the actor.
         open: whether the bench has said hello and was accepted.
+        at_once: chunks that it has at a time.
         chunks: what it has to do.
         failures: benches lost here since the last result.
     """
@@ -106,13 +111,14 @@ class _Place(Generic[Item, Result]):
     node: Node
     bench: Any = None
     open: bool = False
+    at_once: int = 0
     chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
     failures: int = 0
 
-    @property
-    def suspect(self) -> bool:
-        """Whether it does a chunk that was lost before."""
-        return any(chunk.lost for chunk in self.chunks)
+    def takes(self, chunk: _Chunk[Item, Result]) -> bool:
+        """Whether it has room for it. A chunk that was lost before has a bench for itself."""
+        room = 1 if chunk.lost else self.at_once
+        return self.open and len(self.chunks) < room and not any(mine.lost for mine in self.chunks)
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,7 @@ class Spread(Generic[Item, Result]):
         told: by name of the node, what its bench told.
         out: by name of the node, why it was left out.
         done: items done, by name of the node.
+        cores: by name of the node, how many its benches have.
     """
 
     def __init__(
@@ -160,6 +167,7 @@ class Spread(Generic[Item, Result]):
         self.accept, self.say = accept, say
         self.told: dict[str, Mapping[str, Any]] = {}
         self.done: Counter[str] = Counter()
+        self.cores: dict[str, int] = {}
         self._numbers = itertools.count()
         self._events: SimpleQueue[_Chunk[Item, Result] | _Heard[Item, Result] | None] = SimpleQueue()
         self._places: list[_Place[Item, Result]] = []
@@ -198,6 +206,13 @@ class Spread(Generic[Item, Result]):
     def benches(self) -> int:
         """Those that are there or are being opened."""
         return len(self._places)
+
+    def record(self, *told: str) -> dict[str, dict[str, Any]]:
+        """What is kept of who did the work: by name of the node its items, its cores, and what of this it told."""
+        return {
+            name: {"items": self.done[name], CORES: self.cores[name], **_known(node, told)}
+            for name, node in sorted(self.told.items())
+        }
 
     def submit(self, items: Sequence[Item], lane: int | None = None) -> Future[list[Result]]:
         """Have items done together by one bench; their results in their order, or the SweetError that ended all.
@@ -334,13 +349,12 @@ class Spread(Generic[Item, Result]):
         bisect.insort(self._waiting, chunk, key=lambda chunk: chunk.turn)
 
     def _hand_out(self) -> None:
-        """Give every open bench what it may have. A chunk that was lost has one for itself, before any other."""
+        """Give every open bench what it may have, what was lost before any other."""
         for chunk in list(self._waiting):
             if chunk.results.cancelled():
                 self._waiting.remove(chunk)
                 continue
-            room = 1 if chunk.lost else self.at_once
-            free = [place for place in self._places if place.open and len(place.chunks) < room and not place.suspect]
+            free = [place for place in self._places if place.takes(chunk)]
             if not free:
                 return
             if (place := self._best(chunk, free)) is not None:
@@ -394,7 +408,8 @@ class Spread(Generic[Item, Result]):
             self._leave_out(place, Fault(why))
             return
         place.open = True
-        self.told[name] = found.told
+        place.at_once = min(found.told.get(AT_ONCE_HERE, self.at_once), self.at_once)
+        self.told[name], self.cores[name] = found.told, place.node.cpus
 
     def _lose(self, place: _Place[Item, Result], fault: Fault) -> None:
         """A bench is lost: its chunks are for others, and another one is opened in its place while that may help."""
@@ -441,6 +456,10 @@ class Spread(Generic[Item, Result]):
         bench, place.bench = place.bench, None
         if bench is not None:
             self.cluster.ray.kill(bench)
+
+
+def _known(told: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: told[name] for name in names if told.get(name) is not None}
 
 
 def _settle(results: Future[list[Result]], outcome: list[Result] | SweetError) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
-from sweet.cluster.spread import Spread
+from sweet.cluster.spread import AT_ONCE_HERE, Spread
 from sweet.render import browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import KeepingRenderer
@@ -58,7 +58,7 @@ async def open_renderer(
             cluster,
             partial(_open_on_node, count, settings),
             bench=AsyncBench,
-            at_once=WAITING * (count or browsers.fitting_count()),
+            at_once=WAITING * (count or browsers.MOST_BROWSERS),
             accept=same.accept,
             say=say,
         ) as spread,
@@ -79,6 +79,11 @@ class SpreadRenderer(KeepingRenderer):
     def __init__(self, spread: Spread[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
         super().__init__(store, settings)
         self._spread = spread
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """What each has rendered, and by how many browsers."""
+        return self._spread.record("browsers")
 
     async def _render(self, key: str, html: str) -> Screenshot:
         [shot] = await asyncio.wrap_future(self._spread.submit([html]))
@@ -107,7 +112,7 @@ async def _open_on_node(count: int | None, settings: RenderSettings, cores: int)
     number = count or min(cores, browsers.fitting_count())
     async with browsers.open_browsers(None, number, settings) as pool:
         probe = await pool.shoot(PROBE)
-        yield _Browsers(pool, {"probe": probe.sha256, "browsers": number})
+        yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, AT_ONCE_HERE: WAITING * number})
 
 
 class _Browsers:

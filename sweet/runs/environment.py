@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 import sweet
+from sweet.device import CORES, usable_cores
 from sweet.plugins import package_of
 from sweet.runs.jsonl import plain
 
@@ -33,6 +34,9 @@ PACKAGES = (
     "vllm",
 )
 """Their versions are recorded where they are installed. None is imported for it."""
+
+NODES = "nodes"
+"""Under which those of a cluster are recorded, by their names."""
 
 _SECRETS = (
     (re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
@@ -59,13 +63,14 @@ def _versions() -> dict[str, str]:
 
 def environment(task: str) -> dict[str, Any]:
     """Versions of the program, of the package that brings the kind of task, Python, the system and the packages that
-    decide what comes out."""
+    decide what comes out, and the cores that there are."""
     return {
         "sweet": sweet.__version__,
         "kind": package_of(task),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": dict(_versions()),
+        CORES: usable_cores(),
     }
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sweet.device import Device
+from sweet.device import Device, usable_cores
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
@@ -131,7 +131,12 @@ def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> dict[str, Any
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     reporter.say(f"Looking at the dialogues of {rollouts.id}.")
     trajectories = read_jsonl(run.file(rollouts), Trajectory)
-    return plan_scoring(run, config, kind, trajectories, _gpus(kind, config))
+    gpus, machines = _gpus(kind, config), [usable_cores()]
+    if config.ray is not None:
+        from sweet.cluster.nodes import nodes_of
+
+        machines = [node.cpus for node in nodes_of(config.ray)]
+    return plan_scoring(run, config, kind, trajectories, gpus=gpus, machines=machines)
 
 
 def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:

@@ -151,7 +151,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                     asyncio.run(desk.rank(missing))
                     attempt.environment |= desk.served
                     if isinstance(judge, SpreadJudge):
-                        attempt.environment |= judge.environment
+                        attempt.environment |= judge.environment | {GPUS: _gpus(config, models, judge.gpus)}
                     if isinstance(judge, (CriticJudge, SpreadJudge)):
                         tell_dropped(judge, reporter)
             rows = writer.rows
@@ -175,7 +175,12 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any
     reporter.say(f"Looking at the turns of {rollouts.id}.")
     kept = kept_turns(run, config, [artifact for artifact in (critic, replies, rollouts) if artifact is not None])
     missing = [place for place in places if place.key not in kept]
-    judges, gpus = _readers(run, config, chosen), _gpus(config, _models(config, agent))
+    judges, of_nodes = _readers(run, config, chosen), 0
+    if config.ray is not None:
+        from sweet.cluster.nodes import nodes_of
+
+        of_nodes = 0 if config.device == "cpu" else sum(node.gpus for node in nodes_of(config.ray))
+    gpus = _gpus(config, _models(config, agent), of_nodes)
     return plan_ranking(
         run, config, places, missing, rollouts=rollouts, critic=critic, agent=agent, judges=judges, gpus=gpus
     )
@@ -225,9 +230,11 @@ def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]
     return models if config.judge_model is None else [*models, (config.judge_model, config.judge_url)]
 
 
-def _gpus(config: RankConfig, models: list[tuple[str, list[str]]]) -> int | None:
-    own: list[list[str]] = [[]] if config.judge in BY_CRITIC else []
-    return gpus_held(config.device, [*own, *(urls for _, urls in models)])
+def _gpus(config: RankConfig, models: list[tuple[str, list[str]]], of_nodes: int = 0) -> int | None:
+    """GPUs that are held, those of a cluster's nodes among them; see `gpus_held`."""
+    own: list[list[str]] = [[]] if config.judge in BY_CRITIC and config.ray is None else []
+    here = gpus_held(config.device, [*own, *(urls for _, urls in models)])
+    return None if here is None else here + of_nodes
 
 
 def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:

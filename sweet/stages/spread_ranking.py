@@ -17,6 +17,7 @@ from sweet.cluster.spread import Spread
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.library import resolve_device
+from sweet.runs.environment import NODES
 from sweet.stages.base import Reporter, Silent
 from sweet.stages.judge import SCORED_TOGETHER, CriticJudge, Judged, SampledTurn
 
@@ -36,12 +37,13 @@ class SpreadJudge:
 
     Attributes:
         dropped: early turns that were left out, on all nodes.
+        gpus: that replicas hold.
     """
 
     together = SCORED_TOGETHER
 
-    def __init__(self, spread: Spread[_Batch, _Told]) -> None:
-        self._spread = spread
+    def __init__(self, spread: Spread[_Batch, _Told], gpus: int) -> None:
+        self._spread, self.gpus = spread, gpus
         self.dropped = 0
         self.at_once = 2 * AT_ONCE * max(1, spread.benches)  # twice, so that who joins later finds work too
 
@@ -53,13 +55,7 @@ class SpreadJudge:
     @property
     def environment(self) -> dict[str, Any]:
         """What each node judged: batches, and on what device."""
-        spread = self._spread
-        return {
-            "nodes": {
-                name: {"batches": spread.done[name], "device": told["device"]}
-                for name, told in sorted(spread.told.items())
-            }
-        }
+        return {NODES: self._spread.record("device")}
 
     async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
         [(judged, dropped)] = await asyncio.wrap_future(self._spread.submit([list(turns)]))
@@ -80,7 +76,7 @@ def open_spread_judge(address: str, load: Load, device: Device, say: Callable[[s
             raise UsageError("No node of the cluster gives a GPU.", where="--device cuda", fix="--device auto")
         opening = partial(_open_on_node, load, device)
         with Spread[_Batch, _Told](cluster, opening, at_once=AT_ONCE, gpus=gpus, say=say) as spread:
-            yield SpreadJudge(spread)
+            yield SpreadJudge(spread, spread.benches if gpus else 0)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import Spread
+from sweet.runs.environment import NODES
 from sweet.sandbox.jail import Tier
 from sweet.sandbox.tiers import SAFE_TIERS
 from sweet.stages.base import Silent
@@ -64,6 +65,7 @@ class _Scoring:
             "meta": dict(scorer.meta),
             "environment": dict(scorer.environment),
             "figures": dict(scorer.figures),
+            SANDBOX: scorer.meta.get(SANDBOX),
         }
 
     def results(self, items: Iterable[Trajectory]) -> Iterator[Score]:
@@ -88,13 +90,13 @@ class _Agreed:
     def accept(self, name: str, told: Mapping[str, Any]) -> str | None:
         """Why a scorer is of no use beside the others; None where it is."""
         if self.told is None:
-            self.told, self.sandbox = told, told["meta"].get(SANDBOX)
+            self.told, self.sandbox = told, told[SANDBOX]
             return None
         ours, theirs = _decisive(self.told), _decisive(told)
         if ours != theirs:
             differ = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
             return f"its scorer is another one: {', '.join(f'{key} {theirs.get(key)}' for key in differ)}"
-        tier = told["meta"].get(SANDBOX)
+        tier = told[SANDBOX]
         if tier is not None and self.sandbox is not None:
             weaker = max(tier, self.sandbox, key=_STRONGEST_FIRST.index)
             if self.fixed and weaker != self.sandbox:
@@ -132,11 +134,4 @@ class SpreadScorer:
 
         for score in self._spread.results(items(), TOGETHER, lambda trajectory: trajectory.task.id):
             yield sent.popleft(), score
-        self.environment["nodes"] = {
-            name: {"items": self._spread.done[name], **_tier(told)} for name, told in sorted(self._spread.told.items())
-        }
-
-
-def _tier(told: Mapping[str, Any]) -> dict[str, Any]:
-    tier = told["meta"].get(SANDBOX)
-    return {} if tier is None else {SANDBOX: tier}
+        self.environment[NODES] = self._spread.record(SANDBOX)

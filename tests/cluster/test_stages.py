@@ -15,7 +15,7 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import probe_tiers
 from sweet.stages.base import Silent
-from sweet.stages.evaluate import EvalConfig, run_eval
+from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
 from sweet.stages.rank import RankConfig, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
 from sweet.stages.rows import CandidateRow
@@ -63,6 +63,9 @@ def test_scores_are_the_same_bytes_and_every_node_is_told(nodes: Any, run: Run) 
     }
     assert run.manifest().attempts[-1].environment["nodes"] == told
     assert there.artifacts[0].meta == here.artifacts[0].meta
+    plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
+    seconds = 120 * plan["rates"]["seconds"]["value"]
+    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "three nodes did it before, too"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -93,7 +96,7 @@ def test_nodes_without_a_sandbox_are_refused_unless_none_is_asked_for(
 
 def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_comes_too_late() -> None:
     def told(tier: str, **meta: Any) -> dict[str, Any]:
-        return {"name": "strict", "meta": {"sandbox": tier, "tolerance": 0.0, **meta}}
+        return {"name": "strict", "sandbox": tier, "meta": {"sandbox": tier, "tolerance": 0.0, **meta}}
 
     agreed = _Agreed()
     assert [agreed.accept(name, told(tier)) for name, tier in (("a", "bwrap"), ("b", "docker"), ("c", "bwrap"))] == [
@@ -124,7 +127,8 @@ def test_advantages_are_those_of_one_machine(nodes: Any, run: Run, tmp_path: Pat
             assert one.advantage == pytest.approx(two.advantage, abs=1e-5)
     told: Any = other.manifest().attempts[-1].environment["nodes"]
     assert {node["device"] for node in told.values()} == {"cpu"}
-    assert sum(node["batches"] for node in told.values()) == 1
+    assert sum(node["items"] for node in told.values()) == 1
+    assert {node["cores"] for node in told.values()} == {1}
 
 
 def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -> None:
@@ -144,6 +148,9 @@ def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -
         shots = {path.name: path.read_bytes() for path in (run.path / "screenshots").rglob("*.png")}
         rows = run.file(run.find("scores", needed_by="test")).read_bytes().splitlines()
         found.append((shots, sorted(rows)))  # dialogues end in any order
+        nodes_told: Any = run.manifest().attempts[-1].environment.get("nodes", {})
+        assert len(nodes_told) == (0 if ray is None else 3)
+        assert all(node["browsers"] == node["cores"] == 1 for node in nodes_told.values())
         if ray is not None:
             assert any("Done by node" in line for line in reporter.heard)
     assert found[0] == found[1]

@@ -20,6 +20,7 @@ from sweet.stages.rank import RankConfig, plan_rank, run_rank
 from sweet.stages.rollout import RolloutConfig, plan_rollout, run_rollout
 from sweet.stages.rows import CandidateRow
 from sweet.stages.train import TrainCriticConfig, plan_train_critic, run_train_critic
+from sweet.tasks.trajectory import Trajectory
 from tests.stages.learn_runs import put
 from tests.stages.test_estimate import files
 
@@ -115,6 +116,37 @@ def test_an_evaluation_counts_tests(run: Run) -> None:
     assert plan["hours"] > 0
     assert plan["rates"]["seconds"]["differs"] == []
     assert plan_eval(run, EvalConfig(scorer="upstream"), Silent())["hours"] is None, "another scorer's pace"
+
+
+@pytest.mark.parametrize(
+    ("environment", "by"),
+    [
+        ({"cores": 4}, 0.5),
+        ({"cores": 1, "nodes": {name: {"cores": 8} for name in "ab"}}, 0.125),
+        ({"cores": None}, 1),
+        ({"cores": 4, "nodes": {"a": {"cores": 8}, "b": {}}}, 1),
+    ],
+)
+def test_an_evaluation_is_faster_by_the_cores(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, Any], by: float
+) -> None:
+    monkeypatch.setattr("sweet.stages.evaluate.usable_cores", lambda: 2)
+    there, dialogues = Run.create(tmp_path / "there", task="code"), Run.create(tmp_path / "dialogues", task="code")
+    with there.attempt("eval", EvalConfig(), environment={"gpus": 0} | environment) as attempt:
+        draft = attempt.start_artifact("scores", meta={"scorer": "strict"})
+        draft.path.write_text("{}\n")
+        attempt.metrics.update({"trajectories": 1})
+        attempt.finish_artifact(draft, rows=1)
+    put(
+        dialogues,
+        "rollout",
+        "rollouts",
+        [row.model_dump() for row in read_jsonl(run.path / "rollouts/rollouts-1.jsonl", Trajectory)],
+    )
+    plan = plan_eval(dialogues, EvalConfig(device="cpu", rates=[str(there.path)]), Silent())
+    seconds = plan["dialogues"] * plan["rates"]["seconds"]["value"]
+    assert plan["hours"] * 3600 == pytest.approx(seconds / by, rel=1e-3)
+    assert bool([sentence for sentence in plan["assumed"] if "times as much" in sentence]) == (by != 1)
 
 
 def test_an_evaluation_of_pages_counts_those_without_a_screenshot(tmp_path: Path) -> None:

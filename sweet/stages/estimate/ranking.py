@@ -131,7 +131,7 @@ def plan_ranking(
         settings={**config.model_dump(mode="json"), "agent": agent},
         gpus=gpus,
         decides=("judge", "judge_model", "agent", GPU),
-        tells=("candidates", "max_tokens", "temperature", "packing", "micro_batch_tokens", "engine", "device"),
+        tells=("candidates", "max_tokens", "temperature", "packing", "micro_batch_tokens", "engine", "device", "ray"),
     )
     candidates = len(missing) * config.candidates
     read: float | None = None if agent else 0

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweet.device import CORES
+from sweet.runs.environment import NODES
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import option_key
@@ -70,12 +72,24 @@ def _past(manifest: Manifest, run: Path, attempt: Attempt, artifact: Artifact) -
     spans = [(one.finished - one.started).total_seconds() if one.finished else None for one in wrote]
     return Past(
         f"{run}:{attempt.id}",
-        _facts({**artifact.meta, **attempt.config, **resolved}, attempt.environment.get(GPUS)),
+        _facts(
+            {**artifact.meta, **attempt.config, **resolved, **_hands(attempt.environment)},
+            attempt.environment.get(GPUS),
+        ),
         attempt.metrics,
         artifact.rows,
         artifact.bytes,
         None if None in spans else sum(span for span in spans if span is not None),
     )
+
+
+def _hands(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """How many machines worked, and how many cores they have together (None where that was not recorded)."""
+    nodes = environment.get(NODES)
+    if not isinstance(nodes, dict) or not nodes:
+        return {NODES: 1, CORES: environment.get(CORES)}
+    cores = [node.get(CORES) if isinstance(node, dict) else None for node in nodes.values()]
+    return {NODES: len(nodes), CORES: total(*cores)}
 
 
 def _facts(settings: Mapping[str, Any], gpus: Any) -> dict[str, Any]:

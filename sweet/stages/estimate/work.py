@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet.device import CORES
 from sweet.llm.weights import parameter_count
+from sweet.runs.environment import NODES
 from sweet.runs.run import Run
 from sweet.stages.dialogue import NO_MODEL
 from sweet.stages.estimate.rates import GPU, Outlook, Past, share, times, total
@@ -46,7 +48,7 @@ def plan_dialogues(
         decides=("task", "agent", "sim", GPU),
         tells=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
-            *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options"),
+            *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options", "ray"),
         ),
     )
     missing = len(set(wanted) - set(there))
@@ -101,9 +103,19 @@ def _servers(config: RolloutConfig) -> Callable[[Past], float]:
 
 
 def plan_scoring(
-    run: Run, config: EvalConfig, kind: TaskKind, trajectories: Iterable[Trajectory], gpus: int | None
+    run: Run,
+    config: EvalConfig,
+    kind: TaskKind,
+    trajectories: Iterable[Trajectory],
+    *,
+    gpus: int | None,
+    machines: Sequence[int],
 ) -> dict[str, Any]:
-    """An evaluation: tests to run, or pages to render that have no screenshot yet."""
+    """An evaluation: tests to run, or pages to render that have no screenshot yet.
+
+    Args:
+        machines: the cores of each that will do it.
+    """
     outlook = Outlook(
         "eval",
         run,
@@ -132,12 +144,15 @@ def plan_scoring(
         work |= {"tests": tests, "reference_tests": sum(tasks.values())}
     if config.best_of is not None:
         outlook.assumed.append("What the critic reads for --best-of is not counted among the operations.")
-    workers = config.workers
-    seconds = outlook.pace(
-        "dialogue",
-        lambda past: past.metric("trajectories"),
-        lambda past: workers / then if workers and (then := _number(past.facts.get("workers"))) else 1.0,
-    )
+
+    def faster(past: Past) -> float:
+        """By the workers where they were given both times, by the cores where both times they were not."""
+        workers, nodes, cores = (_number(past.facts.get(name)) for name in ("workers", NODES, CORES))
+        if config.workers and workers and nodes:
+            return config.workers * len(machines) / (workers * nodes)
+        return sum(machines) / cores if cores and not (config.workers or workers) else 1.0
+
+    seconds = outlook.pace("dialogue", lambda past: past.metric("trajectories"), faster)
     size = outlook.rate("bytes", "a dialogue", lambda past: share(past.size, past.rows))
     return outlook.plan(work, seconds=times(dialogues, seconds), size=times(dialogues, size))
 

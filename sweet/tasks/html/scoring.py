@@ -25,6 +25,7 @@ from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.renderer import Renderer
 from sweet.render.similarity import Similarity, black, cosine, open_similarity
 from sweet.render.store import SCREENSHOTS
+from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
 from sweet.tasks.html.figures import FIGURES
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
@@ -147,10 +148,14 @@ class HtmlEvaluation:
                 while len(ahead) < self._ahead and (batch := list(itertools.islice(rows, _TOGETHER))):
                     ahead.append(self._runner.get_loop().create_task(self._render(batch)))
                 if not ahead:
-                    return
+                    break
                 yield from self._runner.run(self._scored(ahead.popleft()))
         finally:
             self._runner.run(_cancelled(ahead))
+        from sweet.render.spread import SpreadRenderer
+
+        if isinstance(self._renderer, SpreadRenderer):
+            self.environment[NODES] = self._renderer.nodes
 
     async def _scored(self, rendering: asyncio.Task[_Rendered]) -> list[tuple[Trajectory, Score]]:
         rendered = await rendering
