@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planning_inputs import INPUTS, of
-from sweet.learn.estimate import HALF, Shape, activations, casts, logits, masks, model_states
+from sweet.learn.estimate import HALF, Shape, buffers, casts, model_states, of_forward
 from sweet.learn.zero import ZeroSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter
@@ -146,11 +146,11 @@ def memory(model: Model) -> dict[str, Any]:
     """Bytes of one GPU at full fine-tuning under ZeRO 3, on the fewest GPUs of `DEVICES` that it fits, and while a
     critic ranks; None where it fits on none."""
     n, positions = round(model.parameters), GPU_TOKENS
+    forward = of_forward(model.shape, positions, positions, mixed=True, longest=positions, checkpointing=True)
     kept = {
-        "casts": casts(n, mixed=True),
-        "activations": activations(model.shape, positions, mixed=True, checkpointing=True)
-        + masks(positions, positions, mixed=True)
-        + logits(model.shape, positions),
+        "casts": casts(model.shape, n, mixed=True, checkpointing=True),
+        "activations": sum(forward.values()),
+        "buffers": buffers(model.shape, n, ZeroSettings(3)),
     }
 
     def states(devices: int) -> float:

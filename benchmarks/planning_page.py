@@ -93,8 +93,9 @@ def _memory(models: dict[str, Any]) -> Iterator[list[str]]:
     yield ["serving: GPUs of a server, half their memory kept for dialogues", *(str(m["serve_devices"]) for m in both)]
     yield line("serving: what a token of a dialogue keeps", "kept_token")
     yield line("training: weights, gradients, AdamW in fp32, divided by the GPUs", "states")
-    yield line("training: bf16 copies of the weights, on each GPU", "casts")
+    yield line("training: bf16 copies of a layer's and the output's weights, on each GPU", "casts")
     yield line(f"training: activations of {GPU_TOKENS:,} tokens, layers computed again", "activations")
+    yield line("training: what is fetched from other GPUs, and a bucket of gradients", "buffers")
     fewest = [str(one["devices"] or "none fits") for one in both]
     yield [f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3", *fewest]
     yield line(f"training: of one GPU then, or of {DEVICES[-1]}", "of_one")

@@ -4,9 +4,9 @@ Two things take it. What is kept for each parameter (weights, gradients, AdamW's
 divides it. What a forward leaves for its backward goes with the tokens of a micro-batch and is counted operation by
 operation. All sizes are bytes, of one device (one rank), unless a name says otherwise.
 
-Not counted: the program itself and its libraries (a CUDA context: some 0.5 GB), what an allocator cannot hand out for
-being in pieces, and the exchange buffers of several ranks. Against the peak of tensors measured on a CPU the estimate
-is right within a factor of `FACTOR` (tests/learn/test_estimate.py).
+Not counted: the program itself and its libraries (a CUDA context: some 0.5 GB), and what an allocator cannot hand out
+for being in pieces. Against the peak of tensors measured on a CPU the estimate
+is right within a factor of `FACTOR`, in fp32 and in bf16 (tests/learn/test_estimate.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from sweet.learn.zero import ZeroSettings
 FACTOR = 1.3
 """How far the measured peak may lie from the estimate, either way."""
 
+FACTOR_AGAIN = 1.5
+"""How far below it where layers are computed again: at the sizes of tests the layer that is so is most of it."""
+
 FLOAT, HALF = 4, 2
+
+FETCHED, BUCKET = 1_000_000_000, 500_000_000
+"""Numbers: weights that are fetched from other ranks at a time, and gradients that are sent at a time."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,29 @@ def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = No
     return States(weights, gradients, optimizer, host)
 
 
+def of_forward(
+    shape: Shape, positions: int, supervised: int, *, mixed: bool, longest: int = 0, checkpointing: bool = False
+) -> dict[str, float]:
+    """What a forward keeps for its backward, with the working memory of either, by what takes it.
+
+    With gradient checkpointing the logits are gone before a layer is computed again: of them counts what they take
+    more than that.
+
+    Args:
+        supervised: tokens whose logits are formed.
+        longest: sequence of a prefix tree; 0 where the sequences stand by themselves.
+    """
+    found = {
+        "activations": activations(shape, positions, mixed=mixed, checkpointing=checkpointing),
+        "masks": masks(positions, longest, mixed=mixed),
+        "logits": logits(shape, supervised),
+    }
+    if checkpointing:
+        again = 1.5 * positions * _of_layer(shape, mixed=mixed)
+        found["logits"] = max(0.0, found["logits"] - again)
+    return found
+
+
 def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: bool = False) -> float:
     """What a forward over so many positions keeps for its backward, and the working memory of a layer's backward.
 
@@ -111,13 +140,18 @@ def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: boo
     With gradient checkpointing a layer keeps its input, 4 h, and one layer at a time keeps the rest. A layer's
     backward holds the gradients of about what the layer kept.
     """
-    e = HALF if mixed else FLOAT
-    norms = 2 * shape.hidden * (2 * FLOAT + e)
-    attention = e * (3 * shape.queries + 2 * shape.keys)
-    layer = norms + attention + 4 * e * shape.inner
+    layer = _of_layer(shape, mixed=mixed)
     kept = shape.layers * FLOAT * shape.hidden + layer if checkpointing else shape.layers * layer
     ends = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and the gradient that goes back from there
     return float(positions * (kept + layer / 2 + ends))
+
+
+def _of_layer(shape: Shape, *, mixed: bool) -> int:
+    """What a layer keeps for one position."""
+    e = HALF if mixed else FLOAT
+    norms = 2 * shape.hidden * (2 * FLOAT + e)
+    attention = e * (3 * shape.queries + 2 * shape.keys)
+    return norms + attention + 4 * e * shape.inner
 
 
 def masks(positions: int, longest: int, *, mixed: bool) -> float:
@@ -130,6 +164,21 @@ def logits(shape: Shape, supervised: int) -> float:
     return 4.0 * FLOAT * min(supervised * shape.vocabulary, max(CHUNK_NUMBERS, shape.vocabulary))
 
 
-def casts(parameters: int, *, mixed: bool) -> float:
-    """The bf16 copies of the weights that autocast makes and a backward needs."""
+def casts(shape: Shape, parameters: int, *, mixed: bool, checkpointing: bool = False) -> float:
+    """The bf16 copies of the weights that autocast makes and a backward needs. No stage of ZeRO divides them.
+
+    With gradient checkpointing (`sweet.learn.recompute`) they are those of one layer and of the output layer.
+    """
+    if checkpointing:
+        parameters = round(parameters / shape.layers) + shape.vocabulary * shape.hidden
     return float(HALF * parameters) if mixed else 0.0
+
+
+def buffers(shape: Shape, parameters: int, zero: ZeroSettings | None) -> float:
+    """What DeepSpeed exchanges with the other ranks through, at its defaults, which nobody here changes: a bucket of
+    gradients (`reduce_bucket_size`), and under stage 3 the weights that are fetched (`stage3_max_live_parameters`, or
+    those of the largest layer alone)."""
+    if zero is None or zero.stage == 0:
+        return 0.0
+    fetched = min(parameters, max(FETCHED, shape.vocabulary * shape.hidden)) if zero.stage == 3 else 0
+    return float(FLOAT * (BUCKET + fetched))

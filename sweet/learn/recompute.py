@@ -2,13 +2,16 @@
 
 What remains of a forward is one state a token and layer, and the inside of the one layer that is computed again; it
 costs about one more forward. The backward pass comes when a tree is no longer planted (`sweet.learn.attention`), so
-each layer plants its own tree again while it is repeated. The switch of the library is not used: it acts on models
+each layer plants its own tree again while it is repeated. Autocast's copies of a layer's weights are dropped with its
+states: it would keep those of all layers until the last one is through, half the weights on each device, which ZeRO
+could not divide. The switch of the library is not used: it acts on models
 in training mode alone, which would bring dropout with it.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -46,11 +49,12 @@ def _recompute(layer: Any, model: Any) -> None:
 
     def forward(*args: Any, **more: Any) -> Any:
         if not torch.is_grad_enabled():
-            return once(*args, **more)
+            with _copies_dropped():
+                return once(*args, **more)
         again = replanted(model)
 
         def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-            return nullcontext(), again
+            return _copies_dropped(), _one_after_other(again, _copies_dropped())
 
         # ZeRO-3 keeps weights in parts, whose shapes change between the passes: no comparison of what is kept.
         return checkpoint(
@@ -64,3 +68,22 @@ def _recompute(layer: Any, model: Any) -> None:
         )
 
     layer.forward = forward
+
+
+@contextmanager
+def _copies_dropped() -> Iterator[None]:
+    """Autocast keeps no copies of what it casts; those that a backward needs are its own."""
+    kept = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(kept)
+
+
+@contextmanager
+def _one_after_other(*contexts: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweet.learn.attention import TAKEN
 from sweet.learn.batches import epoch_order, step_groups, token_count
-from sweet.learn.estimate import Shape, activations, casts, logits, masks, model_states
+from sweet.learn.estimate import Shape, buffers, casts, model_states, of_forward
 from sweet.learn.figures import PASS_FLOPS, WEIGHT_FLOPS
 from sweet.learn.logprobs import packs
 from sweet.learn.loop import LoopSettings
@@ -62,12 +62,13 @@ def plan(training: Training, meta: dict[str, Any]) -> dict[str, Any]:
         return _with_time(training, meta, found, computed, devices)
     work, micro_batches, activity = _epoch(training, settings, world)
     zero = training.zero if training.layout is not None else None
-    states = model_states(parameters, trainable, zero, world)
+    states, shape = model_states(parameters, trainable, zero, world), Shape.of(training.trainee.model.config)
     memory = {
         "weights": states.weights,
         "gradients": states.gradients,
         "optimizer": states.optimizer,
-        "casts": casts(parameters, mixed=training.on_gpu),
+        "casts": casts(shape, parameters, mixed=training.on_gpu, checkpointing=training.trainee.recomputed),
+        "buffers": buffers(shape, parameters, zero),
         **activity,
     }
     found |= {
@@ -142,7 +143,7 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
     shape, mixed, recomputed = Shape.of(training.trainee.model.config), training.on_gpu, training.trainee.recomputed
     order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
-    largest = {"activations": 0.0, "masks": 0.0, "logits": 0.0}
+    largest: dict[str, float] = {}
     for start in range(0, len(order), settings.batch):
         step = [training.examples[i] for i in order[start : start + settings.batch]]
 
@@ -159,11 +160,8 @@ def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work
             part = work_of(lengths, grove.slots, shared)
             tree = stands_in_tree(lengths, grove.slots, shared)
             spans = [span for sequence in sequences for span in sequence.spans] if objective.needs_tokens else []
-            kept = {
-                "activations": activations(shape, part.positions, mixed=mixed, checkpointing=recomputed),
-                "masks": masks(part.positions, max(lengths), mixed=mixed) if tree else 0.0,
-                "logits": logits(shape, sum(span.stop - span.start for span in spans)),
-            }
+            supervised, longest = sum(span.stop - span.start for span in spans), max(lengths) if tree else 0
+            kept = of_forward(shape, part.positions, supervised, mixed=mixed, longest=longest, checkpointing=recomputed)
             largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
             work, count = work + part, count + 1
     return work, count, largest
