@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -20,6 +21,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,15 @@ def scored(scorer: TrajectoryScorer, count: int) -> tuple[float, list[Score]]:
     return time.perf_counter() - began, scores
 
 
+def pooled(request: ScoringRequest, count: int) -> dict[str, Any]:
+    """By the pool of jails of this process."""
+    began = time.perf_counter()
+    with task_kind("code").open_scorer(request) as scorer:
+        opened = time.perf_counter() - began
+        seconds, scores = scored(scorer, count)
+    return {"opening": opened, "seconds": seconds, "scores": scores}
+
+
 class Arena:
     """The cluster and the local pool, each opened anew for every run."""
 
@@ -65,12 +77,10 @@ class Arena:
         self.request = ScoringRequest(run=folder, say=Silent().say)
 
     def local(self, count: int) -> dict[str, Any]:
-        began = time.perf_counter()
-        request = ScoringRequest(run=self.request.run, say=self.request.say, workers=NODES * WORKERS_A_CORE)
-        with task_kind("code").open_scorer(request) as scorer:
-            opened = time.perf_counter() - began
-            seconds, scores = scored(scorer, count)
-        return {"opening": opened, "seconds": seconds, "scores": scores}
+        """In a new process, as those of the nodes are: nothing of an earlier run is known."""
+        request = replace(self.request, workers=NODES * WORKERS_A_CORE)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            return pool.submit(pooled, request, count).result()
 
     def spread(self, count: int, kill: float | None = None) -> dict[str, Any]:
         """With `kill` a fourth node has a part in it, and is killed after so many seconds."""
