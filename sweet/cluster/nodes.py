@@ -69,6 +69,8 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         UsageError: Ray is not installed.
         ServerError: no cluster answers there.
     """
+    if address != "local":
+        _show_token()
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
@@ -90,6 +92,14 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         yield Cluster(ray, address)
     finally:
         ray.shutdown()
+
+
+def _show_token() -> None:
+    """Tell Ray, before it is imported, to show a cluster the token that there is. By itself it does not, though a head
+    that is started where there is one wants to see it, and Ray makes one for `local`. Other clusters do not look."""
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if any(map(os.environ.get, names)) or Path.home().joinpath(".ray", "auth_token").is_file():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def nodes_of(address: str) -> list[Node]:
@@ -135,4 +145,6 @@ def _known_here() -> str:
 
 def _nobody(address: str, why: str) -> ServerError:
     fix = "ray start --head, or --ray local" if address == "auto" else f"ray status --address {address}"
+    if not os.environ.get("RAY_AUTH_MODE"):
+        fix += "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
     return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix)

@@ -1,0 +1,59 @@
+"""A cluster that wants a token shown, as `ray start` makes it where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed")
+
+HEAD = """
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+print(cluster.address, flush=True)
+input()
+cluster.shutdown()
+"""
+TOKEN = "0123456789abcdef" * 4
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert head.stdout is not None
+    yield next(line.strip() for line in head.stdout if line[0].isdigit())
+    head.communicate("\n", timeout=60)
+
+
+def doctor(address: str, home: Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    command = [sys.executable, "-m", "sweet", "doctor", "--ray", address, "--json"]
+    return subprocess.run(command, env=kept | {"HOME": str(home)}, capture_output=True, text=True, timeout=120)
+
+
+def test_the_token_that_there_is_is_shown(address: str, tmp_path: Path) -> None:
+    file = tmp_path / ".ray/auth_token"
+    file.parent.mkdir()
+    file.write_text(TOKEN)
+    found = doctor(address, tmp_path)
+    assert len(json.loads(found.stdout)["nodes"]) == 1, found.stderr
+
+
+def test_without_one_it_is_said_where_ray_looks(address: str, tmp_path: Path) -> None:
+    found = doctor(address, tmp_path)
+    assert found.returncode == 3
+    assert "RAY_AUTH_MODE=token" in found.stderr
