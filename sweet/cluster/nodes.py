@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import ServerError, UsageError, first_line
+
+TOKEN_HINT = "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
 
 ANSWER_SECONDS = 10.0
 """So long a cluster may take to answer at all."""
@@ -69,7 +72,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         UsageError: Ray is not installed.
         ServerError: no cluster answers there.
     """
-    if address != "local":
+    if address != "local" and "ray" not in sys.modules:  # afterwards it is too late
         _show_token()
     try:
         ray = importlib.import_module("ray")
@@ -83,7 +86,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     try:
         ray.init(found, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _nobody(address, first_line(error)) from error
+        raise _nobody(address, first_line(error), TOKEN_HINT) from error
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself
             signal.signal(number, handler)
@@ -143,8 +146,6 @@ def _known_here() -> str:
         return ""
 
 
-def _nobody(address: str, why: str) -> ServerError:
+def _nobody(address: str, why: str, hint: str = "") -> ServerError:
     fix = "ray start --head, or --ray local" if address == "auto" else f"ray status --address {address}"
-    if not os.environ.get("RAY_AUTH_MODE"):
-        fix += "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
-    return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix)
+    return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix + hint)

@@ -45,8 +45,8 @@ AT_ONCE_HERE = "at_once"
 RUNNING_DRY = 2
 """A bench with fewer chunks takes those of another bench, if that has so many more."""
 
-WINDOW = 8
-"""Chunks for each bench that are under way for `Spread.results`: so many may wait for one before them."""
+IN_HAND = 16_384
+"""Items that `Spread.results` has taken and not given back, at most: their results wait for one before them."""
 
 FAILURES = 3
 """A node is left out when its bench was lost so often in a row, and a chunk ends the work that lost so many benches."""
@@ -244,7 +244,8 @@ class Spread(Generic[Item, Result]):
             batch.results = self.submit(batch.items, lane if affinity else None)
 
         while True:
-            while len(under_way) < WINDOW * together * max(1, self.benches):
+            # Two chunks more than the benches can have, so that none waits for this process.
+            while len(under_way) < min(IN_HAND, (self.at_once + 2) * together * max(1, self.benches)):
                 try:
                     item = next(rows)
                 except StopIteration:

@@ -18,6 +18,7 @@ from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import Spread
 from sweet.runs.environment import NODES
 from sweet.sandbox.jail import Tier
+from sweet.sandbox.stream import AHEAD
 from sweet.sandbox.tiers import SAFE_TIERS
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
@@ -26,6 +27,9 @@ from sweet.tasks.trajectory import Trajectory
 
 TOGETHER = 32
 """Trajectories that go to a node together."""
+
+AT_ONCE = AHEAD // TOGETHER
+"""Chunks that a node has: as many answers as a sandbox looks ahead, so that one that hangs holds up no others."""
 
 SANDBOX = "sandbox"
 _STRONGEST_FIRST: tuple[Tier, ...] = (*SAFE_TIERS, "unsafe")
@@ -42,7 +46,7 @@ def open_spread_scorer(address: str, kind: str, request: ScoringRequest) -> Iter
     opening = partial(_open_on_node, kind, replace(request, say=Silent().say))  # nobody reads what is said on a node
     with (
         open_cluster(address) as cluster,
-        Spread[Trajectory, Score](cluster, opening, accept=agreed.accept, say=request.say) as spread,
+        Spread[Trajectory, Score](cluster, opening, at_once=AT_ONCE, accept=agreed.accept, say=request.say) as spread,
     ):
         agreed.fixed = True
         yield SpreadScorer(spread, agreed)

@@ -15,7 +15,7 @@ import pytest
 
 from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
-from sweet.cluster.spread import WINDOW, Spread
+from sweet.cluster.spread import AT_ONCE, Spread
 from sweet.errors import ServerError, SweetError
 from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only, where
 
@@ -86,7 +86,7 @@ def test_no_more_is_taken_than_is_under_way(spread_on: Any) -> None:
 
     with spread_on(partial(doubling, 0.0)) as spread:
         for number, _ in enumerate(spread.results(items(), 10)):
-            assert len(taken) <= number + (WINDOW * 3 + 1) * 10
+            assert len(taken) <= number + ((AT_ONCE + 2) * 3 + 1) * 10
 
 
 def test_chunks_are_submitted_from_any_thread(spread_on: Any) -> None:
