@@ -17,7 +17,7 @@ from sweet.cluster.bench import AsyncBench
 from sweet.cluster.nodes import open_cluster
 from sweet.cluster.spread import AT_ONCE, Spread
 from sweet.errors import ServerError, SweetError
-from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only, where
+from tests.cluster.work import deadly, doubling, first_only, nowhere, odd_only, on_gpu, where
 
 said: list[str] = []
 told: list[str] = []
@@ -67,6 +67,19 @@ def test_items_with_much_in_common_go_to_the_same_bench(spread_on: Any) -> None:
     benches_of = [len({did[item] for item in range(task, 1500, 50)}) for task in range(50)]
     assert len(set(did)) == 3
     assert sum(benches_of) < 110  # 50 would be all; by chance 150
+
+
+def test_each_gpu_has_a_bench_for_itself(nodes: Any, spread_on: Any) -> None:
+    more = nodes.add_node(num_cpus=4, num_gpus=2)  # as Ray counts them: nothing looks for devices
+    nodes.wait_for_nodes()
+    try:
+        with spread_on(on_gpu, gpus=True) as spread:
+            assert spread.benches == 2
+            assert set(spread.results(range(100), 5)) == {("0", 2), ("1", 2)}
+            [told] = spread.record().values()
+            assert told == {"items": 100, "cores": 4}
+    finally:
+        nodes.remove_node(more)
 
 
 def test_a_bench_does_not_wait_for_items_of_its_own(spread_on: Any) -> None:

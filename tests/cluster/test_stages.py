@@ -15,8 +15,9 @@ from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import probe_tiers
 from sweet.stages.base import Silent
+from sweet.stages.engine import gpus_held
 from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
-from sweet.stages.rank import RankConfig, run_rank
+from sweet.stages.rank import RankConfig, plan_rank, run_rank
 from sweet.stages.rollout import RolloutConfig, run_rollout
 from sweet.stages.rows import CandidateRow
 from sweet.stages.spread_scoring import _Agreed
@@ -129,6 +130,26 @@ def test_advantages_are_those_of_one_machine(nodes: Any, run: Run, tmp_path: Pat
     assert {node["device"] for node in told.values()} == {"cpu"}
     assert sum(node["items"] for node in told.values()) == 1
     assert {node["cores"] for node in told.values()} == {1}
+
+
+def test_each_gpu_of_the_cluster_has_a_replica(nodes: Any, run: Run, tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    shutil.copytree(run.path, tmp_path / "other")
+    other = Run.open(tmp_path / "other")
+    more = nodes.add_node(num_cpus=2, num_gpus=2)  # as Ray counts them
+    nodes.wait_for_nodes()
+    try:
+        options = {"judge": "untrained", "reference": agent, "candidates": 3, "limit": 9, "max_tokens": 16}
+        config = RankConfig.model_validate(options | {"ray": nodes.address})
+        here = gpus_held("auto", [[]])
+        assert plan_rank(other, config, Silent())["gpus"] == (here or 0) + 2
+        rank = run_rank(other, config, Silent())
+    finally:
+        nodes.remove_node(more)
+    assert (rank.metrics["turns"], rank.metrics["failed"]) == (9, 0)
+    environment: Any = other.manifest().attempts[-1].environment
+    assert environment["gpus"] == (here or 0) + 2
+    assert [node["cores"] for node in environment["nodes"].values()] == [2]
 
 
 def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -> None:

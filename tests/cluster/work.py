@@ -51,6 +51,19 @@ def where(seconds: float, cores: int) -> Iterator[Where]:
     yield Where({"cores": cores}, seconds)
 
 
+class OnGpu(Doubling):
+    """Which GPU it has, and among how many cores."""
+
+    def _one(self, item: int) -> tuple[str, int]:  # type: ignore[override]
+        super()._one(item)
+        return os.environ["CUDA_VISIBLE_DEVICES"], self.told["cores"]
+
+
+@contextmanager
+def on_gpu(cores: int) -> Iterator[OnGpu]:
+    yield OnGpu({"cores": cores}, 0.005)
+
+
 @contextmanager
 def nowhere(cores: int) -> Iterator[Doubling]:
     if cores:
