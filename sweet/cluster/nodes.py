@@ -20,7 +20,7 @@ from typing import Any
 
 from sweet.errors import ServerError, UsageError, first_line
 
-TOKEN_HINT = "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
+_TOKEN_HINT = "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
 
 ANSWER_SECONDS = 10.0
 """So long a cluster may take to answer at all."""
@@ -86,7 +86,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     try:
         ray.init(found, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _nobody(address, first_line(error), TOKEN_HINT) from error
+        raise _nobody(address, first_line(error), _TOKEN_HINT) from error
     finally:
         for number, handler in handlers.items():  # Ray takes SIGTERM for itself
             signal.signal(number, handler)

@@ -23,7 +23,7 @@ import threading
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -76,7 +76,7 @@ class _Chunk(Generic[Item, Result]):
     """
 
     number: int
-    items: Sequence[Item]
+    items: list[Item]
     lane: int | None = None
     results: Future[list[Result]] = field(default_factory=Future)
     lost: int = 0
@@ -85,15 +85,6 @@ class _Chunk(Generic[Item, Result]):
     def turn(self) -> tuple[bool, int]:
         """Lower ones are handed out first."""
         return not self.lost, self.number
-
-
-@dataclass(eq=False)
-class _Batch(Generic[Item, Result]):
-    """Items that become a chunk when there are enough of them, or when somebody waits for one of them."""
-
-    lane: int
-    items: list[Item] = field(default_factory=list)
-    results: Future[list[Result]] | None = None
 
 
 @dataclass(eq=False)
@@ -210,17 +201,14 @@ class Spread(Generic[Item, Result]):
     def record(self, *told: str) -> dict[str, dict[str, Any]]:
         """What is kept of who did the work: by name of the node its items, its cores, and what of this it told."""
         return {
-            name: {"items": self.done[name], CORES: self.cores[name], **_known(node, told)}
+            name: {"items": self.done[name], CORES: self.cores[name]}
+            | {part: node[part] for part in told if node.get(part) is not None}
             for name, node in sorted(self.told.items())
         }
 
-    def submit(self, items: Sequence[Item], lane: int | None = None) -> Future[list[Result]]:
-        """Have items done together by one bench; their results in their order, or the SweetError that ended all.
-
-        Args:
-            lane: those of the same lane go to the same bench while all have enough to do.
-        """
-        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items, lane)
+    def submit(self, items: list[Item]) -> Future[list[Result]]:
+        """Have items done together by one bench; their results in their order, or the SweetError that ended all."""
+        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
         self._events.put(chunk)
         return chunk.results
 
@@ -236,35 +224,32 @@ class Spread(Generic[Item, Result]):
             SweetError: no node is left, or the same items took several benches down.
         """
         rows = iter(items)
-        filling: dict[int, _Batch[Item, Result]] = {}
-        under_way: deque[tuple[_Batch[Item, Result], int]] = deque()
-
-        def send(lane: int) -> None:
-            batch = filling.pop(lane)
-            batch.results = self.submit(batch.items, lane if affinity else None)
-
+        filling: dict[int | None, _Chunk[Item, Result]] = {}
+        under_way: deque[tuple[_Chunk[Item, Result], int]] = deque()
         while True:
             # Two chunks more than the benches can have, so that none waits for this process.
             while len(under_way) < min(IN_HAND, (self.at_once + 2) * together * max(1, self.benches)):
                 try:
                     item = next(rows)
                 except StopIteration:
-                    for lane in list(filling):
-                        send(lane)
+                    for chunk in filling.values():
+                        self._events.put(chunk)
+                    filling.clear()
                     break
-                lane = zlib.crc32(affinity(item).encode()) % max(1, self.benches) if affinity else 0
-                batch = filling.setdefault(lane, _Batch(lane))
-                under_way.append((batch, len(batch.items)))
-                batch.items.append(item)
-                if len(batch.items) == together:
-                    send(lane)
+                lane = zlib.crc32(affinity(item).encode()) % max(1, self.benches) if affinity else None
+                if lane not in filling:
+                    filling[lane] = _Chunk(next(self._numbers), [], lane)
+                chunk = filling[lane]
+                under_way.append((chunk, len(chunk.items)))
+                chunk.items.append(item)
+                if len(chunk.items) == together:
+                    self._events.put(filling.pop(lane))
             if not under_way:
                 return
-            batch, place = under_way.popleft()
-            if batch.results is None:
-                send(batch.lane)
-            assert batch.results is not None
-            yield batch.results.result()[place]
+            chunk, place = under_way.popleft()
+            if filling.get(chunk.lane) is chunk:  # there are not enough others yet, and its results are wanted now
+                self._events.put(filling.pop(chunk.lane))
+            yield chunk.results.result()[place]
 
     def _live(self) -> None:
         """The thread: see who is there, take what is heard, hand out, until the end is told."""
@@ -457,10 +442,6 @@ class Spread(Generic[Item, Result]):
         bench, place.bench = place.bench, None
         if bench is not None:
             self.cluster.ray.kill(bench)
-
-
-def _known(told: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: told[name] for name in names if told.get(name) is not None}
 
 
 def _settle(results: Future[list[Result]], outcome: list[Result] | SweetError) -> None:

@@ -4,14 +4,14 @@ What remains of a forward is one state a token and layer, and the inside of the 
 costs about one more forward. The backward pass comes when a tree is no longer planted (`sweet.learn.attention`), so
 each layer plants its own tree again while it is repeated. Autocast's copies of a layer's weights are dropped with its
 states: it would keep those of all layers until the last one is through, half the weights on each device, which ZeRO
-could not divide. The switch of the library is not used: it acts on models
-in training mode alone, which would bring dropout with it.
+could not divide. The switch of the library is not used: it acts on models in training mode alone, which would bring
+dropout with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -45,16 +45,15 @@ def recompute_layers(model: Any) -> None:
 
 
 def _recompute(layer: Any, model: Any) -> None:
-    once = layer.forward
+    once = _copies_dropped()(layer.forward)
 
     def forward(*args: Any, **more: Any) -> Any:
         if not torch.is_grad_enabled():
-            with _copies_dropped():
-                return once(*args, **more)
+            return once(*args, **more)
         again = replanted(model)
 
         def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-            return _copies_dropped(), _one_after_other(again, _copies_dropped())
+            return nullcontext(), again
 
         # ZeRO-3 keeps weights in parts, whose shapes change between the passes: no comparison of what is kept.
         return checkpoint(
@@ -79,11 +78,3 @@ def _copies_dropped() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(kept)
-
-
-@contextmanager
-def _one_after_other(*contexts: AbstractContextManager[None]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield

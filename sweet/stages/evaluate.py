@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from sweet.cluster.nodes import nodes_of
 from sweet.device import Device, usable_cores
 from sweet.errors import UsageError
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
@@ -131,12 +132,8 @@ def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> dict[str, Any
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     reporter.say(f"Looking at the dialogues of {rollouts.id}.")
     trajectories = read_jsonl(run.file(rollouts), Trajectory)
-    gpus, machines = _gpus(kind, config), [usable_cores()]
-    if config.ray is not None:
-        from sweet.cluster.nodes import nodes_of
-
-        machines = [node.cpus for node in nodes_of(config.ray)]
-    return plan_scoring(run, config, kind, trajectories, gpus=gpus, machines=machines)
+    machines = [usable_cores()] if config.ray is None else [node.cpus for node in nodes_of(config.ray)]
+    return plan_scoring(run, config, kind, trajectories, gpus=_gpus(kind, config), machines=machines)
 
 
 def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from sweet.cluster.nodes import nodes_of
 from sweet.device import Device
 from sweet.errors import SweetError, UsageError
 from sweet.llm.local import START_UP, EngineChoice
@@ -175,12 +176,10 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any
     reporter.say(f"Looking at the turns of {rollouts.id}.")
     kept = kept_turns(run, config, [artifact for artifact in (critic, replies, rollouts) if artifact is not None])
     missing = [place for place in places if place.key not in kept]
-    judges, of_nodes = _readers(run, config, chosen), 0
-    if config.ray is not None:
-        from sweet.cluster.nodes import nodes_of
-
-        of_nodes = 0 if config.device == "cpu" else sum(node.gpus for node in nodes_of(config.ray))
-    gpus = _gpus(config, _models(config, agent), of_nodes)
+    judges, nodes = _readers(run, config, chosen), []
+    if config.ray is not None and config.device != "cpu":
+        nodes = nodes_of(config.ray)
+    gpus = _gpus(config, _models(config, agent), sum(node.gpus for node in nodes))
     return plan_ranking(
         run, config, places, missing, rollouts=rollouts, critic=critic, agent=agent, judges=judges, gpus=gpus
     )

@@ -37,7 +37,7 @@ class Past(NamedTuple):
 
     Attributes:
         name: RUN:attempt.
-        facts: its configuration, what its artifact says of itself, and `gpus`.
+        facts: its configuration, what its artifact says of itself, `gpus`, and the `nodes` and `cores` that worked.
         rows, size: of its artifact, the size in bytes.
         seconds: of the clock; None where one of the attempts that wrote the artifact has no end.
     """

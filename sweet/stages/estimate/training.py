@@ -60,9 +60,10 @@ def plan(training: Training, meta: dict[str, Any]) -> dict[str, Any]:
         found |= {"steps": steps(len(training.examples), hyper.batch, hyper.epochs), "devices": devices}
         computed = found["tokens"] * hyper.epochs
         return _with_time(training, meta, found, computed, devices)
-    work, micro_batches, activity = _epoch(training, settings, world)
+    shape = Shape.of(training.trainee.model.config)
+    work, micro_batches, activity = _epoch(training, settings, shape, world)
     zero = training.zero if training.layout is not None else None
-    states, shape = model_states(parameters, trainable, zero, world), Shape.of(training.trainee.model.config)
+    states = model_states(parameters, trainable, zero, world)
     memory = {
         "weights": states.weights,
         "gradients": states.gradients,
@@ -135,12 +136,12 @@ def _written(training: Training) -> float | None:
     return None if kind is None or adapter else float(training.parameters * kind.itemsize)
 
 
-def _epoch(training: Training, settings: LoopSettings, world: int) -> tuple[Work, int, dict[str, float]]:
+def _epoch(training: Training, settings: LoopSettings, shape: Shape, world: int) -> tuple[Work, int, dict[str, float]]:
     """Of the first epoch: what is computed, the number of micro-batches, and what the largest keeps in memory."""
     objective, shares_up_to = training.objective, _shares_up_to(training)
     assert objective is not None
     pool = [s.with_whole() if objective.whole_nll else s for s in training.pool.sequences]
-    shape, mixed, recomputed = Shape.of(training.trainee.model.config), training.on_gpu, training.trainee.recomputed
+    mixed, recomputed = training.on_gpu, training.trainee.recomputed
     order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
     work, count = Work(), 0
     largest: dict[str, float] = {}

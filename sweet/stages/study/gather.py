@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from sweet.device import usable_cores
+from sweet.device import CORES
 from sweet.runs.environment import environment
 from sweet.stages.base import Silent
 from sweet.stages.evaluation import Evaluation
@@ -222,4 +222,4 @@ def _bounds(values: Sequence[float], within: tuple[float, float] = _SHARE) -> Bo
 def _versions() -> dict[str, JsonValue]:
     here = environment("code")
     packages = {name: here["versions"].get(name) for name in ("torch", "transformers")}
-    return {"python": here["python"], "sweet": here["sweet"], **packages, "cores": usable_cores()}
+    return {"python": here["python"], "sweet": here["sweet"], **packages, CORES: here[CORES]}
