@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet.sandbox.tiers import WORKERS_A_CORE
+from sweet.scoring.on_ray import open_spread_scorer
 from sweet.stages.base import Silent
-from sweet.stages.spread_scoring import open_spread_scorer
 from sweet.tasks.micro import load
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score, ScoringRequest, TrajectoryScorer

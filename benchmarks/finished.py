@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.mock_server import Draws, said
+from sweet.rollout.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
-from sweet.stages.dialogue import Assignment
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sweet.rollout.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
-from sweet.stages.dialogue import Assignment
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.scores import Score

@@ -14,8 +14,8 @@ from pathlib import Path
 from sweet.cli.commands.demo import STUDY
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
-from sweet.stages.study.settings import METHODS, StudyConfig
-from sweet.stages.study.study import RESULTS, run_study
+from sweet.study.settings import METHODS, StudyConfig
+from sweet.study.study import RESULTS, run_study
 
 OUT = Path(__file__).parent / "results" / "micro.json"
 

@@ -4,7 +4,8 @@
 
 Each main method is tried with BUDGET settings, on seeds that the study does not use; ablations and controls take over
 those of `sweet`. No test task is seen. The results say all that was tried, and which did best in the mean over
-seeds; what is taken into sweet/stages/hyper.py is written there by hand. What is finished in DIR is not done again.
+seeds; what is taken into sweet/training/hyperparameters.py is written there by hand. What is finished in DIR is not
+done again.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from statistics import fmean
 from typing import Any
 
 from sweet.cli.reporter import ConsoleReporter
-from sweet.folders import RUNS
-from sweet.stages.study.gather import look, success_of
-from sweet.stages.study.plan import SAMPLED, SeedJob
-from sweet.stages.study.seeds import run_seeds
-from sweet.stages.study.settings import MAIN, METHODS, Method, Options, StudySizes
-from sweet.stages.study.study import claimed
+from sweet.paths import RUNS
+from sweet.study.aggregate import look, success_of
+from sweet.study.plan import SAMPLED, SeedJob
+from sweet.study.seeds import run_seeds
+from sweet.study.settings import MAIN, METHODS, Method, Options, StudySizes
+from sweet.study.study import claimed
 
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.planning_inputs import INPUTS, of
+from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.estimate import HALF, Shape, buffers, casts, model_states, of_forward
 from sweet.learn.zero import ZeroSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
-from sweet.stages.estimate.rates import HOUR, finished
+from sweet.stages.rates import HOUR, finished
 from sweet.stages.rows import Candidate, CandidateRow, Pair
-from sweet.stages.training import GPU_TOKENS
 from sweet.tasks.trajectory import Trajectory, dump
 
 MEASURED = Path("benchmarks/results/planning.json")

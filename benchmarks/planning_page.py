@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.planning import DEVICES, MEASURED, SCALES, plan, read_measured
 from sweet.cli.console import size
 from sweet.cli.generated import put_between
-from sweet.stages.training import GPU_TOKENS
+from sweet.learn.batches import GPU_TOKENS
 from sweet.view.pull_request import table
 
 PAGE = Path("docs/planning.md")

@@ -15,12 +15,12 @@ from pathlib import Path
 from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
-from sweet.stages.report.facts import bounds_in_words
-from sweet.stages.statistics import p_in_words
-from sweet.stages.study.results import Bounds, MethodResult, StudyResults, read_results
+from sweet.report.facts import bounds_in_words
+from sweet.scoring.results.statistics import p_in_words
+from sweet.study.results import Bounds, MethodResult, StudyResults, read_results
 from sweet.view import pull_request
 from sweet.view.report.scales import minus
-from sweet.view.study import figures, plots
+from sweet.view.study import metrics, plots
 from sweet.view.study.words import METHODS, about
 from sweet.view.terminal import count
 
@@ -53,10 +53,10 @@ def block(results: StudyResults) -> str:
         "learn from the same offline dialogues. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
         f"![{ALTERNATIVE}]({PICTURE})",
-        pull_request.table(HEADER, map(_row, figures.methods(results)), "--rrr"),
+        pull_request.table(HEADER, map(_row, metrics.methods(results)), "--rrr"),
         "In per cent: success at temperature 1 and greedy, means over seeds with a 95 % t-interval over seeds. In "
         "points: the difference on the same tasks, with a 95 % interval over tasks.",
-        "\n".join(f"- {pull_request.prose(sentence)}" for sentence in figures.verdict_in_words(results)),
+        "\n".join(f"- {pull_request.prose(sentence)}" for sentence in metrics.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
         f"[{RESULTS}]({RESULTS}), which has all figures and settings ({_versions(results)}).",
     ]

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sweet.sandbox.box import Sandbox
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox, probe_tiers
 from sweet.tasks.base import Task

@@ -6,7 +6,7 @@
 It is played on `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never
 seen these dialogues, so it first learns how one goes (`train-actor --method sft`), from scripted dialogues of mixed
 quality on tasks that no split has. The model so warmed up is where every method starts. They are
-compared as in `sweet.stages.study`: the same offline dialogues, the same sampled replies, the same unseen tasks, at
+compared as in `sweet.study`: the same offline dialogues, the same sampled replies, the same unseen tasks, at
 temperature 1 and greedy. Whatever is done in --out stays done: the same command goes on.
 
 On the machine must lie the repository with its dependencies installed (the folder sweet is enough, and benchmarks) and
@@ -32,21 +32,21 @@ from typing import Any, get_args
 from sweet.cli import console
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
+from sweet.datasets.import_export import DataImportConfig, published_line, published_row, run_data_import
 from sweet.device import Device
 from sweet.errors import SweetError, TooManyFailures, UsageError
 from sweet.files import replacing, write_whole
-from sweet.library import resolve_device
+from sweet.hf import resolve_device
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.data import DataImportConfig, published_line, published_row, run_data_import
-from sweet.stages.study.ledger import Ledger
-from sweet.stages.study.results import read_results
-from sweet.stages.study.settings import METHODS, Method, Options, StudyConfig
-from sweet.stages.study.study import RESULTS, run_study
-from sweet.stages.train import TrainActorConfig
+from sweet.study.results import read_results
+from sweet.study.settings import METHODS, Method, Options, StudyConfig
+from sweet.study.step_cache import Ledger
+from sweet.study.study import RESULTS, run_study
+from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
-from sweet.tasks.micro.talks import scripted_trajectories
+from sweet.training.config import TrainActorConfig
 
 KEPT = Path(__file__).parent / "results" / "smollm2.json"
 """Where the results of a full run on a GPU go."""

@@ -1,4 +1,4 @@
-"""Where a model runs, as it is asked for (`sweet.library.resolve_device` says what that means on this machine), and the
+"""Where a model runs, as it is asked for (`sweet.hf.resolve_device` says what that means on this machine), and the
 cores that there are."""
 
 from __future__ import annotations

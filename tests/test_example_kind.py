@@ -21,10 +21,10 @@ from sweet.cli.app import run
 from sweet.errors import InputError, UsageError
 from sweet.humans.llm import LLMHuman
 from sweet.humans.responder import ScriptedResponder
+from sweet.rollout.serve_sim import ServeConfig, run_serve
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox
 from sweet.stages.base import Silent
-from sweet.stages.serve import ServeConfig, run_serve
 from sweet.tasks.base import NO_ANSWER, Message, Task
 from sweet.tasks.scores import Verdict
 from tests.packages import EXAMPLE, register

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sweet.cli import index
-from sweet.cli.bundled import NoSuchOption
 from sweet.cli.declaration import Declaration
 from sweet.cli.parser import CommandLine, Group, unknown_option
+from sweet.cli.typer_internals import NoSuchOption
 from sweet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def declarations() -> list[Declaration]:
 
 def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:
     """One call of the program; returns the exit code."""
-    from sweet.cli.ending import ended  # completion draws nothing
+    from sweet.cli.exits import ended  # completion draws nothing
 
     before_tail = itertools.takewhile(lambda word: word != "--", arguments)
     program = Group.of(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))

@@ -12,7 +12,7 @@ from typing import Any
 from sweet.cli.command import Call, Command, Common
 from sweet.cli.config_file import read_config
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
-from sweet.cli.ending import ended
+from sweet.cli.exits import ended
 from sweet.cli.options import Given, resolve
 from sweet.cli.parser import CommandLine
 from sweet.cli.reporter import ConsoleReporter

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
-from sweet.folders import RUNS
+from sweet.paths import RUNS
 
 Complete = Callable[[typer.Context, str], list[str]]
 Source = Callable[[typer.Context, str], Iterable[str]]

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from sweet.cli.bundled import Command, CompletionItem, resolve_context, resolve_incomplete, split_arg_string
+from sweet.cli.typer_internals import Command, CompletionItem, resolve_context, resolve_incomplete, split_arg_string
 
 BASH = r"""_sweet_completion() {
     local IFS=$'\n'

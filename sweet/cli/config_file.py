@@ -16,7 +16,7 @@ from typing import Any
 from sweet.cli.declaration import OptionSpec
 from sweet.cli.options import Given
 from sweet.errors import InputError, UsageError
-from sweet.near import nearest
+from sweet.suggestions import nearest
 
 
 def table_name(command: str) -> str:

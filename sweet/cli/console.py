@@ -65,7 +65,7 @@ def columns() -> int | None:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader is gone: `sweet.cli.ending.ended` returns quietly (rich would exit with 1)."""
+        """The reader is gone: `sweet.cli.exits.ended` returns quietly (rich would exit with 1)."""
         raise BrokenPipeError
 
 

@@ -21,8 +21,8 @@ from pydantic.fields import FieldInfo
 
 from sweet.cli.declaration import OptionSpec, env_prefix
 from sweet.errors import UsageError
-from sweet.near import did_you_mean
 from sweet.stages.base import StageConfig, option_key, recorded
+from sweet.suggestions import did_you_mean
 
 C = TypeVar("C", bound=StageConfig)
 

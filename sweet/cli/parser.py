@@ -18,11 +18,11 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from sweet.cli import candidates
-from sweet.cli.bundled import Command as Parsed
-from sweet.cli.bundled import CompletionItem, Context, NoSuchOption, Parameter, ParameterSource, TakesAsTyped
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
+from sweet.cli.typer_internals import Command as Parsed
+from sweet.cli.typer_internals import CompletionItem, Context, NoSuchOption, Parameter, ParameterSource, TakesAsTyped
 from sweet.errors import UsageError
-from sweet.near import did_you_mean
+from sweet.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from sweet.cli.command import Command

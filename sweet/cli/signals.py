@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweet.cli import console
-from sweet.cli.ending import ended
+from sweet.cli.exits import ended
 from sweet.errors import Interrupted
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -17,11 +17,11 @@ from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.options import C
 from sweet.errors import ServerError, SweetError, TooManyFailures, UsageError
-from sweet.folders import RUNS
+from sweet.inspection.disk_use import size_below
+from sweet.inspection.status import suggest_next
+from sweet.paths import RUNS
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.disk_use import size_below
-from sweet.stages.status import suggest_next
 
 
 def newest_run_argument() -> ArgumentSpec:

@@ -9,9 +9,9 @@ from typing import Any
 from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.errors import TooManyFailures
+from sweet.report.facts import bounds_in_words
+from sweet.scoring.results.statistics import p_in_words
 from sweet.stages.base import StageResult
-from sweet.stages.report.facts import bounds_in_words
-from sweet.stages.statistics import p_in_words
 from sweet.view.terminal import count
 
 
@@ -28,7 +28,7 @@ def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
 
 def _tell(call: Call[Any], result: StageResult) -> None:
     """The tables, or JSON, on stdout, and the page beside the results."""
-    from sweet.stages.study.results import read_results
+    from sweet.study.results import read_results
     from sweet.view.study import write_report
 
     console.finish(result, as_json=call.common.json, show_people=show_study)

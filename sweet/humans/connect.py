@@ -42,9 +42,9 @@ async def open_human(
 
         yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind)
         return
-    from sweet.humans.vision import VisionHuman, check_sight
-    from sweet.humans.visual import VisualHuman
-    from sweet.render.spread import open_renderer
+    from sweet.humans.scripted_page_human import VisualHuman
+    from sweet.humans.vlm_human import VisionHuman, check_sight
+    from sweet.render.on_ray import open_renderer
 
     if client is not None:
         await check_sight(client)

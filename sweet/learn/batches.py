@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sweet.learn.data import Example
-from sweet.learn.shares import Share, dealt, own_share
+from sweet.learn.sharding import Share, dealt, own_share
 from sweet.learn.tokens import TokenSequence
+
+GPU_TOKENS = 16384
+"""Tokens of one forward pass on a GPU, where `--micro-batch-tokens` is not given."""
 
 Packs = Callable[[Sequence[Sequence[TokenSequence]], int], list[list[int]]]
 """Indices of bundles in groups under a budget of tokens: `Scorer.packs`."""

@@ -1,4 +1,5 @@
-"""A training as one file: what the command tells the ranks that do it (`sweet.learn.ranks`, `sweet.learn.rank`).
+"""A training as one file: what the command tells the ranks that do it (`sweet.learn.distributed`,
+`sweet.learn.worker`).
 
 The ranks know nothing of runs. They are given token sequences, what to do with them, and folders; rank 0 leaves there
 what the command is told: lines about the progress, the model, and each rank its error.

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO
 
 import sweet
-from sweet import keeper
+from sweet import supervisor
 
 ORPHAN_PATIENCE = 10.0
 """Seconds a launcher has to end its ranks once who started it is gone."""
-PROGRAM = "sweet.learn.rank"
+PROGRAM = "sweet.learn.worker"
 
 
 def torch_launcher(nodes: int, rank: int, devices: int, master: str, port: int, folder: Path) -> list[str]:
@@ -55,7 +55,7 @@ def local_exchange(master: str, environment: dict[str, str]) -> dict[str, str]:
 def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes] | None) -> subprocess.Popen[bytes]:
     """Start a launcher that does not outlive this process; it prints into `out`."""
     return subprocess.Popen(
-        keeper.kept(command, ORPHAN_PATIENCE),
+        supervisor.kept(command, ORPHAN_PATIENCE),
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=subprocess.STDOUT if out else None,

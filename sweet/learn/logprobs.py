@@ -7,8 +7,8 @@ tokens; a causal model never looks to the right, so no attention mask is needed 
 Sequences that begin alike (the candidates of a turn, the turns of a dialogue, both sides of a preference) are computed
 as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`): what they share once. What is alike is seen in the
 ids; nobody has to say it. Whether a model can be computed so is tried on a few tokens; where it cannot, every sequence
-is computed by itself, and so is one with pictures (`sweet.learn.pictures`): equal ids are not equal pictures, and
-positions do not count along the path.
+is computed by itself, and so is one with pictures (`sweet.learn.vision_processor`): equal ids are not equal pictures,
+and positions do not count along the path.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from sweet.errors import UsageError, first_line
 from sweet.learn.attention import Attention, planted
 from sweet.learn.head import head_of, prefix_means
-from sweet.learn.pictures import image_inputs
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Grove, Tree, plant
+from sweet.learn.vision_processor import image_inputs
 from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
 
 CHUNK_NUMBERS = 1 << 24

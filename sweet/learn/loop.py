@@ -2,8 +2,8 @@
 
 A step takes `batch` examples whatever fits into memory at once: they are grouped into micro-batches under a token
 budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient does not
-depend on the grouping, nor on how many ranks share the work (`sweet.learn.shares`). The order of examples is drawn from
-(seed, epoch). What a step needs to be repeated exactly (weights, optimizer, position, random state, sums for the
+depend on the grouping, nor on how many ranks share the work (`sweet.learn.sharding`). The order of examples is drawn
+from (seed, epoch). What a step needs to be repeated exactly (weights, optimizer, position, random state, sums for the
 epoch's figures) is in the checkpoint, so a loop that was stopped and resumed ends in the same weights as one that was
 not.
 """
@@ -21,10 +21,12 @@ import torch
 
 from sweet.errors import SweetError
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
-from sweet.learn.best import Best
+from sweet.learn.best_checkpoint import Best
 from sweet.learn.data import Example, Objective, Reference, losses
 from sweet.learn.engine import Engine, TorchEngine, peak_flops, size_of, trained_weights
-from sweet.learn.figures import (
+from sweet.learn.logprobs import TOKEN_BUDGET
+from sweet.learn.lora import base_alone
+from sweet.learn.metrics import (
     PASS_FLOPS,
     WEIGHT_FLOPS,
     PartSums,
@@ -35,10 +37,8 @@ from sweet.learn.figures import (
     rounded,
     speeds,
 )
-from sweet.learn.logprobs import TOKEN_BUDGET
-from sweet.learn.lora import base_alone
 from sweet.learn.reference import ReferenceCache, reference_logprobs
-from sweet.learn.shares import own_groups
+from sweet.learn.sharding import own_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.work import Work
 
@@ -49,7 +49,7 @@ class LoopSettings:
 
     `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
     are then less varied. `share` computes once what the sequences of a micro-batch share. `keep_best` keeps the weights
-    of the epoch that did best on the held-out preferences (`sweet.learn.best`) in the place of the last.
+    of the epoch that did best on the held-out preferences (`sweet.learn.best_checkpoint`) in the place of the last.
     """
 
     lr: float

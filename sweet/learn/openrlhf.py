@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet import keeper
+from sweet import supervisor
 from sweet.errors import SweetError
 from sweet.learn.launcher import ORPHAN_PATIENCE
 from sweet.learn.tokens import ChatEncoder, ReplyText
@@ -122,7 +122,7 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
-            keeper.kept(command(python, job), ORPHAN_PATIENCE),
+            supervisor.kept(command(python, job), ORPHAN_PATIENCE),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -30,7 +30,7 @@ from torch import Tensor
 from sweet.files import UNFINISHED, write_whole
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
-from sweet.learn.shares import own_groups
+from sweet.learn.sharding import own_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.llm.weights import weights_digest
 from sweet.runs.cache import cache_folder, prune

@@ -26,7 +26,7 @@ class RegressionCritic:
     """Implements `sweet.learn.critic.Critic` with a model that has a regression head.
 
     Args:
-        encoder: how the model is shown dialogues (`sweet.learn.sights` for one that sees pages).
+        encoder: how the model is shown dialogues (`sweet.learn.page_encoder` for one that sees pages).
         target: what the head has learned.
         share: compute once what replies and turns share.
     """

@@ -157,5 +157,5 @@ def node_rank(environment: Mapping[str, str]) -> int:
     """
     number = environment.get("SLURM_NODEID", "")
     if not number.isdecimal():
-        raise UsageError("SLURM_NODEID is not set: srun has not started this.", where="sweet.learn.node", fix=WORD)
+        raise UsageError("SLURM_NODEID is not set: srun has not started this.", where="sweet.learn.multinode", fix=WORD)
     return int(number)

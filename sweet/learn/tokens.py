@@ -24,7 +24,7 @@ from sweet.tasks.base import Message, Recipe, reveal
 from sweet.tasks.trajectory import Trajectory, as_messages
 
 if TYPE_CHECKING:
-    from sweet.learn.pictures import Picture
+    from sweet.learn.vision_processor import Picture
 
 PROBE = "Zyxwv"
 """A reply nobody would write: one plain word, so that no template trims or escapes it."""
@@ -289,7 +289,7 @@ class ChatEncoder:
         ]
         return [self._settled(row) for row in rows], dropped
 
-    # What an encoder that shows more than text (`sweet.learn.sights`) does otherwise ------------------------------
+    # Overridden by an encoder that shows more than text (`sweet.learn.page_encoder`) ----------------------------------
 
     def expect(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
         """Told beforehand which replies and which c will be encoded, to prepare together what they need."""

@@ -17,11 +17,11 @@ from typing import Any, Literal
 from torch import Tensor
 
 from sweet.device import Device
+from sweet.hf import without_bars
 from sweet.learn.engine import put_weights, size_of, trained_weights
 from sweet.learn.head import attach_head, headless, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTED, recompute_layers
-from sweet.library import without_bars
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
 from sweet.llm.pretrained import load_model, outline_model, placed, stored_type
 

@@ -4,7 +4,7 @@ A stage makes one `Local`, tells it with `plan` which models it is going to open
 engine is vllm where one is installed that this machine can run, the embedded engine otherwise; what was chosen, and
 why, is said and recorded. One server runs a model, with one replica a GPU, on a free port of the loopback interface;
 two who want the same model share it, and two different ones share the GPUs' memory. The server is ended when the last
-client of it is closed, however that comes about (see `sweet.keeper` for when this process is killed).
+client of it is closed, however that comes about (see `sweet.supervisor` for when this process is killed).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
-from sweet.llm.machine import Build, Gpu, build_of, visible_gpus
+from sweet.llm.gpus import Build, Gpu, build_of, visible_gpus
 from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, given, last_lines, not_installed
 
 EngineChoice = Literal["auto", "vllm", "embedded"]

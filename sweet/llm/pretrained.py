@@ -1,7 +1,7 @@
 """Finding and loading models and tokenizers in Hugging Face layout.
 
 A name is `micro` (the checkpoint that ships with the package), an existing directory, which may be that of a LoRA
-adapter (see `sweet.llm.adapter`), or a hub id (see `sweet.library`). Whatever goes wrong while loading is told as a
+adapter (see `sweet.llm.adapter`), or a hub id (see `sweet.hf`). Whatever goes wrong while loading is told as a
 UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
 """
 
@@ -20,7 +20,7 @@ import torch
 
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.library import check_hub_model, resolve_device, without_bars
+from sweet.hf import check_hub_model, resolve_device, without_bars
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.similarity import pillow
 
@@ -265,3 +265,9 @@ def _explained(name: str) -> Iterator[None]:
             where=model_path(name),
             fix="name a complete causal language model in Hugging Face layout",
         ) from error
+
+
+def context_of(model: Any) -> int | None:
+    """How many positions a model knows, where it says so."""
+    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length else None

@@ -1,10 +1,10 @@
 """Models behind OpenAI-compatible servers.
 
 One client for each address, all on one event loop; a request goes to the address with the fewest under way, and
-`sweet.llm.pace` says how many may be. What may pass when tried again (no connection, 429, 5xx, a time-out) is tried
-again with growing, jittered pauses for `patience` seconds, at another address where there is one; the library's own
-retries are off, so that this is the only rule. What cannot pass fails at once. An address that failed several times in
-a row is left alone for a while that grows.
+`sweet.llm.concurrency` says how many may be. What may pass when tried again (no connection, 429, 5xx, a time-out) is
+tried again with growing, jittered pauses for `patience` seconds, at another address where there is one; the library's
+own retries are off, so that this is the only rule. What cannot pass fails at once. An address that failed several
+times in a row is left alone for a while that grows.
 
 Token ids, log-probabilities and the plain distribution are asked for in the way vLLM and the embedded server
 understand; a server that refuses the question is asked from then on without what OpenAI's interface does not know, and
@@ -27,11 +27,11 @@ from pydantic import ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
-from sweet.llm.answers import ChatAnswer, Served, describe
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
+from sweet.llm.concurrency import START, Pace
 from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered, allow_open_files
 from sweet.llm.images import content_of
-from sweet.llm.pace import START, Pace
+from sweet.llm.response_schema import ChatAnswer, Served, describe
 from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, key_of
 from sweet.tasks.base import Message
 
@@ -177,7 +177,7 @@ class RemoteClient:
         raise AssertionError("unreachable")
 
     async def _first(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
-        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.pace).
+        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.concurrency).
 
         With it the seconds that it took, by itself: with those of a lost one before it, pace would lose patience late.
         """

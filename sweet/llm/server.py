@@ -28,9 +28,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sweet.llm.address import bind, url_of
-from sweet.llm.answers import describe
 from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Place, Reply, RequestFailed
-from sweet.llm.bodies import ChatBody, CompletionBody
+from sweet.llm.request_schema import ChatBody, CompletionBody
+from sweet.llm.response_schema import describe
 
 LOG = logging.getLogger(__name__)
 

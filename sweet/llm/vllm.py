@@ -1,7 +1,7 @@
 """Starting `vllm serve` and putting it away.
 
 vLLM is a program here, not a library: it runs in a process group of its own, so that its workers can be ended with it,
-behind a keeper that ends it should this process be killed (see `sweet.keeper`), and writes into a log file. It is
+behind a keeper that ends it should this process be killed (see `sweet.supervisor`), and writes into a log file. It is
 ready when /health answers; when it dies before, its last lines say why.
 """
 
@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet import keeper
+from sweet import supervisor
 from sweet.errors import SweetError, UsageError
 from sweet.llm.adapter import Adapter
 from sweet.llm.address import bind, url_of
@@ -146,7 +146,7 @@ class VllmServer:
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *keeper.kept(command(program, settings), ORPHAN_PATIENCE),
+                *supervisor.kept(command(program, settings), ORPHAN_PATIENCE),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -203,7 +203,7 @@ class VllmServer:
             if not self._end.done():
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
-                await asyncio.wait({self._end}, timeout=2 * keeper.SWEEP)
+                await asyncio.wait({self._end}, timeout=2 * supervisor.SWEEP)
         finally:  # a second Ctrl-C does not let anything live on
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -9,10 +9,13 @@ import hashlib
 import math
 from pathlib import Path
 
-from sweet.library import cached_file
+from sweet.hf import cached_file
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import model_path
 from sweet.runs.cache import remembered_sum
+
+FORWARD = 2
+"""Operations a parameter and token (arXiv 2001.08361, section 2.1)."""
 
 WEIGHTS = (".safetensors", ".bin")
 CONFIGS = ("config.json", "adapter_config.json")

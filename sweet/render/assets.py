@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweet.errors import UsageError
-from sweet.folders import data_folder
+from sweet.paths import data_folder
 
 LARGEST_PICTURE = 5000
 """Pixels of a side; the service gives no larger ones."""

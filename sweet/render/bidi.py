@@ -3,7 +3,7 @@
 A command goes out with a number, and the answer comes back with it; several may be on their way at once. Nothing is
 subscribed to, so Firefox tells of no requests, logs and contexts: telling of them is half of what a page costs where
 a general library drives it. The browser runs behind a keeper that ends it when this process is gone (see
-`sweet.keeper`), in a folder of its own (see `sweet.render.profiles`).
+`sweet.supervisor`), in a folder of its own (see `sweet.render.profiles`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from sweet import keeper
+from sweet import supervisor
 from sweet.render.driver import Disconnected, DriverError
 from sweet.render.firefox import Processes, command, environment_of, preferences
 from sweet.render.profiles import Profile
@@ -193,7 +193,7 @@ class DirectWindow:
 def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
     with profile.log.open("wb") as log:
         return subprocess.Popen(
-            keeper.kept(command(firefox, profile.folder), 0.0),
+            supervisor.kept(command(firefox, profile.folder), 0.0),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

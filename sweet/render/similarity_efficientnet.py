@@ -58,7 +58,7 @@ class EfficientNet:
     def __init__(self, device: Device = "auto") -> None:
         import torch
 
-        from sweet.library import resolve_device
+        from sweet.hf import resolve_device
 
         path = _weights()
         content = path.read_bytes()

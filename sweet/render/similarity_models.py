@@ -18,7 +18,7 @@ from typing import Any
 
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.library import cached_file, check_hub_model, resolve_device, without_bars
+from sweet.hf import cached_file, check_hub_model, resolve_device, without_bars
 from sweet.render.similarity import CLIP, Vector, read_picture, unit
 
 _BATCH = 32

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
-from sweet.near import did_you_mean
+from sweet.suggestions import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
 

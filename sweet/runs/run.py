@@ -14,13 +14,13 @@ from typing import Any
 
 import sweet
 from sweet.errors import SweetError, UsageError
-from sweet.folders import RUNS
-from sweet.near import did_you_mean
+from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sum
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import KIND_MAKER, Artifact, Kind, Manifest, now
 from sweet.runs.store import LOCKS, TEMPORARY, Store
+from sweet.suggestions import did_you_mean
 
 
 class Run:

@@ -17,7 +17,7 @@ _LONGEST_INT = 300
 
 
 def written(value: Any, limit: int) -> str:
-    """A canonical value (sweet.sandbox.guest) as Python, cut to `limit` characters with … as the last."""
+    """A canonical value (sweet.sandbox.child) as Python, cut to `limit` characters with … as the last."""
     parts: list[str] = []
     length = 0
     try:

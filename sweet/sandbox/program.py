@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal
 
-from sweet.sandbox.guest import FILENAME
+from sweet.sandbox.child import FILENAME
 
 Status = Literal["value", "raised", "timeout", "crash"]
 

@@ -16,9 +16,9 @@ from typing import Literal
 
 from sweet.device import usable_cores
 from sweet.errors import SweetError, UsageError
-from sweet.sandbox.box import Sandbox, open_jails
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image
 from sweet.sandbox.jail import JailError, Tier, bounds_processes
+from sweet.sandbox.pool import Sandbox, open_jails
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.syscalls import FilterError, seccomp_filters
 

@@ -1,4 +1,4 @@
-"""Equality of values that came out of the sandbox, in the canonical JSON that `sweet.sandbox.guest` writes.
+"""Equality of values that came out of the sandbox, in the canonical JSON that `sweet.sandbox.child` writes.
 
 `same` follows Python's `==` on plain values (1 == 1.0 == True, (1,) != [1], dicts and sets in any order), except that
 NaN equals NaN and floats agree within a relative tolerance. Objects of classes that an answer defines are compared by

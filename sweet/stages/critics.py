@@ -2,42 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
+from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.actors import recorded_model
-from sweet.stages.base import Reporter
-from sweet.stages.judge import Reads
+from sweet.stages.artifacts import recorded_model
+from sweet.stages.base import Packing, Reporter
+from sweet.tasks.base import Recipe
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
-    from sweet.stages.rank import RankConfig
 
 CPU_TOKENS = 8192
-"""Of one forward pass on a CPU: more than a training's, for nothing is kept for a backward pass, and what begins alike
-is cut up less."""
+"""Tokens of one forward pass on a CPU. More than in training: nothing is kept for a backward pass, and larger batches
+split shared prefixes less often."""
 
 
-def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Reporter) -> Critic:
-    """The critic of the kind that it was trained as: with its head, or with its reference, checked to speak the same
-    vocabulary."""
+@dataclass(frozen=True)
+class CriticSettings:
+    """How a critic computes; the defaults suit the machine and the model.
+
+    Attributes:
+        device: where critic and reference are loaded.
+        max_length: tokens of a scored sequence at most; None for the model's context.
+        batch_tokens: tokens of one forward pass; None for `CPU_TOKENS` or `GPU_TOKENS`.
+        packing: whether shared prefixes are computed once.
+    """
+
+    device: Device = "auto"
+    max_length: int | None = None
+    batch_tokens: int | None = None
+    packing: Packing = "tree"
+
+
+class Reads(Protocol):
+    """Who reads turns of bounded length.
+
+    Attributes:
+        dropped: early turns that were left out so far. max_length: in tokens, to make turns fit which.
+    """
+
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def max_length(self) -> int | None: ...
+
+
+def load_critic(
+    run: Run,
+    artifact: Artifact,
+    reporter: Reporter,
+    settings: CriticSettings,
+    *,
+    reference: str | None = None,
+    recipe: Recipe | None = None,
+) -> Critic:
+    """Load a critic of a run, with its regression head or its reference model.
+
+    Args:
+        reference: the frozen model of equation (3); None for the model that the critic's training started from.
+        recipe: None for the recipe that the critic was trained with.
+
+    Raises:
+        UsageError: the critic names no reference, takes none, or the two have different vocabularies.
+    """
     from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
-    from sweet.learn.pictures import Eye
     from sweet.learn.regression import RegressionCritic
     from sweet.learn.tokens import ChatEncoder
+    from sweet.learn.vision_processor import Eye
     from sweet.llm.pretrained import load_model, load_tokenizer
-    from sweet.stages.album import RunAlbum, page_encoder, shows_pages
+    from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
 
     path, variant = str(run.file(artifact)), artifact.meta.get("variant")
     tokenizer = load_tokenizer(path)
-    model = load_model(path, config.device, tokenizer=tokenizer)
+    model = load_model(path, settings.device, tokenizer=tokenizer)
     target: Any = artifact.meta.get("target")
-    how = _reading(config, model) | {"recipe": config.recipe or artifact.meta.get("recipe") or "paper"}
+    how = _reader_settings(settings, model) | {"recipe": recipe or artifact.meta.get("recipe") or "paper"}
     if variant == "regression":
-        if config.reference is not None:
+        if reference is not None:
             what = f"{artifact.id} has a regression head, which is measured against no reference."
             raise UsageError(what, where="--reference", fix="leave it out")
         load_head(model, run.file(artifact))
@@ -46,35 +92,36 @@ def load_critic(run: Run, artifact: Artifact, config: RankConfig, reporter: Repo
             rollouts = run.input_of(artifact, "rollouts")
             encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
         return RegressionCritic(model, encoder, target=target, **how)
-    base = config.reference or recorded_model(run, artifact, "base")
+    base = reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
-    reference = load_model(base, config.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, reference, tokenizer, informed=variant != "no-info", **how)
+    frozen = load_model(base, settings.device, tokenizer=tokenizer)
+    return AdvantageCritic(model, frozen, tokenizer, informed=variant != "no-info", **how)
 
 
-def load_untrained(name: str, config: RankConfig) -> Critic:
-    """The model that a critic would start from, as a judge: it is measured against itself without c."""
+def load_untrained(name: str, settings: CriticSettings) -> Critic:
+    """Load the model that a critic would start from as a judge: its reference is the same model without c."""
     from sweet.learn.critic import AdvantageCritic
     from sweet.llm.pretrained import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(name)
-    model = load_model(name, config.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, model, tokenizer, blind_reference=True, **_reading(config, model))
+    model = load_model(name, settings.device, tokenizer=tokenizer)
+    return AdvantageCritic(model, model, tokenizer, blind_reference=True, **_reader_settings(settings, model))
 
 
-def _reading(config: RankConfig, model: Any) -> dict[str, Any]:
-    """How a critic reads."""
-    from sweet.library import resolve_device
-    from sweet.stages.training import GPU_TOKENS, context_of
+def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
+    """The arguments of a critic that depend on the device and the model."""
+    from sweet.hf import resolve_device
+    from sweet.learn.batches import GPU_TOKENS
+    from sweet.llm.pretrained import context_of
 
-    on_gpu = resolve_device(config.device).type == "cuda"
+    on_gpu = resolve_device(settings.device).type == "cuda"
     return {
-        "max_length": config.max_length or context_of(model),
-        "budget": config.micro_batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
-        "share": config.packing == "tree",
+        "max_length": settings.max_length or context_of(model),
+        "budget": settings.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
+        "share": settings.packing == "tree",
     }
 
 

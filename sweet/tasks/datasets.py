@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweet.folders import data_folder
+from sweet.paths import data_folder
 
 COLBENCH_SPLITS = ("train", "test")
 """The splits of ColBench's backend tasks."""

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
-from sweet.near import did_you_mean, nearest
 from sweet.runs.jsonl import read_rows
+from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
 
 Wrong = Callable[[str, str], InputError]

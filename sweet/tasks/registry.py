@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 
 from sweet.errors import UsageError
-from sweet.near import did_you_mean, nearest
 from sweet.plugins import Plugin, plugins
-from sweet.tasks.guard import GuardedKind, check_attributes, place_of_failure
+from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.kind import TaskKind
+from sweet.tasks.plugin_checks import GuardedKind, check_attributes, place_of_failure
 
 
 def task_kind(name: str) -> TaskKind:

@@ -14,11 +14,11 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from sweet.datasets.import_export import published_line, published_row
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import check_target, replacing, write_whole
 from sweet.runs.run import Run
 from sweet.runs.store import Store
-from sweet.stages.data import published_line, published_row
 from sweet.view.records import Records, Summary
 
 NAME = "bookmarks.json"

@@ -1,4 +1,4 @@
-"""A comparison of two evaluations (sweet.stages.compare) in tables, for the terminal and as Markdown.
+"""A comparison of two evaluations (sweet.scoring.results.compare) in tables, for the terminal and as Markdown.
 
 Both are made of the same sections. On a terminal a table that is too wide becomes a list, each row a block of its own.
 """
@@ -15,8 +15,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweet.stages.evaluation import distinct
-from sweet.stages.statistics import TESTS, p_in_words
+from sweet.scoring.results.evaluation import distinct
+from sweet.scoring.results.statistics import TESTS, p_in_words
 from sweet.view import pull_request
 from sweet.view.terminal import count
 from sweet.view.text import printable_line

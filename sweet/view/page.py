@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sweet.view.dialogue import Manner
-from sweet.view.figures import Figures
 from sweet.view.html import head, line, resource, write
+from sweet.view.metrics import Figures
 from sweet.view.records import Record, Summary
 from sweet.view.transcript import trajectory
 

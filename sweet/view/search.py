@@ -1,7 +1,7 @@
 """A search through all dialogues, in a process of its own (sweet/view/searcher.py).
 
 So neither 400 MB nor a regular expression that never ends holds the screen, and both can be stopped. The process stands
-behind a keeper (sweet.keeper), which ends it when this process is gone, however that came.
+behind a keeper (sweet.supervisor), which ends it when this process is gone, however that came.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from sweet.keeper import kept
+from sweet.supervisor import kept
 
 PROGRAM = Path(__file__).with_name("searcher.py")
 GLANCE = 0.05

@@ -8,8 +8,8 @@ from __future__ import annotations
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces, tokens
 from sweet.view.dialogue import Manner
-from sweet.view.figures import Figures
 from sweet.view.html import line, text
+from sweet.view.metrics import Figures
 from sweet.view.records import Record, Summary
 from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
 from sweet.view.text import printable

@@ -191,7 +191,7 @@ class Viewer:
 
     def write_html(self, path: Path) -> tuple[int, int]:
         """Write the page; returns how many trajectories stand in it, and how many pictures did not fit."""
-        from sweet.view.figures import Figures
+        from sweet.view.metrics import Figures
         from sweet.view.page import write_page
 
         check_target(path)

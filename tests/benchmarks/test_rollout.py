@@ -22,10 +22,11 @@ from benchmarks.lockstep import Step, lockstep
 from benchmarks.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
 from benchmarks.rollout import bound, listed, median, warm_task
 from sweet.errors import ServerError
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.rollout import RolloutConfig, run_rollout
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn
 

@@ -14,11 +14,11 @@ from benchmarks.smollm2 import COMPARED, SIZES, Size, for_larger, main, warmed_u
 from sweet.learn.trainee import save_model
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.study.results import StudyResults
-from sweet.stages.study.settings import METHODS
+from sweet.study.results import StudyResults
+from sweet.study.settings import METHODS
 from sweet.tasks.code.prompts import Prompts
+from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
-from sweet.tasks.micro.talks import scripted_trajectories
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
 

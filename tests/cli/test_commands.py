@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
 from sweet.stages.base import Silent
-from sweet.stages.label import LabelConfig, run_label
 from tests.cli.conftest import Program
 from tests.stages.learn_runs import make_agent, make_run
 

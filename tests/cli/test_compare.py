@@ -10,7 +10,7 @@ import pytest
 
 from sweet.runs.run import Run
 from tests.cli.conftest import Program
-from tests.stages.evaluations import evaluate
+from tests.scoring.evaluations import evaluate
 
 A = {"t1": [1.0], "t2": [0.0], "t3": [0.5]}
 B = {"t1": [0.0], "t2": [1.0], "t3": [1.0]}

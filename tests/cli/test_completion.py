@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.cli.app import build
-from sweet.cli.bundled import Command
 from sweet.cli.candidates import MOST, is_harmless
 from sweet.cli.completion import SCRIPTS, bash_words, completions
 from sweet.cli.parser import Group
+from sweet.cli.typer_internals import Command
 
 HOSTILE = [
     "$(touch hacked)",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sweet.datasets.import_export import DataImportConfig, run_data_import
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.data import DataImportConfig, run_data_import
 from tests.cli.conftest import Program
 from tests.cli.test_commands import row
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sweet.datasets.import_export import DataImportConfig, run_data_import
+from sweet.inspection.disk_use import SHORT, DiskUse, disk_use
 from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent, StageConfig
-from sweet.stages.data import DataImportConfig, run_data_import
-from sweet.stages.disk_use import SHORT, DiskUse, disk_use
-from sweet.stages.evaluate import EvalConfig, run_eval
 from tests.cli.conftest import Program
 from tests.cli.test_commands import row
 

@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import plan_rank, run_rank
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import probe_tiers
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.on_ray import _Agreed
+from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import Silent
-from sweet.stages.engine import gpus_held
-from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
-from sweet.stages.rank import RankConfig, plan_rank, run_rank
-from sweet.stages.rollout import RolloutConfig, run_rollout
+from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
-from sweet.stages.spread_scoring import _Agreed
 from tests.stages.learn_runs import make_agent
 
 
@@ -186,8 +189,8 @@ def test_ray_where_there_is_nothing_to_spread(nodes: Any, run: Run) -> None:
 
 
 def test_the_doctor_looks_at_every_node(nodes: Any) -> None:
-    from sweet.stages.cluster_doctor import nodes_as_json, run_cluster_doctor
-    from sweet.stages.doctor import DoctorConfig
+    from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
+    from sweet.inspection.doctor import DoctorConfig
 
     found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
     assert len(found) == 3

@@ -118,7 +118,7 @@ def paint(colour: str, width: int = 40, height: int = 24, corner: str | None = N
 
 
 class PaintedAlbum:
-    """Screenshots by page (implements sweet.learn.sights.Album): PNG bytes, or words; remembers what was told."""
+    """Screenshots by page (implements sweet.learn.page_encoder.Album): PNG bytes, or words; remembers what was told."""
 
     def __init__(self, folder: Path, shots: dict[str, bytes | str]) -> None:
         self.told: list[str] = []

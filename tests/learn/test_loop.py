@@ -12,9 +12,9 @@ import torch
 from sweet.errors import SweetError, UsageError
 from sweet.learn.data import Example, Objective, Pool, Reference, losses
 from sweet.learn.engine import TorchEngine, peak_flops
-from sweet.learn.figures import Record
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings, learning_rate
+from sweet.learn.metrics import Record
 from sweet.learn.objectives import nll, preference_loss, side_scores
 from sweet.learn.tokens import WHOLE, ChatEncoder
 from sweet.learn.trainee import save_model

@@ -12,19 +12,19 @@ import torch
 from sweet.errors import UsageError
 from sweet.learn import lora
 from sweet.learn.engine import TorchEngine, put_weights, trained_weights
-from sweet.learn.figures import Record
 from sweet.learn.head import load_head
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora, base_alone, check_peft
+from sweet.learn.metrics import Record
 from sweet.learn.trainee import LoraOutput, Start, Trainee, save_model
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_model, load_tokenizer, stored_type
 from tests.learn.builders import build_model
 from tests.learn.test_loop import CRITIC, make_data
 from tests.learn.test_recompute import nudge
-from tests.stages.test_train_ranks import make_job
+from tests.training.test_train_ranks import make_job
 
 pytest.importorskip("peft", reason="peft is not installed")
 

@@ -18,9 +18,9 @@ from sweet.files import write_whole
 from sweet.learn import reference
 from sweet.learn.data import Objective
 from sweet.learn.engine import TorchEngine
-from sweet.learn.figures import Summary
 from sweet.learn.logprobs import span_logprobs
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.metrics import Summary
 from sweet.learn.reference import ReferenceCache, sequence_digest
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import save_model

@@ -10,10 +10,10 @@ import torch
 
 from sweet.learn.critic import TurnReplies
 from sweet.learn.data import Example, Objective, losses
-from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.loop import Loop, LoopSettings
+from sweet.learn.metrics import Record
 from sweet.learn.objectives import Target
 from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder, ReplyText

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.learn.figures import Record
-from sweet.learn.ranks import Layout, Nodes, launch_command, launch_environment
+from sweet.learn.distributed import Layout, Nodes, launch_command, launch_environment
+from sweet.learn.metrics import Record
 from sweet.learn.trainee import save_model
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
@@ -34,7 +34,7 @@ def start(folder: Path) -> None:
         port = free.getsockname()[1]
     layout = Layout(2)
     command = launch_command(layout, folder, port)
-    command[command.index("sweet.learn.rank")] = "tests.learn.zero_ranks"
+    command[command.index("sweet.learn.worker")] = "tests.learn.zero_ranks"
     environment = launch_environment(layout, dict(os.environ)) | {"OMP_NUM_THREADS": "1"}
     root = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
@@ -127,10 +127,10 @@ def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path)
     assert here == [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=8"),
         *("--master-addr=127.0.0.1", "--master-port=1234", "--max-restarts=0", "--module"),
-        *("sweet.learn.rank", str(tmp_path)),
+        *("sweet.learn.worker", str(tmp_path)),
     ]
     everywhere = [sys.executable, "-m", "deepspeed.launcher.runner", f"--hostfile={hosts}", "--force_multi"]
-    ends = ["--master_port=1234", "--no_local_rank", "--module", "sweet.learn.rank", str(tmp_path)]
+    ends = ["--master_port=1234", "--no_local_rank", "--module", "sweet.learn.worker", str(tmp_path)]
     assert launch_command(Layout(None, hosts), tmp_path, 1234) == [*everywhere, *ends]
     assert launch_command(Layout(4, hosts), tmp_path, 1234) == [*everywhere, "--num_gpus=4", *ends]
 
@@ -140,11 +140,11 @@ def test_nodes_with_a_launcher_each_are_numbered_by_hand_or_by_srun(tmp_path: Pa
     assert by_hand == [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
         *("--master-addr=node-a", "--master-port=1234", "--max-restarts=0", "--module"),
-        *("sweet.learn.rank", str(tmp_path)),
+        *("sweet.learn.worker", str(tmp_path)),
     ]
     words = launch_command(Layout(8, nodes=Nodes(4, "node-a", gpus=8)), tmp_path, 1234)
     assert words[:3] == ["srun", "--nodes=4", "--ntasks=4"]
-    assert words[-5:] == ["--gpus-per-node=8", sys.executable, "-m", "sweet.learn.node", str(tmp_path)]
+    assert words[-5:] == ["--gpus-per-node=8", sys.executable, "-m", "sweet.learn.multinode", str(tmp_path)]
     environment = {"SLURM_CPUS_PER_TASK": "1", "HOME": "/h"}
     assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Nodes(4, "node-a")), environment)
     for master, there in (("node-a", False), ("127.0.0.1", True)):

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from sweet.learn.data import Example, Objective, Reference
-from sweet.learn.figures import Record
 from sweet.learn.head import attach_head
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora
+from sweet.learn.metrics import Record
 from sweet.learn.recompute import recompute_layers
 from sweet.learn.zero import ZeroEngine, ZeroSettings, join, loading
 from sweet.llm.pretrained import load_model
@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
             loop = make_loop(tokenizer, objective, again, **more)
             loop.run(resume=True)
             _leave(folder / f"{name}-resumed", again, loop.kept())
-    # As `sweet.learn.rank` ends: threads of the exchange that outlive the program abort it now and then.
+    # As `sweet.learn.worker` ends: threads of the exchange that outlive the program abort it now and then.
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 

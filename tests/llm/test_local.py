@@ -17,8 +17,8 @@ from sweet.errors import SweetError, UsageError
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Sampling
 from sweet.llm.connect import open_client
+from sweet.llm.gpus import Gpu, visible_gpus
 from sweet.llm.local import EngineChoice, Local
-from sweet.llm.machine import Gpu, visible_gpus
 from sweet.llm.vllm import TERM_PATIENCE, VllmSettings, command, given
 from sweet.tasks.base import Message
 from tests.llm.stand_in import StandIn, install

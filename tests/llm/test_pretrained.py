@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.library import resolve_device
+from sweet.hf import resolve_device
 from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load_tokenizer
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sweet.inspection.status import report
 from sweet.runs.jsonl import JsonlWriter, read_rows
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.run import Run
-from sweet.stages.status import report
 from tests.runs.conftest import Settings
 
 ROOT = Path(__file__).parents[2]

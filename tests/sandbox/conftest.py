@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 
-from sweet.sandbox.box import Sandbox
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.tiers import SAFE_TIERS, open_sandbox, probe_tier
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sweet.sandbox.box import open_jails
 from sweet.sandbox.container import IMAGE_VARIABLE, engine_fault, image, run_arguments
 from sweet.sandbox.jail import JailError
+from sweet.sandbox.pool import open_jails
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.tiers import probe_tier
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from sweet.sandbox.box import Sandbox, open_jails
+from sweet.sandbox.pool import Sandbox, open_jails
 from sweet.sandbox.program import Limits, Program, Result
+from sweet.sandbox.resource_monitor import descendants
 from sweet.sandbox.values import same
-from sweet.sandbox.watch import descendants
 
 Runner = Callable[..., Result]
 

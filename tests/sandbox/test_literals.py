@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.sandbox import guest
+from sweet.sandbox import child
 from sweet.sandbox.literals import written
 
 LITERALS = st.recursive(
@@ -36,7 +36,7 @@ JSON = st.recursive(
 
 
 def canonical(value: Any) -> Any:
-    return json.loads(guest.encode(value, 10**6))
+    return json.loads(child.encode(value, 10**6))
 
 
 @given(LITERALS)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sweet.sandbox.box import open_jails
+from sweet.sandbox.pool import open_jails
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
 from tests.sandbox.redteam.answers import Hostile, deed, hostile

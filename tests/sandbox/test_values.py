@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet.sandbox import guest
+from sweet.sandbox import child
 from sweet.sandbox.values import same, same_as_published
 
 KEYS = st.one_of(
@@ -45,7 +45,7 @@ VALUES = st.recursive(
 
 
 def canonical(value: Any) -> Any:
-    return json.loads(guest.encode(value, 1 << 20))
+    return json.loads(child.encode(value, 1 << 20))
 
 
 @given(VALUES, VALUES)

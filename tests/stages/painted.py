@@ -21,8 +21,8 @@ from sweet.render.page import Block, RenderFailed, Screenshot
 from sweet.render.similarity import open_similarity
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.html.figures import FIGURES
 from sweet.tasks.html.kind import HtmlKind
+from sweet.tasks.html.metrics import FIGURES
 from sweet.tasks.html.scoring import EMBEDDINGS, HtmlEvaluation
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn

@@ -10,20 +10,15 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError
-from sweet.learn.ranks import Layout, world_of
+from sweet.learn.distributed import Layout, world_of
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from sweet.stages.label import LabelConfig, run_label
-from sweet.stages.train import (
-    TrainActorConfig,
-    TrainCriticConfig,
-    plan_train_actor,
-    plan_train_critic,
-    run_train_actor,
-    run_train_critic,
-)
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.stage import plan_train_actor, plan_train_critic, run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
-from tests.stages.test_train import put_pairs
+from tests.training.test_train import put_pairs
 
 
 @pytest.fixture

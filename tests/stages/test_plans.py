@@ -8,19 +8,24 @@ from typing import Any
 import pytest
 
 from sweet.llm.weights import parameter_count
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.preferences.label import plan_label, run_label
+from sweet.preferences.pair import plan_pair, run_pair
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import plan_rank, run_rank
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.stage import plan_rollout, run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import Silent
-from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
-from sweet.stages.label import LabelConfig, plan_label, run_label
-from sweet.stages.pair import PairConfig, plan_pair, run_pair
-from sweet.stages.rank import RankConfig, plan_rank, run_rank
-from sweet.stages.rollout import RolloutConfig, plan_rollout, run_rollout
 from sweet.stages.rows import CandidateRow
-from sweet.stages.train import TrainCriticConfig, plan_train_critic, run_train_critic
 from sweet.tasks.trajectory import Trajectory
+from sweet.training.config import TrainCriticConfig
+from sweet.training.stage import plan_train_critic, run_train_critic
 from tests.stages.learn_runs import put
 from tests.stages.test_estimate import files
 
@@ -130,7 +135,7 @@ def test_an_evaluation_counts_tests(run: Run) -> None:
 def test_an_evaluation_is_faster_by_the_cores(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, Any], by: float
 ) -> None:
-    monkeypatch.setattr("sweet.stages.evaluate.usable_cores", lambda: 2)
+    monkeypatch.setattr("sweet.scoring.stage.usable_cores", lambda: 2)
     there, dialogues = Run.create(tmp_path / "there", task="code"), Run.create(tmp_path / "dialogues", task="code")
     with there.attempt("eval", EvalConfig(), environment={"gpus": 0} | environment) as attempt:
         draft = attempt.start_artifact("scores", meta={"scorer": "strict"})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
-from sweet.stages.estimate.rates import GPUS, Outlook, Past, finished, share, times, total
+from sweet.stages.rates import GPUS, Outlook, Past, finished, share, times, total
 
 
 class Playing(StageConfig):

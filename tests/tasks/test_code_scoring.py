@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.sandbox.box import Sandbox
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Execution, Program
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task

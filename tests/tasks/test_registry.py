@@ -11,8 +11,8 @@ import pytest
 
 from sweet.cli.app import run
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.inspection.doctor import check_kinds
 from sweet.plugins import plugins
-from sweet.stages.doctor import check_kinds
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import FIGURES, AnswerScorer, ScoringRequest, Verdict

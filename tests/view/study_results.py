@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweet.stages.study.results import StudyResults
+from sweet.study.results import StudyResults
 from sweet.view.study.words import METHODS
 
 SEEDS = [0, 1, 2, 3, 4]

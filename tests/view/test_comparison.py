@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweet.stages.best_of import Liked, at
-from sweet.stages.compare import measure_comparison
-from sweet.stages.samples import measure_samples
-from sweet.stages.statistics import p_in_words
+from sweet.scoring.best_of import Liked, at
+from sweet.scoring.results.compare import measure_comparison
+from sweet.scoring.results.pass_at_k import measure_samples
+from sweet.scoring.results.statistics import p_in_words
 from sweet.view.comparison import as_markdown, samples, sections
 from sweet.view.pull_request import code, prose
-from tests.stages.evaluations import evaluate
+from tests.scoring.evaluations import evaluate
 
 HOSTILE = "t\x1b[31m|[bold]<b>@who`x`\n"
 

@@ -24,8 +24,8 @@ from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
 from sweet.view.dialogue import Manner
-from sweet.view.figures import Figures
 from sweet.view.half_blocks import Beside, Drawing, half_blocks
+from sweet.view.metrics import Figures
 from sweet.view.pictures import Album, Picture, Unreadable, scaled
 from sweet.view.records import Records
 from sweet.view.side_by_side import side_by_side_parts

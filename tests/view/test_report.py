@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sweet.report.collect import collect
+from sweet.report.facts import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
 from sweet.runs.run import Run
-from sweet.stages.report.collect import collect
-from sweet.stages.report.facts import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
 from sweet.tasks.trajectory import dump
 from sweet.view.report import charts, page, write_report
 from sweet.view.report.graph import drawing, essential, lay_out

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweet.datasets.import_export import DataExportConfig, export_lines
+from sweet.datasets.published import read_trajectories
 from sweet.errors import InputError, UsageError
 from sweet.runs.run import Run
-from sweet.stages.data import DataExportConfig, export_lines
-from sweet.stages.published import read_trajectories
 from sweet.tasks.trajectory import dump
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.records import Records, Summary

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sweet.errors import InputError, UsageError
-from sweet.stages.study import settings as study_settings
-from sweet.stages.study.results import read_results
-from sweet.view.study import figures, plots, write_report
+from sweet.study import settings as study_settings
+from sweet.study.results import read_results
+from sweet.view.study import metrics, plots, write_report
 from sweet.view.study.page import page
 from sweet.view.study.words import METHODS, about, in_order
 from sweet.view.text import printable_line
@@ -96,7 +96,7 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
             columns[name] = [None] * len(columns[name])
     results = study(**bare)
     assert list(plots.plots(results)) == PARTS
-    assert figures.verdict(results) == {"above": [], "below": [], "open": [name for name in METHODS if name != "sweet"]}
+    assert metrics.verdict(results) == {"above": [], "below": [], "open": [name for name in METHODS if name != "sweet"]}
     read("".join(page(results, {})))
 
 
@@ -185,12 +185,12 @@ def test_the_verdict_wants_both_intervals() -> None:
         "upstream": against([0.0, 0.2], [0.01, 0.2]),
     }
     results = study(methods=[{**method(1, name), "against_sweet": case} for name, case in cases.items()])
-    assert figures.verdict(results) == {
+    assert metrics.verdict(results) == {
         "above": ["rft"],
         "below": ["oracle"],
         "open": ["no-info", "upstream", "random"],
     }
-    above, below, open_ = figures.verdict_in_words(results)
+    above, below, open_ = metrics.verdict_in_words(results)
     assert "above zero for sweet less rft." in above
     assert "below zero for sweet less oracle." in below
     assert "no-info, upstream, random." in open_

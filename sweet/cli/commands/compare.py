@@ -11,8 +11,8 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.errors import UsageError
+from sweet.scoring.results.compare import CompareConfig, run_compare
 from sweet.stages.base import StageResult
-from sweet.stages.compare import CompareConfig, run_compare
 from sweet.view.comparison import as_markdown, sections
 
 

@@ -9,13 +9,19 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
+from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
+from sweet.datasets.import_export import (
+    DataExportConfig,
+    DataImportConfig,
+    export_lines,
+    run_data_export,
+    run_data_import,
+)
+from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
+from sweet.datasets.new_task import NewTaskConfig, run_new_task
+from sweet.datasets.page_assets import AssetsConfig, run_data_assets
+from sweet.datasets.websight import WebSightConfig, run_data_websight
 from sweet.errors import UsageError
-from sweet.stages.assets import AssetsConfig, run_data_assets
-from sweet.stages.data import DataExportConfig, DataImportConfig, export_lines, run_data_export, run_data_import
-from sweet.stages.download import ColBenchConfig, run_data_colbench
-from sweet.stages.micro_agent import MicroAgentConfig, run_data_micro_agent
-from sweet.stages.new_task import NewTaskConfig, run_new_task
-from sweet.stages.websight import WebSightConfig, run_data_websight
 
 
 class ColBench(Command[ColBenchConfig]):

@@ -13,10 +13,10 @@ from sweet.cli.command import Call
 from sweet.cli.stage_command import StageCommand
 from sweet.cli.study import finish_study
 from sweet.errors import UsageError
-from sweet.folders import RUNS
+from sweet.paths import RUNS
 from sweet.stages.base import OPERATIONAL, StageResult, option_key
-from sweet.stages.demo import DemoConfig, run_demo
-from sweet.stages.study.settings import MethodNames, StudyConfig
+from sweet.study.demo import DemoConfig, run_demo
+from sweet.study.settings import MethodNames, StudyConfig
 
 FIGURES = ("success", "tests")
 
@@ -55,7 +55,7 @@ class DemoCommand(StageCommand[DemoOptions]):
 
 
 def _study(call: Call[DemoOptions], config: StudyConfig) -> None:
-    from sweet.stages.study.study import run_study
+    from sweet.study.study import run_study
 
     call.run = call.arguments["run"] or STUDY
     folder = call.run

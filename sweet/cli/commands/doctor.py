@@ -7,7 +7,7 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.errors import SweetError
-from sweet.stages.doctor import Check, DoctorConfig, as_json, run_doctor
+from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 from sweet.view.text import printable
 
 STYLES = {"ok": "green", "missing": "yellow", "problem": "red"}
@@ -28,7 +28,7 @@ class Doctor(Command[DoctorConfig]):
 
 
 def _look_at_nodes(call: Call[DoctorConfig], address: str) -> None:
-    from sweet.stages.cluster_doctor import nodes_as_json, run_cluster_doctor
+    from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
 
     call.reporter.say("Looking at the nodes of the cluster.")
     nodes = run_cluster_doctor(address, call.config, call.reporter.say)

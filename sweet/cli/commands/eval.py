@@ -7,8 +7,9 @@ from dataclasses import replace
 from sweet.cli import console
 from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import StageResult
-from sweet.stages.evaluate import EvalConfig, plan_eval, run_eval
 from sweet.view.comparison import MEASURES, samples
 
 

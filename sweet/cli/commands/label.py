@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.label import LabelConfig, plan_label, run_label
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import plan_label, run_label
 
 COMMANDS = (
     StageCommand(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.pair import PairConfig, plan_pair, run_pair
+from sweet.preferences.config import PairConfig
+from sweet.preferences.pair import plan_pair, run_pair
 
 COMMANDS = (
     StageCommand(

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import plan_rank, run_rank
 from sweet.stages.base import StageResult
-from sweet.stages.rank import RankConfig, plan_rank, run_rank
 
 
 def _show(result: StageResult) -> None:

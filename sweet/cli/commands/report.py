@@ -8,7 +8,7 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
-from sweet.stages.report import FILE, ReportConfig
+from sweet.report import FILE, ReportConfig
 
 
 class ReportCommand(Command[ReportConfig]):
@@ -17,7 +17,7 @@ class ReportCommand(Command[ReportConfig]):
 
     def work(self, call: Call[ReportConfig]) -> None:
         from sweet.files import check_target
-        from sweet.stages.report.collect import collect
+        from sweet.report.collect import collect
         from sweet.view.report import write_report
         from sweet.view.report.markdown import markdown
 

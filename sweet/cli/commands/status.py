@@ -11,11 +11,11 @@ from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
-from sweet.folders import RUNS
+from sweet.inspection.disk_use import DiskUse
+from sweet.inspection.overview import Headline, Overview, RunLine, overview
+from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
+from sweet.paths import RUNS
 from sweet.runs.manifest import now
-from sweet.stages.disk_use import DiskUse
-from sweet.stages.overview import Headline, Overview, RunLine, overview
-from sweet.stages.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 from sweet.view.terminal import count
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}

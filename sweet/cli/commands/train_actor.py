@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.train import TrainActorConfig, plan_train_actor, run_train_actor
+from sweet.training.config import TrainActorConfig
+from sweet.training.stage import plan_train_actor, run_train_actor
 
 COMMANDS = (
     StageCommand(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand
-from sweet.stages.train import TrainCriticConfig, plan_train_critic, run_train_critic
+from sweet.training.config import TrainCriticConfig
+from sweet.training.stage import plan_train_critic, run_train_critic
 
 COMMANDS = (
     StageCommand(

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from sweet.runs.cache import cache_folder
-from sweet.sandbox.box import Sandbox
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.code.expected import Scorer
-from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
+from sweet.tasks.code.metrics import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.scores import Score, ScoringRequest, delivered, scored
 from sweet.tasks.trajectory import Trajectory

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.files import write_whole
-from sweet.sandbox import guest
+from sweet.sandbox import child
 from sweet.sandbox.program import Limits, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
@@ -140,7 +140,7 @@ def _environment() -> tuple[str, str | None, str]:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:
         numpy = None
-    return sys.version, numpy, hashlib.sha256(Path(guest.__file__).read_bytes()).hexdigest()
+    return sys.version, numpy, hashlib.sha256(Path(child.__file__).read_bytes()).hexdigest()
 
 
 def _key(source: str, calls: tuple[str, ...], scorer: Scorer, limits: Limits) -> str:

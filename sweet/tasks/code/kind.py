@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.code import datasets
-from sweet.tasks.code.figures import FIGURES, UPSTREAM_FIGURES
+from sweet.tasks.code.metrics import FIGURES, UPSTREAM_FIGURES
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.datasets import colbench_file
 from sweet.tasks.kind import TaskKind

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweet.sandbox.box import Sandbox
 from sweet.sandbox.literals import written
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Execution, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task

@@ -32,7 +32,7 @@ class HtmlKind(TaskKind):
 
     @property
     def figures(self) -> Mapping[str, Figure]:
-        from sweet.tasks.html.figures import FIGURES  # numpy
+        from sweet.tasks.html.metrics import FIGURES  # numpy
 
         return FIGURES
 

@@ -27,7 +27,7 @@ from sweet.render.similarity import Similarity, black, cosine, open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
-from sweet.tasks.html.figures import FIGURES
+from sweet.tasks.html.metrics import FIGURES
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
@@ -52,7 +52,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
     Raises:
         SweetError: one of them is not there.
     """
-    from sweet.render.spread import open_renderer
+    from sweet.render.on_ray import open_renderer
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
@@ -152,7 +152,7 @@ class HtmlEvaluation:
                 yield from self._runner.run(self._scored(ahead.popleft()))
         finally:
             self._runner.run(_cancelled(ahead))
-        from sweet.render.spread import SpreadRenderer
+        from sweet.render.on_ray import SpreadRenderer
 
         if isinstance(self._renderer, SpreadRenderer):
             self.environment[NODES] = self._renderer.nodes

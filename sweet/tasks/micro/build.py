@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.tasks.micro.talks import talks
+from sweet.tasks.micro.cloning_dialogues import talks
 
 if TYPE_CHECKING:
     import torch

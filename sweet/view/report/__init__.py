@@ -1,5 +1,5 @@
 """The report of a run as one HTML page, complete in itself (see `sweet.view.html`): no script, no network, charts as
-inline SVG. What it says is in `sweet.stages.report`; here it is only drawn.
+inline SVG. What it says is in `sweet.report`; here it is only drawn.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweet.errors import SweetError
+from sweet.report.facts import Report, Sample
+from sweet.report.quote import p_told, rate_name
 from sweet.runs.run import Run
-from sweet.stages.report.facts import Report, Sample
-from sweet.stages.report.quote import p_told, rate_name
 from sweet.view.dialogue import Manner
-from sweet.view.figures import Figures
 from sweet.view.html import head, line, resource, write
+from sweet.view.metrics import Figures
 from sweet.view.pictures import Album
 from sweet.view.records import Records
 from sweet.view.report import charts

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweet.stages.report.facts import Report
-from sweet.stages.report.quote import paragraph, rate_name, told
-from sweet.stages.statistics import p_in_words
+from sweet.report.facts import Report
+from sweet.report.quote import paragraph, rate_name, told
+from sweet.scoring.results.statistics import p_in_words
 from sweet.view import pull_request
 from sweet.view.report.parts import cut
 from sweet.view.report.scales import short

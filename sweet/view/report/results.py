@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sweet.stages.report.facts import (
+from sweet.report.facts import (
     AdvantagesFact,
     ComparisonFact,
     DialoguesFact,
@@ -16,8 +16,8 @@ from sweet.stages.report.facts import (
     Series,
     TrainingFact,
 )
-from sweet.stages.report.quote import rate_name
-from sweet.stages.statistics import TESTS, p_in_words
+from sweet.report.quote import rate_name
+from sweet.scoring.results.statistics import TESTS, p_in_words
 from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from sweet.stages.report.facts import ArtifactFact, AttemptFact, Report
-from sweet.stages.report.quote import SHORT
+from sweet.report.facts import ArtifactFact, AttemptFact, Report
+from sweet.report.quote import SHORT
 from sweet.view.html import line
 from sweet.view.report.graph import drawing
 from sweet.view.report.parts import cut, duration, folded, moment, note, preformatted, section, size, table, value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.files import write_whole
-from sweet.stages.study.results import StudyResults
+from sweet.study.results import StudyResults
 from sweet.view import html
 from sweet.view.study import page, plots
 

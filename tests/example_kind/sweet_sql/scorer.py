@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sweet.sandbox.box import Sandbox
+from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Program, Result
 from sweet.sandbox.values import same
 from sweet.tasks.base import NO_ANSWER, Task

@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 from sweet.sandbox import jail
-from sweet.sandbox.box import Sandbox, open_jails
 from sweet.sandbox.jail import Tier
+from sweet.sandbox.pool import Sandbox, open_jails
 from sweet.sandbox.program import Limits
+from sweet.sandbox.resource_monitor import descendants
 from sweet.sandbox.syscalls import FilterError
-from sweet.sandbox.watch import descendants
 from sweet.tasks.base import Task
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.scores import Verdict

@@ -1,0 +1,97 @@
+"""`sweet data colbench`: the backend tasks of ColBench from the model hub into the user's data folder.
+
+The files are those that the dataset's card names. Each is checked row by row before it takes its place, so that a
+download that went wrong is never mistaken for the dataset.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweet.datasets.hub import reaching_hub
+from sweet.datasets.published import read_trajectories
+from sweet.errors import InputError, SweetError
+from sweet.files import replacing
+from sweet.paths import data_folder
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
+from sweet.tasks.registry import task_kind
+
+DATASET = "facebook/collaborative_agent_bench"
+TRAJECTORIES = "colbench_code_offline_15k_llama8b.jsonl"
+
+
+class ColBenchConfig(StageConfig):
+    trajectories: bool = False
+    """Fetch the published offline trajectories too (hundreds of MB), for sweet data import."""
+    revision: str = "main"
+    """Revision of the dataset."""
+    force: bool = False
+    """Fetch again what is there already."""
+
+
+class Download(Protocol):
+    """`huggingface_hub.hf_hub_download`, as far as it is used here."""
+
+    def __call__(self, repo_id: str, filename: str, *, repo_type: str, revision: str) -> str: ...
+
+
+def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Download | None = None) -> StageResult:
+    """Fetch what is not there yet. The result's `run` is the data folder.
+
+    Raises:
+        ServerError: the hub could not be reached, or reads of the cache found nothing while offline.
+        SweetError: the hub refused, or what it sent is not the dataset.
+    """
+    fetch = download or _hub_download()
+    folder = data_folder() / "colbench"
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics: dict[str, Any] = {}
+    wanted: list[tuple[str, str, Path, Callable[[Path], int]]] = [
+        (split, f"backend_tasks/{split}.jsonl", colbench_file(split), _count_tasks) for split in COLBENCH_SPLITS
+    ]
+    if config.trajectories:
+        wanted.append(("trajectories", TRAJECTORIES, folder / TRAJECTORIES, _count_trajectories))
+    for name, remote, local, count in wanted:
+        if config.force or not local.is_file():
+            reporter.say(f"Fetching {remote} of {DATASET}.")
+            metrics[name] = _fetch(fetch, remote, config.revision, local, count)
+        else:
+            metrics[name] = count(local)
+    if config.trajectories:
+        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN takes the trajectories into a run.")
+    return StageResult("data colbench", folder, metrics)
+
+
+def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Callable[[Path], int]) -> int:
+    with reaching_hub(f"{DATASET}, {remote}", again="sweet data colbench"):
+        cached = Path(fetch(DATASET, remote, repo_type="dataset", revision=revision))
+    try:
+        rows = count(cached)
+    except InputError as error:
+        raise SweetError(
+            f"The hub's file is not what it should be: {error.what}",
+            where=error.where,
+            fix="sweet data colbench --force, perhaps with another --revision",
+        ) from error
+    with replacing(local) as target, cached.open("rb") as source:
+        shutil.copyfileobj(source, target)
+    return rows
+
+
+def _hub_download() -> Download:
+    from huggingface_hub import hf_hub_download
+
+    found: Download = hf_hub_download
+    return found
+
+
+def _count_tasks(path: Path) -> int:
+    return len(task_kind("code").load(str(path), "train"))
+
+
+def _count_trajectories(path: Path) -> int:
+    return sum(1 for _ in read_trajectories(path))

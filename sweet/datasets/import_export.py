@@ -1,0 +1,167 @@
+"""`sweet data import` and `sweet data export`: trajectories from elsewhere, and to elsewhere.
+
+An import reads its file twice: once to see that every row is right, so that a wrong one leaves nothing behind, and
+once to write. The trajectories become a `rollouts` artifact. Where rows bring a reward, these become a `scores`
+artifact as well, so that data which was scored elsewhere can be labelled without being scored again. An export joins
+the newest scores to the trajectories and writes the published layout, which an import reads back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from sweet.datasets.published import read_trajectories
+from sweet.errors import UsageError
+from sweet.files import check_target, replacing
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import IMPORTED
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
+from sweet.tasks.trajectory import Trajectory, dump
+
+
+class DataImportConfig(StageConfig):
+    task: str = "code"
+    """Kind of task (code, html, or that of an installed package), for a run that is made."""
+
+
+class DataExportConfig(StageConfig):
+    from_: str | None = None
+    """Rollouts to export; without it the newest."""
+    out: Path | None = None
+    """File to write; without it the rows go to stdout."""
+
+
+class _ImportRecord(DataImportConfig):
+    """What the manifest says of an import."""
+
+    file: str
+
+
+@dataclass
+class _Survey:
+    trajectories: int = 0
+    rewards: int = 0
+
+
+def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter: Reporter) -> StageResult:
+    """Take the trajectories of `file` into the run at `folder`, which is made where there is none.
+
+    Raises:
+        InputError: a row is wrong; nothing has been written then.
+    """
+    task_kind(config.task)
+    survey = _Survey()
+    with reporter.progress("checking", None) as bar:
+        for trajectory in read_trajectories(file):
+            survey.trajectories += 1
+            survey.rewards += trajectory.reward is not None
+            bar.advance()
+    run = Run.open_or_create(folder, config.task)
+    record = _ImportRecord(task=config.task, file=str(file))
+    with reporter.progress("importing", survey.trajectories) as bar, run.attempt("data-import", record) as attempt:
+        meta = {"agent": IMPORTED, "sim": IMPORTED, "tasks": str(file)}
+        draft = attempt.start_artifact("rollouts", meta=meta)
+        with JsonlWriter(draft.path) as writer:
+            for trajectory in read_trajectories(file):
+                writer.write(dump(trajectory))
+                bar.advance()
+        rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)
+        metrics: dict[str, Any] = {"trajectories": survey.trajectories, "scores": survey.rewards}
+        attempt.metrics.update(metrics)
+    artifacts = [rollouts]
+    if survey.rewards:
+        artifacts.append(_import_scores(run, record, rollouts, survey.rewards))
+    return StageResult("data import", run.path, metrics, artifacts)
+
+
+def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:
+    with run.attempt("data-import", record, inputs=[rollouts]) as attempt:
+        rule = task_kind(run.manifest().task).rewards
+        draft = attempt.start_artifact("scores", meta={"scorer": IMPORTED})
+        with JsonlWriter(draft.path) as writer:
+            for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+                if trajectory.reward is not None:
+                    writer.write(_score(trajectory, trajectory.reward, rule))
+        attempt.metrics.update({"trajectories": rows, "scorer": IMPORTED})
+        return attempt.finish_artifact(draft, rows=rows)
+
+
+def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
+    """A row of scores. Tests passed are known where the reward is a share of the task's tests."""
+    total = len(trajectory.task.test_cases)
+    passed = round(reward * total)
+    if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
+        passed = total = 0
+    delivered = trajectory.answer != NO_ANSWER
+    solved = delivered if rule.solved is None else reward >= rule.solved
+    unsolved: ScoreOutcome = "failed" if delivered else "no_answer"
+    return Score(
+        id=trajectory.id,
+        task_id=trajectory.task_id,
+        reward=reward,
+        passed=passed,
+        total=total,
+        outcome="passed" if solved else unsolved,
+    )
+
+
+def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
+    """The rows of the published layout, in the order of the rollouts, with the newest scores' rewards."""
+    rollouts = run.find("rollouts", config.from_, needed_by="data export")
+    rewards = _rewards(run, rollouts)
+    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
+        yield published_row(trajectory, rewards.get(trajectory.id, trajectory.reward))
+
+
+def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any]:
+    """A row of the published layout. What is at its default is left out, except the published fields."""
+    row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
+    row = published | {"answer": trajectory.answer} | row
+    row.pop("reward", None)
+    return row if reward is None else row | {"reward": reward}
+
+
+def published_line(row: dict[str, Any]) -> bytes:
+    """The row as a line of JSON with its newline."""
+    return to_json(row, inf_nan_mode="constants") + b"\n"
+
+
+def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
+    made = run.manifest().of_kind("scores", "done")
+    ours = (scores for scores in reversed(made) if any(source.id == rollouts.id for source in scores.inputs))
+    scores = next(ours, None)
+    if scores is None:
+        return {}
+    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
+
+
+def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
+    """The same as lines of JSON, each with its newline."""
+    for row in export_rows(run, config):
+        yield published_line(row)
+
+
+def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult:
+    """Write the rows to `config.out`, which is replaced only once they are all written."""
+    if config.out is None:
+        raise UsageError("An export needs a file to write.", fix="--out FILE")
+    out = config.out
+    check_target(out)
+    rows = 0
+    with replacing(out) as file, reporter.progress("exporting", None) as bar:
+        for line in export_lines(run, config):
+            file.write(line)
+            rows += 1
+            bar.advance()
+    return StageResult("data export", run.path, {"trajectories": rows, "out": str(out)})

@@ -1,0 +1,234 @@
+"""`sweet data websight`: the frontend tasks of ColBench, out of WebSight on the model hub.
+
+A task is a row: its description is what the agent is told, its page is the one in mind. Train is the first 10,000 rows
+of WebSight v0.2 and test the 10,000 behind them, of which the paper plays the first 500. A task is named after its row,
+`websight-00042`, whatever else was fetched. Rows without a page or a description cannot be played and are passed over.
+
+A split grows in a hidden file beside its place, a line a task, and takes its place when it is whole. What was stopped
+goes on behind its last whole line, if the source still has that very row there; else it begins again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+from pydantic import Field
+
+from sweet.datasets.page_rows import COLUMNS, Row, open_rows
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.files import replacing
+from sweet.paths import data_folder
+from sweet.runs.jsonl import JsonlWriter, encode, plain, scan_jsonl
+from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.tasks.datasets import websight_file
+from sweet.tasks.html.page import extract_page
+
+WEBSIGHT = "HuggingFaceM4/WebSight"
+AGAIN = "sweet data websight"
+
+Split = Literal["train", "test"]
+ROWS: dict[Split, range] = {"train": range(10_000), "test": range(10_000, 20_000)}
+"""The rows of each split."""
+
+_ID = re.compile(r"websight-(\d{5,})")
+
+
+class WebSightConfig(StageConfig):
+    source: str = WEBSIGHT
+    """Dataset on the hub; or a folder of Parquet files, a Parquet file or a JSONL file with the same columns."""
+    subset: str = "v0.2"
+    """Configuration of the dataset on the hub."""
+    revision: str = "main"
+    """Revision of the dataset on the hub."""
+    split: Split | None = None
+    """Only this split."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first so many rows of each split; a later call with more goes on from there."""
+    force: bool = False
+    """Build again what is there already."""
+
+
+def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult:
+    """Build what is not there yet. The result's `run` is the data folder.
+
+    Raises:
+        UsageError: the source is not there or not of this kind, or another process is building.
+        ServerError: the hub could not be reached; what was fetched is kept.
+        SweetError: the hub refused, or the source ends too early.
+    """
+    folder = data_folder() / "websight"
+    folder.mkdir(parents=True, exist_ok=True)
+    splits: list[Split] = [config.split] if config.split else list(ROWS)
+    metrics: dict[str, Any] = {}
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            for split in splits:
+                metrics |= _Build(split, config, reporter).metrics()
+    except Timeout as error:
+        raise UsageError("Another process is building WebSight's splits.", where=folder, fix="wait for it") from error
+    return StageResult("data websight", folder, metrics)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """The building of one split."""
+
+    split: Split
+    config: WebSightConfig
+    reporter: Reporter
+
+    @property
+    def rows(self) -> range:
+        return ROWS[self.split][: self.config.limit]
+
+    @property
+    def file(self) -> Path:
+        return websight_file(self.split)
+
+    @property
+    def begun(self) -> Path:
+        """The split while it grows."""
+        return self.file.with_name(f".{self.file.name}.begun")
+
+    def metrics(self) -> dict[str, Any]:
+        """Build the split where it is not there; its tasks, the rows passed over, and the file's sha256."""
+        last = None if self.config.force else self._last_built()
+        if last is None or last + 1 < self.rows.stop:
+            self._grow()
+            last = self._finish()
+        tasks = sum(1 for _ in scan_jsonl(self.file))
+        rows = max(last + 1, self.rows.stop) - self.rows.start
+        if rows > tasks:
+            self.reporter.warn(f"{rows - tasks} of {rows} {self.split} rows hold no page or no description.")
+        with self.file.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {self.split: tasks, f"{self.split}_passed_over": rows - tasks, f"{self.split}_sha256": digest}
+
+    def _last_built(self) -> int | None:
+        """The number of the last row in the split's file, where there is one."""
+        if not self.file.is_file():
+            return None
+        try:
+            last = _last(self.file)
+        except InputError:
+            last = None
+        if last is None:
+            raise UsageError(
+                "This file is not what this command makes.",
+                where=self.file,
+                fix=f"move it away, or {AGAIN} --force to replace it",
+            )
+        return _number(last)
+
+    def _grow(self) -> None:
+        """Fetch the rows that `begun` lacks."""
+        last = self._resumed()
+        at = self.rows.start if last is None else _number(last)
+        if at + 1 >= self.rows.stop and last is not None:
+            return
+        source = open_rows(self.config.source, self.config.subset, self.config.revision, AGAIN)
+        found = source(at)
+        if last is not None and not self._continues(last, next(found, None)):
+            self.reporter.warn(f"Row {at} of the source is another now: {self.split} begins again.")
+            self.begun.unlink()
+            found.close()
+            last, at = None, self.rows.start
+            found = source(at)
+        numbers = self.rows[at - self.rows.start + (last is not None) :]
+        self.reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {self.config.source}.")
+        with closing(found), JsonlWriter(self.begun) as writer:
+            self._write(numbers, found, writer)
+
+    def _continues(self, last: Row, row: Row | None) -> bool:
+        """Whether `row` of the source is what the last task was made from."""
+        return row is not None and _task(_number(last), row, self.config.source) == last
+
+    def _write(self, numbers: range, found: Iterator[Row], writer: JsonlWriter) -> None:
+        with self.reporter.progress(self.split, len(self.rows)) as bar:
+            bar.advance(len(self.rows) - len(numbers))
+            for number in numbers:
+                row = next(found, None)
+                if row is None:
+                    raise SweetError(
+                        f"The source ends after row {number - 1:,}; {self.split} is rows "
+                        f"{self.rows.start:,} to {self.rows.stop - 1:,}.",
+                        where=self.config.source,
+                        fix="a source with more rows, or a smaller --limit",
+                    )
+                task = _task(number, row, self.config.source)
+                if task is not None:
+                    writer.write(task)
+                bar.advance()
+
+    def _resumed(self) -> Row | None:
+        """The last task of what there is already; None where it begins anew."""
+        if self.config.force:
+            self.begun.unlink(missing_ok=True)
+        elif self.file.is_file() and not self.begun.exists():  # it was made with a smaller limit
+            shutil.copyfile(self.file, self.begun)
+        if not self.begun.exists():
+            return None
+        JsonlWriter(self.begun).close()  # cuts a torn line
+        try:
+            last = _last(self.begun)
+        except InputError:
+            last = None
+        if last is None or _number(last) not in ROWS[self.split]:
+            self.begun.unlink()
+            return None
+        return last
+
+    def _finish(self) -> int:
+        """Put the split in its place; the number of its last row."""
+        last = -1
+        with replacing(self.file) as file:
+            for task in scan_jsonl(self.begun):
+                if _number(task) >= self.rows.stop:  # it was begun with a larger limit
+                    break
+                last = _number(task)
+                file.write(encode(task) + b"\n")
+            if last < 0:
+                raise SweetError(
+                    f"None of the rows holds a page and a description, as {' and '.join(COLUMNS)}.",
+                    where=self.config.source,
+                    fix=f"{AGAIN} --force with another --source",
+                )
+        self.begun.unlink()
+        return last
+
+
+def _last(path: Path) -> Row | None:
+    """The last task of a file; None where there is none, or it is none of ours."""
+    row = next(iter(deque(scan_jsonl(path), maxlen=1)), None)
+    return row if row is not None and _ID.fullmatch(str(row.get("id"))) else None
+
+
+def _number(task: Row) -> int:
+    """The row that a task was made from."""
+    return int(str(task["id"]).rpartition("-")[2])
+
+
+def _task(number: int, row: Row, source: str) -> Row | None:
+    """The task of a row; None where it cannot be played."""
+    for name in COLUMNS:
+        if not isinstance(row.get(name), str | None) or name not in row:
+            have = f"has {', '.join(map(repr, row)) or 'nothing'}" if name not in row else "holds something else there"
+            raise SweetError(
+                f"Row {number:,} has no text {name!r}: it {have}.",
+                where=source,
+                fix=f"a source with the columns {' and '.join(COLUMNS)}",
+            )
+    text, idea = (plain((row[name] or "").strip()) for name in COLUMNS)
+    page = extract_page(text)
+    if page is None or not idea:
+        return None
+    return {"id": f"websight-{number:05d}", "problem_description": idea, "ground_truth": page}

@@ -1,0 +1,368 @@
+"""`sweet doctor`: what this machine has and lacks, and the command that mends it.
+
+Every check looks at the thing itself where that is cheap (a jail is run, a connection is made) and at its installed
+package where looking would take a minute (vllm, deepspeed). What may crash or hang a process, such as importing
+torch, is asked of another Python with a time-out. A check that fails in a way nobody thought of is shown as a
+problem: the doctor itself never fails.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
+from sweet.paths import RUNS
+from sweet.plugins import Plugin, plugins
+from sweet.stages.base import StageConfig
+from sweet.tasks.registry import task_kind
+
+Status = Literal["ok", "missing", "problem"]
+
+Examination = Callable[[], "list[Check]"]
+
+LEAST_FREE = 2 * 1024**3
+"""Bytes below which the disk of the runs is called a problem: a demo needs about a tenth of it."""
+
+
+class DoctorConfig(StageConfig):
+    runs: Path = RUNS
+    """Folder of the runs, for the free disk space."""
+    timeout: float = Field(default=5.0, gt=0)
+    """Seconds to wait for the model hub."""
+    patience: float = Field(default=120.0, gt=0)
+    """Seconds to wait for another Python to import torch."""
+    ray: str | None = None
+    """Look at every node of a Ray cluster instead: auto (that of this machine), HOST:PORT, or local."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        status: `missing` is not there, `problem` is there and does not work.
+        found: what was found.
+        why: what it is needed for.
+        fix: the command that mends it; empty where nothing needs mending.
+        required: whether the pipeline on the packaged dataset and agent needs it.
+    """
+
+    name: str
+    status: Status
+    found: str
+    why: str
+    fix: str = ""
+    required: bool = False
+
+
+def run_doctor(config: DoctorConfig) -> list[Check]:
+    """All checks, in the order to show them. They run side by side, except the one that forks processes."""
+    sandbox = _guarded("sandbox", check_sandbox, required=True)
+    with ThreadPoolExecutor(10) as pool:
+
+        def ask(name: str, examination: Examination, required: bool = False) -> Future[list[Check]]:
+            return pool.submit(_guarded, name, examination, required)
+
+        first = [
+            ask("Python", check_python, required=True),
+            ask("torch", partial(check_torch, config.patience), required=True),
+            ask("micro agent", check_micro_agent, required=True),
+            ask("disk", partial(check_disk, config.runs), required=True),
+        ]
+        further = [
+            ask("model hub", partial(check_hub, config.timeout)),
+            ask("kinds of tasks", check_kinds),
+            ask("ColBench", check_colbench),
+            ask("vllm", check_vllm),
+            ask("deepspeed", check_deepspeed),
+            ask("openrlhf", check_openrlhf),
+            ask("Firefox", check_firefox),
+        ]
+        return _gather(first) + sandbox + _gather(further)
+
+
+def _gather(waiting: list[Future[list[Check]]]) -> list[Check]:
+    return [check for future in waiting for check in future.result()]
+
+
+def healthy(checks: list[Check]) -> bool:
+    """Whether everything that the base pipeline needs is there."""
+    return all(check.status == "ok" for check in checks if check.required)
+
+
+def as_json(checks: list[Check]) -> dict[str, Any]:
+    return {"stage": "doctor", "healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
+
+
+def _guarded(name: str, examination: Examination, required: bool = False) -> list[Check]:
+    try:
+        return examination()
+    except Exception as error:
+        what = f"the check itself failed: {type(error).__name__}: {error}"
+        return [Check(name, "problem", what, "unknown", "report this as a bug in sweet", required)]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _ask_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:
+    """Run code in another Python: (its stdout, "") or (None, why not)."""
+    try:
+        done = subprocess.run(
+            [python, "-c", code], capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no answer within {timeout:g} seconds"
+    except OSError as error:
+        return None, str(error)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        return None, last[0]
+    return done.stdout.strip(), ""
+
+
+def check_python() -> list[Check]:
+    found = f"{platform.python_version()} at {sys.executable}, {os.cpu_count()} cores, {platform.platform(terse=True)}"
+    status: Status = "ok" if sys.version_info >= (3, 11) else "problem"
+    fix = "" if status == "ok" else "install Python 3.11 or newer and make a virtual environment with it"
+    return [Check("Python", status, found, "everything", fix, required=True)]
+
+
+_TORCH = """
+import json, torch
+gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+print(json.dumps({"torch": torch.__version__, "gpus": gpus, "threads": torch.get_num_threads()}))
+"""
+
+
+def check_torch(patience: float) -> list[Check]:
+    why = "the embedded engine and all training"
+    fix = "pip install 'torch>=2.6,<2.14'"
+    version = _version("torch")
+    if version is None:
+        return [Check("torch", "missing", "not installed", why, fix, required=True)]
+    said, problem = _ask_python(sys.executable, _TORCH, patience)
+    if said is None:
+        return [Check("torch", "problem", f"{version} does not import: {problem}", why, fix, required=True)]
+    facts = json.loads(said.splitlines()[-1])
+    device = ", ".join(facts["gpus"]) or f"no GPU, {facts['threads']} CPU threads"
+    transformers = _version("transformers")
+    checks = [Check("torch", "ok", f"{facts['torch']}, {device}", why, required=True)]
+    if transformers is None:
+        fix = "pip install 'transformers>=5.0,<6'"
+        return [*checks, Check("transformers", "missing", "not installed", why, fix, required=True)]
+    return [*checks, Check("transformers", "ok", transformers, why, required=True)]
+
+
+def check_micro_agent() -> list[Check]:
+    from sweet.tasks.micro import AGENT
+
+    why = "the agent of sweet demo, and of every command that is given no other"
+    fix = "pip install --force-reinstall --no-deps sweet-rl"
+    folder = Path(AGENT)
+    wrong = checkpoint_problem(folder)
+    if wrong is None:
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+        return [Check("micro agent", "ok", f"{folder}, {size / 1e6:.1f} MB", why, required=True)]
+    status: Status = "problem" if folder.is_dir() else "missing"
+    return [Check("micro agent", status, wrong, why, fix, required=True)]
+
+
+def checkpoint_problem(folder: Path) -> str | None:
+    """What is wrong with a model directory, without loading it: configuration, tokenizer, header of the weights."""
+    if not folder.is_dir():
+        return f"{folder} is not there"
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        file = folder / name
+        if not file.is_file():
+            return f"{file} is not there"
+        try:
+            json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            return f"{file} is not JSON: {error}"
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        return f"{weights} is not there"
+    return _weights_problem(weights)
+
+
+def _weights_problem(weights: Path) -> str | None:
+    """A safetensors file is 8 bytes with the length of a JSON header, the header, and the tensors it speaks of."""
+    size = weights.stat().st_size
+    with weights.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > size - 8:
+            return f"{weights} is cut off"
+        try:
+            header = json.loads(file.read(length))
+        except ValueError:
+            return f"{weights} is damaged"
+    end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
+    return None if 8 + length + end == size else f"{weights} is cut off"
+
+
+def check_sandbox() -> list[Check]:
+    """One line a tier; that one of the jails works is what is required."""
+    from sweet.sandbox.tiers import probe_tiers
+
+    why = "running the code that an agent delivers"
+    tiers = [tier for tier in probe_tiers() if tier.name != "unsafe"]
+    jails = [tier.name for tier in tiers if tier.works]
+    install = next((tier.fix for tier in tiers if tier.fix), "apt install bubblewrap")
+    summary = Check(
+        "sandbox",
+        "ok" if jails else "problem",
+        f"{jails[0]} is used" if jails else "no jail works here",
+        why,
+        "" if jails else install,
+        required=True,
+    )
+    return [summary] + [
+        Check(
+            f"sandbox {tier.name}",
+            "ok" if tier.works else "missing",
+            tier.detail,
+            f"{why} (one of the jails is enough)",
+            "" if tier.works else tier.fix or "",
+        )
+        for tier in tiers
+    ]
+
+
+def check_disk(runs: Path) -> list[Check]:
+    """Free space and the right to write, where runs are or would be made."""
+    place = runs.absolute()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    found = f"{free / 1e9:.1f} GB free at {place}"
+    why = "run directories"
+    if not os.access(place, os.W_OK):
+        return [Check("disk", "problem", f"{place} cannot be written", why, f"chmod u+w {place}", required=True)]
+    if free < LEAST_FREE:
+        return [Check("disk", "problem", found, why, f"du -sh {place}/* | sort -h", required=True)]
+    return [Check("disk", "ok", found, why, required=True)]
+
+
+def check_hub(timeout: float) -> list[Check]:
+    why = "models and datasets by name (ColBench, any model but the packaged one)"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return [Check("model hub", "missing", "HF_HUB_OFFLINE is set: not asked", why, "unset HF_HUB_OFFLINE")]
+    address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    fix = f"curl -sI {address}   (a proxy is named by HTTPS_PROXY, a mirror by HF_ENDPOINT)"
+    if not address.startswith(("http://", "https://")):
+        return [Check("model hub", "problem", f"HF_ENDPOINT is no address: {address}", why, "unset HF_ENDPOINT")]
+    request = urllib.request.Request(address, method="HEAD", headers={"User-Agent": "sweet-doctor"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return [Check("model hub", "ok", f"{address} answers {answer.status}", why)]
+    except urllib.error.HTTPError as error:
+        error.close()
+        status: Status = "ok" if error.code < 500 else "problem"
+        return [Check("model hub", status, f"{address} answers {error.code}", why, "" if status == "ok" else fix)]
+    except OSError as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return [Check("model hub", "missing", f"{address} cannot be reached: {reason}", why, fix)]
+
+
+def check_colbench() -> list[Check]:
+    from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
+
+    why = "the tasks of the paper; without them the packaged tasks are used"
+    there = [split for split in COLBENCH_SPLITS if colbench_file(split).is_file()]
+    folder = colbench_file("test").parent
+    if len(there) == len(COLBENCH_SPLITS):
+        return [Check("ColBench", "ok", f"{', '.join(there)} in {folder}", why)]
+    return [Check("ColBench", "missing", f"not in {folder}", why, "sweet data colbench")]
+
+
+def check_kinds() -> list[Check]:
+    """The kinds of tasks that other packages bring, each imported and looked at."""
+    why = "tasks that are not code or pages"
+    found = [plugin for installed in plugins().values() for plugin in installed if not plugin.ours]
+    checks = [_check_kind(plugin) for plugin in found]
+    return checks or [Check("kinds of tasks", "ok", "none but our own: code, html", why)]
+
+
+def _check_kind(plugin: Plugin) -> Check:
+    name, why = f"--task {plugin.name}", f"tasks of the kind {plugin.name}"
+    try:
+        if any(other.ours for other in plugins()[plugin.name]):
+            what = f"{plugin} brings a kind whose name is taken; --task {plugin.name} is ours"
+            return Check(name, "problem", what, why, f"give the kind of {plugin.package} another name")
+        task_kind(plugin.name)
+    except SweetError as error:
+        return Check(name, "problem", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")
+    return Check(name, "ok", str(plugin), why)
+
+
+def check_vllm() -> list[Check]:
+    why = "serving agents and simulated humans of 1B parameters and more"
+    version, program = _version("vllm"), shutil.which("vllm")
+    if version is None and program is None:
+        fix = "pip install 'sweet-rl[gpu]', or give the address of a server with --agent-url and --sim-url"
+        return [Check("vllm", "missing", "not installed", why, fix)]
+    if program is None:
+        fix = "pip install --force-reinstall --no-deps vllm"
+        return [Check("vllm", "problem", f"{version}, but no vllm command on PATH", why, fix)]
+    return [Check("vllm", "ok", f"{version or 'of another environment'} at {program}", why)]
+
+
+def check_deepspeed() -> list[Check]:
+    why = "training on more than one GPU or node"
+    version = _version("deepspeed")
+    if version is None:
+        return [Check("deepspeed", "missing", "not installed", why, "pip install 'sweet-rl[gpu]'")]
+    return [Check("deepspeed", "ok", version, why)]
+
+
+def check_openrlhf() -> list[Check]:
+    why = "train-actor --engine openrlhf"
+    named = bool(os.environ.get(PYTHON_VARIABLE))
+    try:
+        python, version = find_python()
+    except UsageError as error:
+        return [Check("openrlhf", "problem" if named else "missing", error.what, why, error.fix or "")]
+    return [Check("openrlhf", "ok", f"{version} in the environment of {python}" if named else version, why)]
+
+
+def check_firefox() -> list[Check]:
+    """Frontend tasks: a Firefox, and what pages load from elsewhere."""
+    from sweet.render.assets import ASSETS, asset_folder
+    from sweet.render.firefox import find_firefox
+
+    why = "frontend tasks (--task html): screenshots of pages"
+    try:
+        found = find_firefox()
+    except SweetError as error:
+        checks = [Check("Firefox", "missing", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")]
+    else:
+        version = f" {_version('playwright')}" if found.driver == "playwright" else ""
+        checks = [Check("Firefox", "ok", f"{found}{version}", why)]
+    folder, why = asset_folder(), "frontend pages that load Tailwind, as those of ColBench do"
+    lacking = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
+    if lacking:
+        what = f"{', '.join(lacking)} not in {folder}"
+        return [*checks, Check("page assets", "missing", what, why, "sweet data assets")]
+    return [*checks, Check("page assets", "ok", f"{len(ASSETS)} files in {folder}", why)]

@@ -1,0 +1,324 @@
+"""`sweet status`: what a run holds, what of it is stale, and what to do next.
+
+`report` reads the manifest and looks at the artifacts' files. What to do next follows from the manifest alone
+(`suggest_next`): go on with what was interrupted, else make the first kind of the pipeline that is missing or stale,
+else play and score the trained actor. Several lines of work may lie in one run (dialogues to learn from, dialogues on
+unseen tasks); what is suggested follows the newest.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from sweet.inspection.disk_use import DiskUse, disk_use
+from sweet.runs.lineage import Staleness, ancestors
+from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
+from sweet.runs.run import Run
+from sweet.stages.artifacts import NO_MODEL, agent_name, own_actor
+from sweet.stages.base import StageConfig, option_key, recorded
+
+__all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
+
+_CONFIGS = {
+    "rollout": ("rollout", "RolloutConfig"),
+    "eval": ("evaluate", "EvalConfig"),
+    "label": ("label", "LabelConfig"),
+    "train-critic": ("train", "TrainCriticConfig"),
+    "rank": ("rank", "RankConfig"),
+    "pair": ("pair", "PairConfig"),
+    "train-actor": ("train", "TrainActorConfig"),
+}
+"""Module and class of each stage's configuration, by which an attempt's is turned back into options."""
+
+_FOLLOWS = {"preferences": "train-critic", "critic": "rank", "candidates": "pair", "pairs": "train-actor"}
+"""What is made next of the newest artifact, where an actor has been trained and another is on its way."""
+
+_HEADLINES = (
+    "success_rate",
+    "tests_passed",
+    "cosine",
+    "episodes",
+    "failed",
+    "trajectories",
+    "win_rate",
+    "pairs",
+    "candidates",
+    "steps",
+    "loss",
+    "accuracy",
+    "tokens_per_second",
+)
+"""Metrics that stand for an attempt in a line, where it has them."""
+
+
+class StatusConfig(StageConfig):
+    schema_: bool = False
+    """Print the JSON Schema of the manifest instead."""
+    all_: bool = False
+    """Every run of the folder runs/, or of the folder that is given in place of RUN, a line each."""
+
+
+class _Plain(BaseModel):
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class AttemptStatus(_Plain):
+    """One attempt in a line."""
+
+    id: str
+    stage: str
+    status: Literal["running", "done", "failed", "interrupted", "interrupted (died)"]
+    started: datetime
+    seconds: float | None
+    """How long it took, or has been running; None where it is not known when it ended."""
+    metrics: dict[str, JsonValue]
+    """The few that say most."""
+    outputs: list[str]
+    error: str | None
+    log: str
+
+
+class ArtifactStatus(_Plain):
+    """One artifact in a line."""
+
+    id: str
+    kind: str
+    path: str
+    rows: int | None
+    bytes: int
+    status: Literal["partial", "done"]
+    attempt: str
+    inputs: list[str]
+    agent: str | None = None
+    """Of dialogues: what spoke in them, an actor of the run by its id; None where it is not told."""
+    stale: str | None
+    """Why it is stale; None where it is not."""
+
+
+class StatusReport(_Plain):
+    """What `sweet status` tells."""
+
+    run: str
+    task: str
+    created: datetime
+    sweet_version: str
+    attempts: list[AttemptStatus]
+    artifacts: list[ArtifactStatus]
+    unknown: list[str] = Field(default_factory=list)
+    """Files in the artifacts' folders that the manifest does not know."""
+    disk: DiskUse
+    next: list[str]
+    """Commands to go on with, the likeliest first."""
+
+    def as_json(self) -> dict[str, Any]:
+        stale = sum(artifact.stale is not None for artifact in self.artifacts)
+        metrics = {"attempts": len(self.attempts), "artifacts": len(self.artifacts), "stale": stale}
+        return {"stage": "status", **self.model_dump(mode="json"), "metrics": metrics | {"bytes": self.disk.bytes}}
+
+
+def report(run: Run) -> StatusReport:
+    """Look at a run. Nothing is written."""
+    manifest = run.manifest()
+    staleness = run.staleness(manifest)
+    stale = {artifact.id: why for artifact in manifest.artifacts if (why := staleness(artifact)) is not None}
+    return StatusReport(
+        run=str(run.path),
+        task=manifest.task,
+        created=manifest.created,
+        sweet_version=manifest.sweet_version,
+        attempts=[_attempt(attempt) for attempt in manifest.attempts],
+        artifacts=[_artifact(run, manifest, artifact, stale.get(artifact.id)) for artifact in manifest.artifacts],
+        unknown=run.unknown_files(manifest),
+        disk=disk_use(run.path, manifest),
+        next=suggest_next(manifest, run.path, stale),
+    )
+
+
+def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[str] | None = None) -> list[str]:
+    """Commands to go on with, the likeliest first.
+
+    Args:
+        manifest: as `Run.manifest` gives it, with dead attempts interrupted.
+        run: how the commands name the run.
+        stale: ids of the artifacts that are known to be stale; by default what the manifest tells alone.
+    """
+    if stale is None:
+        told = Staleness(manifest, lambda artifact: artifact.sha256)
+        stale = {artifact.id for artifact in manifest.artifacts if told(artifact) is not None}
+    resumable = _unfinished(manifest)
+    going_on = [command_of(attempt, run) for attempt in resumable]
+    return list(dict.fromkeys([*going_on, *_forward(manifest, Path(run), stale)]))
+
+
+def _unfinished(manifest: Manifest) -> list[Attempt]:
+    """The stopped attempts whose artifact is still partial, the newest first. A stage that has been called again since
+    has left the former call behind."""
+    latest = {attempt.stage: attempt.id for attempt in manifest.attempts}
+    writing = {artifact.attempt for artifact in manifest.artifacts if artifact.status == "partial"}
+    return [
+        attempt
+        for attempt in reversed(manifest.attempts)
+        if attempt.id in writing
+        and attempt.stage in _CONFIGS
+        and attempt.status in ("failed", "interrupted")
+        and latest[attempt.stage] == attempt.id
+    ]
+
+
+def _config_of(stage: str) -> type[StageConfig]:
+    module, name = _CONFIGS[stage]
+    return cast(type[StageConfig], getattr(import_module(f"sweet.stages.{module}"), name))
+
+
+def default_settings(stage: str) -> dict[str, Any] | None:
+    """A stage's options and their defaults, as a recorded configuration shows them; None where the stage is not one
+    that makes an artifact."""
+    if stage not in _CONFIGS:
+        return None
+    return {
+        field: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
+        for field, info in _config_of(stage).model_fields.items()
+    }
+
+
+def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
+    """The command line that does the same again: the options in which the attempt differs from the defaults.
+
+    Args:
+        resume: go on from the checkpoint of a training.
+    """
+    words = ["sweet", attempt.stage, str(run)]
+    config = _config_of(attempt.stage)
+    defaults = default_settings(attempt.stage) or {}
+    tail: list[str] = []
+    for field, value in attempt.config.items():
+        if field not in defaults or value is None or value == defaults[field]:
+            continue
+        if field == "resume" and not resume:
+            continue
+        items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
+        if field == config.behind_dashes():
+            tail = ["--", *items]
+            continue
+        flag = option_key(field)
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            for item in items:
+                words += [f"--{flag}", item]
+    if resume and "resume" in defaults and "--resume" not in words:
+        words.append("--resume")
+    return shlex.join(words + tail)
+
+
+def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]:
+    """The next stage of the pipeline."""
+    rollouts = manifest.of_kind("rollouts", "done")
+    if not rollouts:
+        return [_sweet("rollout", run, *_kind(manifest))]
+    unscored = _without(manifest, rollouts, "scores", stale)
+    actor = _fresh(manifest, "actor", stale)
+    if unscored is not None and (actor is None or unscored is rollouts[-1]):
+        chosen = [] if unscored is rollouts[-1] else ["--from", unscored.id]
+        return [_sweet("eval", run, *chosen)]
+    if actor is not None:
+        begun = _FOLLOWS.get(_newest(manifest, stale).kind)
+        return _after_training(manifest, run, actor) if begun is None else [_sweet(begun, run)]
+    for kind in ("preferences", "critic", "candidates", "pairs"):
+        if _fresh(manifest, kind, stale) is None:
+            return [_sweet(KIND_MAKER[kind], run, *_model(rollouts[-1], KIND_MAKER[kind]))]
+    return [_sweet("train-actor", run, *_model(rollouts[-1], "train-actor"))]
+
+
+def _model(rollouts: Artifact, stage: str) -> list[str]:
+    """The option that names a model where the stage needs one and the dialogues are of none."""
+    option = {"train-critic": "--model", "rank": "--agent", "train-actor": "--model"}.get(stage)
+    return [option, "MODEL"] if option and rollouts.meta.get("agent") in NO_MODEL else []
+
+
+def _fresh(manifest: Manifest, kind: str, stale: Collection[str]) -> Artifact | None:
+    fresh = [artifact for artifact in manifest.of_kind(kind, "done") if artifact.id not in stale]
+    return fresh[-1] if fresh else None
+
+
+def _without(manifest: Manifest, sources: Iterable[Artifact], kind: str, stale: Collection[str]) -> Artifact | None:
+    """The newest of the sources that no fresh artifact of a kind was made from."""
+    used = {
+        ancestor.id
+        for artifact in manifest.of_kind(kind, "done")
+        if artifact.id not in stale
+        for ancestor in ancestors(manifest, artifact)
+    }
+    return next((source for source in reversed(list(sources)) if source.id not in used), None)
+
+
+def _newest(manifest: Manifest, stale: Collection[str]) -> Artifact:
+    """The fresh artifact that was finished last."""
+    done = [artifact for artifact in manifest.artifacts if artifact.status == "done" and artifact.id not in stale]
+    return max(done, key=lambda artifact: artifact.finished or artifact.created)
+
+
+def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]:
+    """Play the actor, on the tasks of the run's first dialogues; then look at how it did, or learn from that."""
+    rollouts = manifest.of_kind("rollouts", "done")
+    played = [one for one in rollouts if own_actor(manifest, one.meta.get("agent"), one.created) == actor]
+    if played:
+        again = played[-1].meta.get("split") == "train" and manifest.of_kind("critic", "done")
+        return [_sweet("view", run), *([_sweet("rank", run)] if again else [])]
+    first = min(rollouts, key=lambda one: one.created)
+    options = [*_kind(manifest), "--agent", str(run / actor.path)]
+    for key, default in (("tasks", None), ("split", "train")):
+        value = first.meta.get(key)
+        if isinstance(value, str) and value != default:
+            options += [f"--{key}", value]
+    return [_sweet("rollout", run, *options)]
+
+
+def _kind(manifest: Manifest) -> list[str]:
+    """The option by which `rollout` is told the kind of task, where it is not the usual one."""
+    return [] if manifest.task == "code" else ["--task", manifest.task]
+
+
+def _sweet(stage: str, run: Path, *options: str) -> str:
+    return shlex.join(["sweet", stage, str(run), *options])
+
+
+def _attempt(attempt: Attempt) -> AttemptStatus:
+    running = attempt.status == "running"
+    died = attempt.status == "interrupted" and attempt.finished is None
+    end = now() if running else attempt.finished
+    return AttemptStatus(
+        id=attempt.id,
+        stage=attempt.stage,
+        status="interrupted (died)" if died else attempt.status,
+        started=attempt.started,
+        seconds=None if end is None else round((end - attempt.started).total_seconds(), 1),
+        metrics={name: attempt.metrics[name] for name in _HEADLINES if attempt.metrics.get(name) is not None},
+        outputs=list(attempt.outputs),
+        error=attempt.error,
+        log=attempt.log,
+    )
+
+
+def _artifact(run: Run, manifest: Manifest, artifact: Artifact, stale: str | None) -> ArtifactStatus:
+    path = run.file(artifact)
+    partial = artifact.status == "partial" and path.is_file()
+    return ArtifactStatus(
+        id=artifact.id,
+        kind=artifact.kind,
+        path=artifact.path,
+        rows=artifact.rows,
+        bytes=path.stat().st_size if partial else artifact.bytes,
+        status=artifact.status,
+        attempt=artifact.attempt,
+        inputs=[ref.id for ref in artifact.inputs],
+        agent=agent_name(manifest, artifact),
+        stale=stale,
+    )

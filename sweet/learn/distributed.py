@@ -1,0 +1,200 @@
+"""A training by several ranks, seen from the command that asked for it.
+
+The command stays one process: it keeps the manifest, the metrics and the terminal. The ranks are processes beneath it,
+started by torch's launcher on this machine, by DeepSpeed's on the hosts of a hostfile, or by one of torch's on each of
+several nodes (`sweet.learn.multinode`), which srun starts, or people. They get a folder with the job
+(`sweet.learn.job`) and leave their news there, so with several machines the run's directory must be one that all see.
+
+    command ── keeper ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
+    command ── keeper ── srun ── on each node: node ── keeper ── launcher ── ranks
+    command ── keeper ── launcher ── ranks       and on each further node the same command, as its node
+
+The keeper ends the launcher when the command is gone, however it went (`sweet.supervisor`); a rank ends with its
+launcher, and on other hosts when the command's pulse stands still. What launcher and ranks print goes into a log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.learn import slurm
+from sweet.learn.failure import error_of, error_paths, known_error
+from sweet.learn.heartbeat import Pulse
+from sweet.learn.job import FILE, PROGRESS, PULSE, Job
+from sweet.learn.launcher import (
+    ORPHAN_PATIENCE,
+    PROGRAM,
+    child_environment,
+    local_exchange,
+    start,
+    stop,
+    torch_launcher,
+)
+from sweet.learn.metrics import Record, Summary
+from sweet.learn.multinode import GLANCE, Gathering, Watch, clear
+from sweet.llm.address import bind
+
+_HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Machines with a launcher each, whose ranks meet at an address of the first.
+
+    Attributes:
+        rank: which this one is, where each is started by hand; None where srun starts them all.
+        gpus: what srun asks for on each; None where the ranks compute on CPUs.
+    """
+
+    count: int
+    master: str
+    rank: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the ranks run: so many on this machine, on each of several nodes, or on each host of a hostfile (None: as
+    many as it says)."""
+
+    devices: int | None
+    hostfile: Path | None = None
+    nodes: Nodes | None = None
+
+
+def check_deepspeed() -> None:
+    """Raise UsageError where deepspeed is not installed."""
+    if find_spec("deepspeed") is None:
+        raise UsageError("deepspeed is not installed.", where="--engine deepspeed", fix="pip install 'sweet-rl[gpu]'")
+
+
+def check_hostfile(path: Path) -> None:
+    """Raise UsageError unless every line is `HOST slots=N`, empty, or a comment."""
+    fix = "one line a host: HOST slots=N, where ssh HOST needs no password"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The hostfile cannot be read: {error}", where=path, fix=fix) from error
+    told = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    hosts = [(number, line) for number, line in told if not line.startswith("#")]
+    for number, line in hosts:
+        if not _HOST.fullmatch(line):
+            raise UsageError(f"Not a host and its slots: {line!r}", where=f"{path}, line {number}", fix=fix)
+    if not hosts:
+        raise UsageError("The hostfile names no host.", where=path, fix=fix)
+
+
+def world_of(layout: Layout | None) -> int:
+    """How many ranks there will be, where every node has as many as this one."""
+    if layout is None or layout.hostfile is None:
+        devices = (layout.devices if layout else None) or 1
+        return devices * (layout.nodes.count if layout and layout.nodes else 1)
+    hosts = [_HOST.fullmatch(line.strip()) for line in layout.hostfile.read_text(encoding="utf-8").splitlines()]
+    return sum(layout.devices or int(host[2]) for host in hosts if host)
+
+
+def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
+    """What starts the ranks of the job in `folder`; they meet at `port` of the first machine."""
+    nodes = layout.nodes
+    if nodes is not None and nodes.rank is None:
+        node = [sys.executable, "-m", "sweet.learn.multinode", str(folder.absolute())]
+        return slurm.on_each(nodes.count, nodes.gpus, node)
+    if nodes is not None:
+        return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
+    if layout.hostfile is None:
+        return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder)
+    # A single host of a hostfile need not be this one.
+    words = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
+    words += [f"--num_gpus={layout.devices}"] if layout.devices else []
+    words += [f"--master_port={port}", "--no_local_rank", "--module"]
+    return [sys.executable, "-m", *words, PROGRAM, str(folder.absolute())]
+
+
+def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
+    """The environment of the launcher, from the command's: the ranks import the same package, and say little."""
+    environment = child_environment(base)
+    if layout.nodes is not None and layout.nodes.rank is None:
+        return slurm.for_srun(environment)
+    if layout.hostfile is None:
+        return local_exchange(layout.nodes.master if layout.nodes else "127.0.0.1", environment)
+    return environment
+
+
+def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Summary:
+    """Have the ranks do the job; the model is in `job.output` afterwards.
+
+    Args:
+        folder: where job, news and checkpoints are kept; made where it is not there.
+        log: a file for what launcher and ranks print.
+        on_record: told what `Loop` tells of its steps.
+
+    Raises:
+        SweetError: a rank failed: its own error, or the last lines of the log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (folder / PROGRESS, folder / PULSE, *error_paths(folder)):
+        old.unlink(missing_ok=True)
+    clear(folder)
+    job.write(folder / FILE)
+    with bind("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    nodes, watch = layout.nodes, None
+    if nodes is not None:
+        Gathering(nodes.count, nodes.master, port, job.device, layout.devices or 1, log).write(folder)
+        watch = Watch(folder, range(0 if nodes.rank is None else 1, nodes.count))
+    pulse = None if nodes is None and layout.hostfile is None else Pulse(folder / PULSE)
+    by_srun = nodes is not None and nodes.rank is None
+    with log.open("ab") as out:
+        environment = launch_environment(layout, dict(os.environ))
+        process = start(launch_command(layout, folder, port), environment, out)
+    try:
+        summary = None
+        for line in _news(process, folder / PROGRESS, pulse, watch):
+            if "record" in line:
+                on_record(line["record"])
+            else:
+                summary = Summary(**line["summary"])
+    finally:
+        # Ranks that srun has started end when it is asked to end, not when it is killed.
+        stop(process, ORPHAN_PATIENCE if by_srun else 0.0)
+        if pulse is not None:
+            pulse.end()
+    if process.returncode != 0 or summary is None:
+        if watch is not None and not known_error(folder):
+            watch.explain()
+        raise error_of(folder, log, process.returncode)
+    return summary
+
+
+def _news(
+    process: subprocess.Popen[bytes], path: Path, pulse: Pulse | None, watch: Watch | None
+) -> Iterator[dict[str, Any]]:
+    """What rank 0 tells, line by line, until the launcher has ended, or another node has failed."""
+    torn, at = b"", 0
+    running = True
+    while running:
+        running = process.poll() is None and not (
+            watch is not None and watch.over()
+        )  # looked at before the last reading
+        if pulse is not None:
+            pulse.beat()
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(at)
+                read = file.read()
+            at += len(read)
+            *lines, torn = (torn + read).split(b"\n")
+            yield from (json.loads(line) for line in lines)
+        if running:
+            time.sleep(GLANCE)

@@ -1,0 +1,280 @@
+"""One node of a training over several, where each starts a launcher of its own.
+
+The run's folder is all that the nodes share, and all they need: the command on the first one leaves there the job, and
+beside it what the nodes have to know (`Gathering`). Each starts torch's launcher with its number, and the ranks meet at
+an address of the first. A node shows by a pulse that it lives, watches the command's, and ends when any error is left
+in the folder. srun starts this module on every node of an allocation (`python -m sweet.learn.multinode FOLDER`); by
+hand a training's own command does the same on all nodes but the first, which is the command itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import sweet
+from sweet.errors import SweetError, UsageError, first_line
+from sweet.files import write_whole
+from sweet.learn import slurm
+from sweet.learn.failure import SAID, error_of, error_paths, known_error, leave, told
+from sweet.learn.heartbeat import ENDED, PULSE_EVERY, STILL, Listener, Pulse
+from sweet.learn.job import PULSE
+from sweet.learn.launcher import child_environment, local_exchange, start, stop, torch_launcher
+
+GATHERING = "nodes.json"
+"""In the folder of a job: a `Gathering`."""
+COME = 600.0
+"""Seconds that nodes have to come; torch's launchers wait as long for each other."""
+GRACE = 5.0
+"""Seconds in which launchers end by themselves once a rank has failed."""
+GLANCE = 0.1
+"""Seconds between two looks at the news."""
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on all nodes."""
+    found = {"sweet": sweet.__version__, "python": platform.python_version()}
+    for name in ("torch", "transformers", "deepspeed"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """What each node has to know.
+
+    Attributes:
+        nodes: how many there are.
+        master, port: where the ranks meet, an address of the first node.
+        device: what the ranks compute on.
+        devices: ranks of a node that is not told otherwise.
+        log: what the command's launcher prints into; those of nodes started by hand print beside it.
+    """
+
+    nodes: int
+    master: str
+    port: int
+    device: Literal["cpu", "cuda"]
+    devices: int
+    log: Path
+    versions: Mapping[str, str] = field(default_factory=versions)
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / GATHERING, json.dumps(asdict(self) | {"log": str(self.log)}).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Gathering:
+        """Raise UsageError where it is not there, as the folder is another disk's, or not to be understood."""
+        try:
+            words = json.loads((folder / GATHERING).read_text(encoding="utf-8"))
+            return cls(**words | {"log": Path(words["log"])})
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"Node {socket.gethostname()} does not see the run: its disk is not shared.",
+                where=folder,
+                fix="a run directory at the same path on all nodes, on a disk that all see",
+            ) from error
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            what = f"What node 0 has left for the others is not understood: {first_line(error)}."
+            raise UsageError(
+                what, where=folder / GATHERING, fix="one Python environment at the same path on all nodes"
+            ) from error
+
+
+def node_pulse(folder: Path, rank: int) -> Path:
+    return folder / f"node-{rank}"
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier training by nodes has left in the folder."""
+    for old in (folder / GATHERING, *folder.glob(node_pulse(folder, 0).name.replace("0", "*"))):
+        old.unlink(missing_ok=True)
+
+
+class Watch:
+    """What the others are at, for one who works in the folder: the nodes by their ranks, the command (`command`)."""
+
+    def __init__(self, folder: Path, nodes: Sequence[int], command: bool = False) -> None:
+        self._folder = folder
+        self._listeners = {f"node-{rank}": Listener(node_pulse(folder, rank)) for rank in nodes}
+        self._command = Listener(folder / PULSE)
+        if command:
+            self._listeners["command"] = self._command
+        self._since: float | None = None
+
+    def over(self) -> bool:
+        """Whether to end what still runs here: another one has failed, is gone, or never came; or all is over."""
+        for who, listener in self._listeners.items():
+            still = listener.still()
+            if not listener.ended and still > (STILL if listener.begun else COME):
+                self._miss(who, listener, still)
+        if not self._command.ended and not error_paths(self._folder):
+            return False
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since > GRACE
+
+    def explain(self) -> None:
+        """Where ranks have failed for no reason that they know, look whether that is because a node is gone."""
+        ends = time.monotonic() + 2.5 * PULSE_EVERY
+        before = {who: listener.listen() for who, listener in self._listeners.items()}
+        silent = [who for who in before if self._listeners[who].begun]  # who never came has said why in the log
+        while silent and not known_error(self._folder) and time.monotonic() < ends:
+            time.sleep(GLANCE)
+            silent = [who for who in silent if self._listeners[who].listen() == before[who]]
+            silent = [who for who in silent if not self._listeners[who].ended]
+        for who in silent if not known_error(self._folder) else ():
+            self._miss(who, self._listeners[who], self._listeners[who].still())
+
+    def _miss(self, who: str, listener: Listener, still: float) -> None:
+        name = "the command on node 0" if listener is self._command else who.replace("-", " ")
+        name += f" ({listener.host})" if listener.host else ""
+        if listener.begun:
+            what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {still:.0f} seconds."
+            fix = "--resume on all nodes goes on from the last checkpoint"
+        else:
+            what = f"{name[0].upper()}{name[1:]} has not come within {still:.0f} seconds."
+            fix = "start it too, with the same run directory on a disk that all nodes see"
+        leave(self._folder, who, SweetError(what, where=name, fix=fix))
+
+
+def await_job(places: Path, pattern: str, nodes: int) -> Path:
+    """The folder, below `places` after `pattern`, of a training by so many nodes that goes on now.
+
+    Raises:
+        UsageError: it is one of another number of nodes.
+        SweetError: none came.
+    """
+    began, seen = time.monotonic(), {path: _text(path) for path in places.glob(f"{pattern}/{PULSE}")}
+    while time.monotonic() - began < COME:
+        for path in places.glob(f"{pattern}/{PULSE}"):
+            if _text(path) not in ("", ENDED, seen.get(path)) and (path.parent / GATHERING).exists():
+                told_nodes = Gathering.read(path.parent).nodes
+                if told_nodes != nodes:
+                    what = f"Node 0 was started for {told_nodes} nodes."
+                    raise UsageError(what, where=f"--nnodes {nodes}", fix="the same --nnodes on every node")
+                return path.parent
+        time.sleep(10 * GLANCE)
+    raise SweetError(
+        f"No training by several nodes began within {COME:.0f} seconds.",
+        where=places,
+        fix="start --node-rank 0 too; the run directory must be on a disk that all nodes see",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def serve(folder: Path, rank: int, devices: int | None, log: Path | None) -> int:
+    """Do this node's part of the job in `folder`; the number of its ranks.
+
+    Args:
+        devices: ranks of this node; None as many as the gathering says.
+        log: a file for what launcher and ranks print; None where that is printed.
+
+    Raises:
+        UsageError: this node cannot take part.
+        SweetError: this node or another one failed.
+    """
+    gathering = Gathering.read(folder)
+    count = devices or gathering.devices
+    watch = Watch(folder, (), command=True)
+    try:
+        with ExitStack() as stack:
+            pulse = _come(folder, rank, gathering)
+            stack.callback(pulse.end)
+            if gathering.device == "cuda":
+                _check_devices(rank, count)
+            command = torch_launcher(gathering.nodes, rank, count, gathering.master, gathering.port, folder)
+            out = stack.enter_context(log.open("ab")) if log else None
+            environment = local_exchange(gathering.master, child_environment(dict(os.environ)))
+            process = start(command, environment, out)
+            stack.callback(stop, process)
+            while process.poll() is None and not watch.over():
+                pulse.beat()
+                time.sleep(GLANCE)
+            status = process.poll()
+    except KeyboardInterrupt:
+        fix = "--resume on all nodes goes on from the last checkpoint"
+        leave(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
+        raise
+    except Exception as error:
+        leave(folder, f"node-{rank}", error)
+        raise
+    if status == 0:
+        return count
+    if not known_error(folder):
+        watch.explain()
+    if not error_paths(folder):
+        what = "Node 0 has ended before this one was done; it says why."
+        if status is not None:
+            what = f"The launcher of {_name(rank)} ended with status {status}, and no rank has said why."
+        leave(folder, f"node-{rank}", SweetError(what, where=log or gathering.log))
+    raise error_of(folder, log or gathering.log, status or 1)
+
+
+def _come(folder: Path, rank: int, gathering: Gathering) -> Pulse:
+    """Take a node's place."""
+    if rank >= gathering.nodes:
+        what = f"There are {gathering.nodes} nodes, numbered from 0."
+        raise UsageError(what, where=f"node {rank}", fix=f"--node-rank {gathering.nodes - 1}")
+    mine = versions()
+    other = [
+        f"{name} {mine.get(name)} (node 0: {told})"
+        for name, told in gathering.versions.items()
+        if mine.get(name) != told
+    ]
+    if other:
+        what = f"The nodes have different versions: {', '.join(other)}."
+        raise UsageError(what, where=_name(rank), fix="one Python environment at the same path on all nodes")
+    path = node_pulse(folder, rank)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError as error:
+        what = f"Another node is number {rank} already: {_text(path).partition(' ')[0]}."
+        raise UsageError(what, where=_name(rank), fix="a number of its own for each, from 0") from error
+    return Pulse(path)
+
+
+def _check_devices(rank: int, wanted: int) -> None:
+    import torch
+
+    there = torch.cuda.device_count()
+    if there < wanted:
+        fix = f"--devices {there}" if there else "allocate GPUs on every node (sbatch --gpus-per-node), or --device cpu"
+        raise UsageError(f"torch sees {there} GPUs, and {wanted} are to be used.", where=_name(rank), fix=fix)
+
+
+def _name(rank: int) -> str:
+    return f"node {rank} ({socket.gethostname()})"
+
+
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0])
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # in order: no death of this node
+    try:
+        serve(folder, slurm.node_rank(os.environ), None, None)
+    except SweetError as error:
+        shared = (folder / GATHERING).exists()
+        sys.stderr.write(f"{error}\n" if shared else f"{SAID}{json.dumps(told(error))}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""Dialogues about pages, with screenshots: what the critic of pages is shown.
+
+The training-time information c is the screenshot of the page in mind, at the head of the first user message; the page
+that each reply made stands at the head of the user message behind it. So a turn, as the regression head reads it, ends
+behind its page's screenshot, where the next human reply would begin. A reply without a page and a page that did not
+load are told in words.
+
+While dialogues are encoded, a screenshot is a mark in the text, which becomes the tokens that the chat template writes
+for a picture; and its placeholder ids are negative numbers of its own, so that equal ids are equal pictures. Markers
+and placeholders that stand in a dialogue's text itself are spoilt: text cannot pass for a picture.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweet.errors import UsageError
+from sweet.learn.tokens import PROBE, ChatEncoder, ReplyText, TokenSequence
+from sweet.learn.vision_processor import Eye, Picture
+from sweet.tasks.base import Message, Recipe
+
+NO_PAGE = "There is no page in this reply."
+FAILED = "The page did not load: "
+
+_OPEN, _CLOSE = "\ue000", "\ue001"  # of Unicode's private use area: no text has a reason to hold them
+_MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
+_SPOILT = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
+_NEXT = "Wvuts"
+"""A human reply nobody would write."""
+
+
+class Album(Protocol):
+    """Where the screenshots of pages are."""
+
+    def gather(self, pages: Iterable[str]) -> None:
+        """Make those that are missing, together. SweetError where that cannot be done."""
+
+    def __call__(self, page: str) -> Path | str:
+        """The file of a page's screenshot, or in words why there is none."""
+
+
+class SightedEncoder(ChatEncoder):
+    """Encodes dialogues with the screenshots of their pages; c is HTML, and is shown as its screenshot.
+
+    Args:
+        page_of: the page in a reply, None where there is none.
+
+    Raises:
+        UsageError: as of `ChatEncoder`, or the chat template takes no pictures.
+    """
+
+    def __init__(self, tokenizer: Any, eye: Eye, album: Album, page_of: Callable[[str], str | None]) -> None:
+        self.eye, self.album, self.page_of = eye, album, page_of
+        self._pictures: list[Picture] = []
+        self._numbers: dict[Path, int] = {}
+        self._barred: list[str] = tokenizer.convert_ids_to_tokens(sorted(eye.barred))
+        super().__init__(tokenizer)
+        self._find_picture()
+        self._find_opening()
+
+    # What the template does ------------------------------------------------------------------------------------
+
+    def _find_picture(self) -> None:
+        """What the template writes for a picture."""
+        said = {"type": "text", "text": PROBE}
+        with_it, without = (
+            str(self.tokenizer.apply_chat_template([{"role": "user", "content": parts}], tokenize=False))
+            for parts in ([{"type": "image"}, said], [said])
+        )
+        before, found, after = without.partition(PROBE)
+        self._picture = with_it[len(before) : len(with_it) - len(found + after)]
+        rebuilt = before + self._picture + found + after == with_it
+        if not found or not rebuilt or super()._tokenize([self._picture])[0].count(self.eye.token) != 1:
+            raise UsageError(
+                "The chat template of the model takes no pictures.",
+                where=self.name,
+                fix="put the chat_template of the model's own family into its directory",
+            )
+
+    def _find_opening(self) -> None:
+        """What stands between a reply and the human's next words."""
+        told = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
+        rendered = self._template([{"role": role, "content": text} for role, text in told], generate=False)
+        self._opening, found, _ = rendered.partition(PROBE)[2].partition(_NEXT)
+        if not found or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
+            raise self._unmaskable("what stands behind a reply does not begin with the end of its turn")
+
+    # Pictures in texts -----------------------------------------------------------------------------------------
+
+    def _sight(self, page: str | None) -> str:
+        """What is seen of a page: its mark, or words, and the end of a line."""
+        if page is None:
+            return f"{NO_PAGE}\n"
+        found = self.album(page)
+        if isinstance(found, str):
+            return f"{FAILED}{self._clean(found)}\n"
+        if found not in self._numbers:
+            self._numbers[found] = len(self._pictures)
+            self._pictures.append(self.eye.picture(found))
+        return f"{_OPEN}{self._numbers[found]}{_CLOSE}\n"
+
+    def _clean(self, text: str) -> str:
+        """`text` without what could pass for a picture."""
+        text = text.translate(_SPOILT)
+        for token in self._barred:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        marked = [[int(number) for number in _MARK.findall(text)] for text in texts]
+        if not any(marked):
+            return super()._tokenize(texts)
+        rows = super()._tokenize([_MARK.sub(lambda _: self._picture, text) for text in texts])
+        return [self._expanded(row, numbers) for row, numbers in zip(rows, marked, strict=True)]
+
+    def _expanded(self, row: list[int], numbers: list[int]) -> list[int]:
+        """Each placeholder as many times as its picture has tokens, by the picture's own number."""
+        if row.count(self.eye.token) != len(numbers):
+            raise ValueError("a placeholder that is no picture's")
+        waiting = iter(numbers)
+        ids: list[int] = []
+        for token in row:
+            if token == self.eye.token:
+                number = next(waiting)
+                ids.extend([-1 - number] * self._pictures[number].tokens)
+            else:
+                ids.append(token)
+        return ids
+
+    # Dialogues -------------------------------------------------------------------------------------------------
+
+    def expect(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
+        found = [page for page in map(self.page_of, texts) if page is not None]
+        self.album.gather(dict.fromkeys([*hidden, *found]))
+
+    def save_pretrained(self, folder: Path) -> None:
+        super().save_pretrained(folder)
+        self.eye.save_pretrained(folder)
+
+    def prompts(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        hidden: str | None = None,
+        recipe: Recipe = "paper",
+    ) -> list[list[int]]:
+        """As of `ChatEncoder`. c stands where recipe `paper` puts it: the published code has no critic of pages."""
+        return super().prompts(conversations, hidden=None if hidden is None else self._sight(hidden).rstrip())
+
+    def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
+        return super().replies([self._harmless(reply) for reply in replies])
+
+    def _harmless(self, reply: ReplyText) -> ReplyText:
+        barred = self.eye.barred.intersection(reply.token_ids or ())
+        return replace(reply, text=self._clean(reply.text), token_ids=None if barred else reply.token_ids)
+
+    def _shown(self, messages: list[Message]) -> list[Message]:
+        shown: list[Message] = []
+        for number, message in enumerate(messages):
+            text = self._clean(message.content)
+            if message.role == "user" and number and messages[number - 1].role == "assistant":
+                text = self._sight(self.page_of(messages[number - 1].content)) + text.lstrip()
+            shown.append(Message(role=message.role, content=text))
+        return shown
+
+    def _behind(self, reply: ReplyText) -> list[int]:
+        ids = self._tokenize([self._opening + self._sight(self.page_of(reply.text))])[0]
+        return ids[1:] if reply.ended else ids
+
+    def _settled(self, sequence: TokenSequence) -> TokenSequence:
+        numbers = [-1 - token for token, _ in groupby(sequence.ids) if token < 0]
+        ids = tuple(self.eye.token if token < 0 else token for token in sequence.ids)
+        return TokenSequence(ids, sequence.spans, tuple(self._pictures[number] for number in numbers))

@@ -1,0 +1,112 @@
+"""`sweet pair`: step-level pairs from ranked candidates.
+
+At each turn the candidates are ranked by their advantage. `random-halves` draws the chosen reply from the upper
+half and the rejected one from the lower half; `best-worst` takes the best against the worst, the second against the
+last but one, and so on. A pair never holds the same text twice, and no pair of texts comes twice at a turn. What is
+drawn depends on the seed and the turn alone, not on the order of the file.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from sweet.errors import SweetError
+from sweet.preferences.config import PairConfig
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.rows import Candidate, CandidateRow, Pair
+
+
+def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
+    """Write the pairs of the run's ranked candidates.
+
+    Raises:
+        SweetError: not one pair can be made.
+    """
+    candidates = run.find("candidates", config.from_, needed_by="pair")
+    reporter.say(f"Pairing the candidates of {candidates.id}.")
+    with run.attempt("pair", config, inputs=[candidates]) as attempt:
+        used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
+        found = [pair for row in used for pair in turn_pairs(row, config)]
+        if not found:
+            raise SweetError(
+                f"No pair can be made of {len(used)} turns: the candidates of a turn are all alike, or none differ by "
+                f"--min-gap {config.min_gap:g}.",
+                where=candidates.id,
+                fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
+            )
+        draft = attempt.start_artifact("pairs", meta={"candidates": candidates.id, "strategy": config.strategy})
+        with JsonlWriter(draft.path) as writer:
+            for pair in found:
+                writer.write(pair)
+        gaps = [pair.chosen_advantage - pair.rejected_advantage for pair in found]
+        metrics = {
+            "pairs": len(found),
+            "turns": len(used),
+            "turns_with_pairs": len({(pair.trajectory_id, pair.turn) for pair in found}),
+            "mean_gap": round(sum(gaps) / len(gaps), 6),
+        }
+        attempt.metrics.update(metrics)
+        artifact = attempt.finish_artifact(draft, rows=len(found))
+    return StageResult("pair", run.path, metrics, [artifact])
+
+
+def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_pair` would do (`sweet.stages.estimate`): the pairs are drawn, and not written."""
+    from sweet.stages.rates import plan_rows
+
+    candidates = run.find("candidates", config.from_, needed_by="pair")
+    reporter.say(f"Looking at the candidates of {candidates.id}.")
+    used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
+    pairs = sum(1 for row in used for _ in turn_pairs(row, config))
+    work = {"turns": len(used), "candidates": sum(len(row.candidates) for row in used), "pairs": pairs}
+    return plan_rows(run, "pair", config.rates, work, of=("turn", "turns"), count=len(used), rows=pairs)
+
+
+def _drawn(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:
+    """The share of the turns that the seed draws, in the order of their names."""
+    by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
+    return sorted(by_draw[: math.ceil(config.fraction * len(rows))], key=lambda row: row.key)
+
+
+def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
+    """The pairs of one turn: at most `config.pairs`, fewer where the candidates do not give them."""
+    ranked = sorted(row.candidates, key=lambda c: (-c.advantage, c.text))
+    half = len(ranked) // 2
+    upper, lower = ranked[:half], ranked[len(ranked) - half :]
+    couples = list(zip(upper, reversed(lower), strict=True))
+    if config.strategy == "random-halves":
+        couples = [(good, bad) for good in upper for bad in lower]
+        # A seed in words is the same on every machine; the random sequence of `random.Random` is guaranteed.
+        random.Random(digest_of([config.seed, "pairs", *row.key])).shuffle(couples)
+    seen: set[tuple[str, str]] = set()
+    for good, bad in couples:
+        gap = good.advantage - bad.advantage
+        if len(seen) == config.pairs:
+            return
+        if good.text == bad.text or gap <= 0 or gap < config.min_gap or (good.text, bad.text) in seen:
+            continue
+        seen.add((good.text, bad.text))
+        yield _pair(row, len(seen), good, bad)
+
+
+def _pair(row: CandidateRow, number: int, good: Candidate, bad: Candidate) -> Pair:
+    return Pair(
+        id=f"{row.trajectory_id}-t{row.turn}-p{number}",
+        task_id=row.task_id,
+        trajectory_id=row.trajectory_id,
+        turn=row.turn,
+        observation=row.observation,
+        chosen=good.text,
+        rejected=bad.text,
+        chosen_token_ids=good.token_ids,
+        rejected_token_ids=bad.token_ids,
+        chosen_ended=good.ended,
+        rejected_ended=bad.ended,
+        chosen_advantage=good.advantage,
+        rejected_advantage=bad.advantage,
+    )

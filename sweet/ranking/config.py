@@ -1,0 +1,86 @@
+"""The options of `sweet rank`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from sweet.device import Device
+from sweet.llm.local import START_UP, EngineChoice
+from sweet.stages.base import (
+    BEHIND_DASHES,
+    OPERATIONAL,
+    Packing,
+    PlannedConfig,
+)
+from sweet.tasks.base import Recipe
+
+
+class RankConfig(PlannedConfig):
+    judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
+    """What judges the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
+    oracle: what the tasks themselves know of a reply. random: nothing, a number is drawn. untrained: the model that the
+    critic starts from, by how much likelier the training-time information makes the reply."""
+    judge_model: str | None = None
+    """The model that judges with --judge llm: a directory or a hub id."""
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
+    judge_prompt: Path | None = None
+    """A file with the judge's prompt, in place of the packaged one; without {reference} in it the judge is not told the
+    training-time information."""
+    judge_tokens: int = Field(default=512, ge=1)
+    """Tokens of the judge's answer at most; a model that reasons first needs more."""
+    from_: str | None = None
+    """The critic to rank by; the newest finished one where not given."""
+    rollouts: str | None = None
+    """Dialogues to rank turns of; where not given the newest ones on the split of the critic's own tasks, for another
+    judge the newest ones of the split train."""
+    replies: str | None = None
+    """Candidates of an earlier ranking: the same replies at the same turns are judged, and nothing is sampled."""
+    candidates: int = Field(default=16, ge=2)
+    """Replies sampled at each turn."""
+    fraction: float = Field(default=0.1, gt=0, le=1)
+    """Share of the turns, drawn by the seed."""
+    limit: int | None = Field(default=None, ge=1)
+    """Rank at most this many turns."""
+    agent: str | None = None
+    """The model that is asked: micro, a directory or a hub id; the agent of the rollouts where not given."""
+    agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of the agent; may be given several times. Without one it runs in this process."""
+    reference: str | None = None
+    """The frozen model the advantage is measured against; the one the critic started from where not given. For --judge
+    untrained the model that judges; the agent of the dialogues where not given."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature."""
+    max_tokens: int = Field(default=1024, ge=1)
+    """Tokens of one reply at most."""
+    max_length: int | None = Field(default=None, ge=8)
+    """Tokens of a scored sequence at most; longer ones lose early turns. The critic's context where not given."""
+    recipe: Recipe | None = None
+    """paper or upstream, as sweet.learn.critic tells; the critic's own recipe where not given."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the sample of turns and of the replies."""
+    concurrency: int = Field(default=64, ge=1, json_schema_extra=OPERATIONAL)
+    """Turns asked for at once."""
+    micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
+    """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
+    packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
+    """tree: what the replies of a dialogue share is computed once. plain: each reply by itself, to check against."""
+    patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
+    """Seconds for which an unreachable server is tried again."""
+    fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
+    """Failed turns that are still no error: a share below 1, or a count."""
+    device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """Where the critic and the embedded engine run."""
+    ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Have the critic read on the nodes of a Ray cluster, a replica on each GPU, or on each node where there are none:
+    auto (that of this machine), HOST:PORT, or local to start one here. All nodes must see the run's folder."""
+    engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
+    """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
+    (auto), always, or never (embedded). The agent micro is always embedded."""
+    start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds that a vllm started here may take until it answers."""
+    vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
+    """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""

@@ -1,0 +1,197 @@
+"""A run as facts, from which a page, a text for a pull request or an object for programs is made.
+
+Everything is read from the run as it stands, and the same run gives the same report. A run at any stage has one:
+unfinished artifacts, failed attempts, files that are broken or gone are told in it (`Report.problems`), not fatal. The
+files of a run are read once each, and only some figures of every row are kept (`sweet.report.rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweet.errors import SweetError
+from sweet.report import dialogues, quote, results, rows
+from sweet.report.facts import (
+    AdvantagesFact,
+    ComparisonFact,
+    DialoguesFact,
+    Headline,
+    Rate,
+    Report,
+    Sample,
+    ScoresFact,
+    words,
+)
+from sweet.report.lineage import Names, artifact_facts, attempt_fact, links, method
+from sweet.report.training import trainings
+from sweet.runs.lineage import input_of
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.scoring.results.evaluation import REWARD, Evaluation
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+
+
+def collect(run: Run) -> Report:
+    """Look at a run. Nothing is written."""
+    return _Collection(run).report()
+
+
+_AllPlayed = dict[str, tuple[dialogues.Played, str | None]]
+"""By rollouts artifact, each with the scores that its rewards are from."""
+
+
+class _Collection:
+    """One run while it is looked at. Rows of scores are kept for as long: several facts are made of them."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.manifest = run.manifest()
+        self.names = Names(self.manifest)
+        self.problems: list[str] = []
+        self.kind = self._kind()
+        self.rule = None if self.kind is None else self.kind.rewards
+        self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
+        self._scores: dict[str, rows.Scores] = {}
+
+    def _kind(self) -> TaskKind | None:
+        try:
+            return task_kind(self.manifest.task)
+        except SweetError as error:
+            self.problems.append(f"{error} Rewards are told as they are.")
+            return None
+
+    def report(self) -> Report:
+        manifest = self.manifest
+        for artifact in manifest.artifacts:
+            if not self.run.file(artifact).exists():
+                self.problems.append(f"{artifact.id}: {artifact.path} is not there.")
+        found = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
+        comparisons = list(self._comparisons())
+        ranked = {artifact.id: self._ranked(artifact) for artifact in self._there("candidates")}
+        rollouts = {artifact.id: artifact for artifact in self._there("rollouts")}
+        played = {id: self._played(artifact) for id, artifact in rollouts.items()}
+        ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
+        headline = _headline(found, comparisons)
+        report = Report(
+            run=self.run.path.absolute().name,
+            task=manifest.task,
+            created=manifest.created,
+            ended=max(ended, default=None),
+            versions=quote.versions([words(attempt.environment.get("sweet")) for attempt in manifest.attempts]),
+            method=method(manifest),
+            headline=headline,
+            artifacts=list(self.artifacts.values()),
+            links=list(links(manifest, self.names)),
+            attempts=[attempt_fact(attempt, self.names) for attempt in manifest.attempts],
+            results=found,
+            comparisons=comparisons,
+            training=list(trainings(self.run, manifest, self.problems)),
+            dialogues=[self._dialogues(rollouts[id], *one) for id, one in played.items()],
+            advantages=[self._advantages(id, one) for id, one in ranked.items()],
+            samples=list(self._samples(headline, played, ranked)),
+            problems=self.problems,
+        )
+        return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
+
+    def _there(self, kind: str) -> list[Artifact]:
+        """The artifacts of a kind whose files are there, in the manifest's order."""
+        return [one for one in self.manifest.artifacts if one.kind == kind and self.run.file(one).is_file()]
+
+    def _root(self, artifact: Artifact | None) -> str | None:
+        """The rollouts that an artifact goes back to."""
+        found = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
+        return None if found is None else found.id
+
+    def _rows_of(self, scores: Artifact) -> rows.Scores:
+        if scores.id not in self._scores:
+            figures = {} if self.kind is None else self.kind.figures
+            self._scores[scores.id] = rows.scores(self.run.file(scores), figures, self.problems)
+        return self._scores[scores.id]
+
+    def _result(self, artifact: Artifact) -> ScoresFact:
+        """What the evaluation told; where it did not end, what its rows tell."""
+        fact = results.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
+        if fact.rates:
+            return fact
+        found = self._rows_of(artifact)
+        values = found.values
+        rates = {name: rate for name, rate in values.rates().items() if rate is not None}
+        if len(rates) > 1:
+            del rates[REWARD]  # a figure of the kind's tells it
+        update = {
+            "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
+            "trajectories": len(found.by_id),
+            "tasks": len(values.ids.keys() | values.invalid),
+            "outcomes": dialogues.outcomes(found.by_id),
+        }
+        return fact.model_copy(update=update)
+
+    def _comparisons(self) -> Iterator[ComparisonFact]:
+        for before, after in results.before_and_after(self.manifest, self.names):
+            former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
+            values = self._rows_of(before).values, self._rows_of(after).values
+            try:
+                found = results.comparison(former, latter, values)
+            except (SweetError, OSError) as error:
+                self.problems.append(f"{after.id} is not compared with {before.id}: {error}")
+            else:
+                yield from () if found is None else (found,)
+
+    def _played(self, rollouts: Artifact) -> tuple[dialogues.Played, str | None]:
+        """The dialogues of an artifact, and the newest scores that were made of them."""
+        made = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
+        scores = made[-1] if made else None
+        read = rows.dialogues(self.run.file(rollouts), self.problems)
+        scored = {} if scores is None else self._rows_of(scores).by_id
+        return dialogues.Played(read, scored), scores.id if scores else None
+
+    def _dialogues(self, rollouts: Artifact, played: dialogues.Played, scores: str | None) -> DialoguesFact:
+        return DialoguesFact(
+            rollouts=rollouts.id,
+            scores=scores,
+            agent=self.names.agent(rollouts),
+            dataset=self.names.dataset(rollouts),
+            count=len(played.dialogues),
+            measure=dialogues.measure(self.rule),
+            ends=dialogues.ends(played.dialogues),
+            human_faults=dialogues.human_faults(played.dialogues),
+            outcomes=dialogues.outcomes(played.scores),
+            by=dialogues.success_by(played, self.rule),
+        )
+
+    def _ranked(self, candidates: Artifact) -> rows.Ranked:
+        return rows.ranked(self.run.file(candidates), self.problems)
+
+    def _advantages(self, id: str, ranked: rows.Ranked) -> AdvantagesFact:
+        return AdvantagesFact(
+            candidates=id,
+            rollouts=self._root(self.manifest.artifact(id)),
+            unit=dialogues.unit(ranked),
+            turns=dialogues.by_turn(ranked),
+        )
+
+    def _samples(
+        self, headline: Headline | None, played: _AllPlayed, ranked: dict[str, rows.Ranked]
+    ) -> Iterator[Sample]:
+        """Of the dialogues that the headline is about (else the newest), and of those that were ranked."""
+        scores = self.manifest.artifact(headline.scores) if headline else None
+        about = self._root(scores) if scores else None
+        judged: dict[str | None, set[str]] = {}
+        for id, found in ranked.items():
+            judged.setdefault(self._root(self.manifest.artifact(id)), set()).update(found.trajectories)
+        first = about if about in played else next(reversed(played), None)
+        for id in sorted(played, key=lambda one: one != first):
+            if id == first:
+                yield from dialogues.samples(id, played[id][0], judged.get(id, ()))
+            elif id in judged:
+                yield from dialogues.ranked_samples(id, played[id][0], judged[id])
+
+
+def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:
+    """The trained actor's rate where it was compared, else that of the newest evaluation, one that is not stale before
+    one that is."""
+    told = [result for result in found if result.rates]
+    after = {comparison.after for comparison in comparisons}
+    order = sorted(told, key=lambda one: (one.id in after, one.status == "done", one.stale is None))
+    return Headline(scores=order[-1].id, rate=order[-1].rates[0]) if order else None

@@ -1,0 +1,117 @@
+"""How a run is quoted: one paragraph, and entries for a bibliography."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import sweet
+from sweet.report.facts import ComparisonFact, Rate, Report, ScoresFact
+from sweet.scoring.results.statistics import TESTS, p_in_words
+
+SHORT = 12
+"""Hex digits of a sum in running text."""
+
+PAPER = """@article{zhou2025sweetrl,
+  title   = {SWEET-RL: Training Multi-Turn LLM Agents on Collaborative Reasoning Tasks},
+  author  = {Zhou, Yifei and Jiang, Song and Tian, Yuandong and Weston, Jason and Levine, Sergey and
+             Sukhbaatar, Sainbayar and Li, Xian},
+  journal = {arXiv preprint arXiv:2503.15478},
+  year    = {2025}
+}"""
+
+
+def told(rate: Rate) -> str:
+    """`0.422 [0.297, 0.531]`."""
+    return f"{rate.mean:.3f} {rate.bounds}".rstrip()
+
+
+def p_told(p_value: float) -> str:
+    """`p = 0.15`, `p < 0.001`."""
+    told = p_in_words(p_value)
+    return f"p {told}" if told.startswith("<") else f"p = {told}"
+
+
+def rate_name(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def paragraph(report: Report, quoted: Callable[[str], str] = str) -> str:
+    """What the run shows, with all that is needed to tell which run it was; empty where nothing was scored.
+
+    Args:
+        quoted: what is done to every text that is not ours.
+    """
+    headline = report.headline
+    result = None if headline is None else report.result(headline.scores)
+    if headline is None or result is None:
+        return ""
+    before = next((one for one in report.comparisons if one.after == result.id), None)
+    sentences = [_result(result, report.task, headline.rate, quoted)]
+    if before is not None:
+        sentences.append(_difference(before, report, quoted))
+    if report.method:
+        sentences.append(f"Trained in this run: {quoted(report.method)}.")
+    sentences.append(_made(result, report, quoted))
+    return " ".join(sentences)
+
+
+def _result(result: ScoresFact, task: str, rate: Rate, quoted: Callable[[str], str]) -> str:
+    size = f"{result.trajectories or '?'} dialogues on {result.tasks or '?'} tasks"
+    turns = f" and at most {result.max_turns} turns" if result.max_turns else ""
+    human = f" with the simulated human {quoted(result.sim)}{turns}" if result.sim else ""
+    where = f" in the sandbox {quoted(result.sandbox)}" if result.sandbox else ""
+    return (
+        f"In {size} of {quoted(result.dataset or task)} ({quoted(task)}){human}, the agent "
+        f"{quoted(result.agent or 'of an import')} reaches a {quoted(rate_name(rate.name))} of {told(rate)} "
+        "(mean and 95% bootstrap interval over tasks), "
+        f"scored by {quoted(result.scorer or 'an unnamed scorer')}{where}."
+    )
+
+
+def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], str]) -> str:
+    measure = found.measures[0]
+    former = report.result(found.before)
+    agent = former.agent if former else found.before
+    return (
+        f"On the same {found.tasks:,} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: "
+        f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference:+.3f} "
+        f"{measure.bounds}, {p_told(measure.p_value)} "
+        f"({TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
+        f"{measure.ties} ties)."
+    )
+
+
+def _made(result: ScoresFact, report: Report, quoted: Callable[[str], str]) -> str:
+    day = (report.ended or report.created).date().isoformat()
+    sum_of = f"; scores sha256 {result.sha256}" if result.sha256 else ""
+    return f"Made with sweet {quoted(' and '.join(report.versions))} on {day}{sum_of}."
+
+
+def bibtex(report: Report) -> str:
+    """The paper, and the run itself."""
+    headline = report.headline
+    result = None if headline is None else report.result(headline.scores)
+    day = (report.ended or report.created).date()
+    key = result.sha256[:SHORT] if result is not None and result.sha256 else f"{report.created:%Y%m%d%H%M}"
+    note = f"sweet {' and '.join(report.versions)}"
+    if headline is not None and result is not None:
+        note += f"; {rate_name(headline.rate.name)} {told(headline.rate)}; scores sha256 {result.sha256}"
+    run = (
+        f"@misc{{sweet-run-{key},\n"
+        f"  title = {{The sweet run {_plain(report.run)} on {_plain(report.task)} tasks}},\n"
+        f"  year  = {{{day.year}}},\n"
+        f"  month = {{{day.month}}},\n"
+        f"  note  = {{{_plain(note)}}}\n}}"
+    )
+    return f"{PAPER}\n\n{run}"
+
+
+def _plain(text: str) -> str:
+    """Text in which TeX reads no command and no brace."""
+    return re.sub(r"[^\w\s.,;:/()\[\]+-]", "-", text).replace("_", r"\_")
+
+
+def versions(found: list[str]) -> list[str]:
+    """Those that made the run, else the one that reports it."""
+    return sorted(dict.fromkeys(filter(None, found))) or [sweet.__version__]

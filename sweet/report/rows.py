@@ -1,0 +1,162 @@
+"""The rows of a run's files, read once and kept as few figures: what a report needs of 15,000 dialogues fits in some
+megabytes, though the files hold hundreds.
+
+A file that is broken does not end a report: what was read before the broken line counts, and the reader says so. The
+same holds for rows that are no rows of their kind.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweet.errors import InputError
+from sweet.report.facts import number
+from sweet.runs.jsonl import scan_jsonl
+from sweet.scoring.results.evaluation import Values
+from sweet.tasks.scores import Figure, Score
+from sweet.tasks.trajectory import FAULTS
+
+Problems = list[str]
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """What a report needs of one dialogue. `reward` is that of its row, where it came with one."""
+
+    id: str
+    task: str
+    ended: str
+    human_fault: str
+    turns: int
+    tokens: int | None
+    seconds: float | None
+    reward: float | None
+
+    @property
+    def fault(self) -> bool:
+        return self.ended in FAULTS
+
+
+@dataclass(slots=True)
+class Scored:
+    reward: float | None
+    outcome: str
+
+
+@dataclass
+class Scores:
+    """The rows of one evaluation: values by task, as `sweet compare` pairs them, and by the trajectory's id."""
+
+    values: Values
+    by_id: dict[str, Scored] = field(default_factory=dict)
+
+
+@dataclass
+class Turn:
+    """The candidates at one turn, over dialogues."""
+
+    advantages: array[float] = field(default_factory=lambda: array("d"))
+    taken: array[float] = field(default_factory=lambda: array("d"))
+    spreads: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass
+class Ranked:
+    """What a file of candidates tells: by turn of the agent, from 1; which dialogues it is about; what the advantages
+    are."""
+
+    turns: dict[int, Turn] = field(default_factory=dict)
+    trajectories: set[str] = field(default_factory=set)
+    bases: set[str] = field(default_factory=set)
+
+
+def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
+    return [row for row in _rows(path, _dialogue, problems) if row is not None]
+
+
+def scores(path: Path, figures: Mapping[str, Figure], problems: Problems) -> Scores:
+    """Of a file that is not there none."""
+    found = Scores(Values(figures))
+    if not path.is_file():
+        return found
+    for score in _rows(path, _score, problems):
+        found.by_id[score.id] = Scored(score.reward, score.outcome)
+        found.values.add(score)
+    return found
+
+
+def ranked(path: Path, problems: Problems) -> Ranked:
+    found = Ranked()
+    for turn, trajectory, basis, advantages, taken in _rows(path, _candidates, problems):
+        of_turn = found.turns.setdefault(turn, Turn())
+        of_turn.advantages.extend(advantages)
+        of_turn.spreads.append(max(advantages) - min(advantages))
+        if taken is not None:
+            of_turn.taken.append(taken)
+        found.trajectories.add(trajectory)
+        found.bases.add(basis)
+    return found
+
+
+def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
+    """The rows of a training's log: the figures of each that are numbers."""
+    return list(_rows(path, _step, problems))
+
+
+def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
+    strange = 0
+    try:
+        for row in scan_jsonl(path):
+            try:
+                yield read(row)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                strange += 1
+    except (InputError, OSError) as error:
+        problems.append(f"{error} What stands before it counts here.")
+    if strange:
+        rows = "1 row" if strange == 1 else f"{strange:,} rows"
+        problems.append(f"{path.name}: {rows} not as expected, and left out.")
+
+
+def _dialogue(row: dict[str, Any]) -> Dialogue:
+    usage = row.get("usage") or {}
+    return Dialogue(
+        id=_name(row["id"]),
+        task=_name(row["task"]["id"]),
+        ended=_name(row.get("outcome", "answered")),
+        human_fault=_name(row.get("fault") or ""),
+        turns=sum(turn["role"] == "assistant" for turn in row["dialogue_history"]),
+        tokens=int(number(usage.get("completion_tokens")) or 0) or None,
+        seconds=number(usage.get("seconds")) or None,
+        reward=number(row.get("reward")),
+    )
+
+
+def _score(row: dict[str, Any]) -> Score:
+    return Score.model_validate({**row, "reward": number(row.get("reward"))})
+
+
+def _candidates(row: dict[str, Any]) -> tuple[int, str, str, list[float], float | None]:
+    advantages = [value for c in row["candidates"] if (value := number(c["advantage"])) is not None]
+    if not advantages:
+        raise ValueError("no candidate was judged")
+    before = sum(message["role"] == "assistant" for message in row["observation"])
+    taken = number((row.get("taken") or {}).get("advantage"))
+    return before + 1, _name(row["trajectory_id"]), _name(row.get("basis", "critic")), advantages, taken
+
+
+def _step(row: dict[str, Any]) -> dict[str, float]:
+    figures = {name: value for name, item in row.items() if (value := number(item)) is not None}
+    if "step" not in figures:
+        raise ValueError("no step")
+    return figures
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value

@@ -1,0 +1,232 @@
+"""One dialogue: the agent speaks, the human answers, until the agent delivers or its turns are used up.
+
+`Dialogue` holds everything that happens between one agent and one human on one task and nothing of how many run at
+once. A dialogue's seed gives every turn its own sampling seed, so a dialogue does not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweet.humans.base import Human, HumanReply, ReferenceFailed
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
+from sweet.tasks.kind import TaskKind, opening
+from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
+
+NO_RESPONSE = "No response."
+"""What the human says when its server failed, in the published protocol (recipe `upstream`)."""
+
+
+_FAULTS: dict[HumanFault, str] = {
+    "empty": "the simulated human said nothing",
+    "echo": "the simulated human repeated the agent's words",
+    "refusal": "the simulated human refused to play",
+    "ended": "the simulated human spoke as the one who delivers the answer",
+    "leaked": "the simulated human gave the reference away",
+}
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which dialogue to play: (task, sample, seed) is its name."""
+
+    task: Task
+    sample: int
+    seed: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.task.id}-s{self.sample}-r{self.seed}"
+
+    def turn_seed(self, turn: int) -> int:
+        """31 bits that depend on nothing but the dialogue's name and the turn."""
+        name = f"{self.task.id}\0{self.sample}\0{self.seed}\0{turn}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def sample_of(name: str, task_id: str) -> int | None:
+    """The sample in a dialogue's name (`Assignment.id`); None where it was named elsewhere."""
+    told = re.fullmatch(r"-s(\d{1,9})-r\d+", name.removeprefix(task_id)) if name.startswith(task_id) else None
+    return None if told is None else int(told[1])
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How dialogues are played."""
+
+    max_turns: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+    recipe: Recipe
+    token_limit: int | None = None
+
+
+@dataclass
+class Meter:
+    """Tokens that both sides of all dialogues have cost so far."""
+
+    agent_tokens: int = 0
+    human_tokens: int = 0
+
+
+class HumanFailed(RequestFailed):
+    """The human's server failed for good; the dialogue can be played again."""
+
+
+class Dialogue:
+    """One dialogue under way. `meter`, where given, is told its tokens turn by turn."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        agent: ChatClient,
+        human: Human,
+        kind: TaskKind,
+        rules: Rules,
+        meter: Meter | None = None,
+    ) -> None:
+        self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
+        self.meter = meter or Meter()
+        self.messages = opening(kind, assignment.task, rules.max_turns)
+        self.answer: str | None = None
+        self.turns = [Turn(role="user", content=assignment.task.problem_description)]
+        self.began = time.monotonic()
+        self.usage = Usage()
+
+    async def play(self) -> Trajectory:
+        """Play it to its end.
+
+        Raises:
+            RequestFailed: a server failed this dialogue for good.
+            sweet.errors.ServerError: a server could not be reached.
+        """
+        for number in range(self.rules.max_turns):
+            last = number == self.rules.max_turns - 1
+            try:
+                move = await self._agent_turn(number, last)
+            except ContextOverflow as error:
+                return self._finish("context_overflow", error=str(error))
+            if move.answer is not None:
+                self.answer = move.answer
+            if move.ends:
+                return self._finish("answered")
+            if last:
+                return self._finish("out_of_turns")
+            if self._spent():
+                return self._finish("token_limit", error=f"it cost at least {self.rules.token_limit} tokens")
+            try:
+                fault = await self._human_turn()
+            except ReferenceFailed as error:
+                return self._finish("human_error", error=str(error), fault="reference")
+            if fault is not None:
+                return self._finish("human_error", error=_FAULTS[fault], fault=fault)
+        raise AssertionError("unreachable: max_turns is at least 1")
+
+    async def _agent_turn(self, number: int, last: bool) -> Move:
+        rules = self.rules
+        sampling = Sampling(
+            temperature=rules.temperature,
+            top_p=rules.top_p,
+            max_tokens=rules.max_tokens,
+            seed=self.assignment.turn_seed(number),
+            logprobs=rules.recipe == "upstream",  # whose ranking compares with the sampler's own
+        )
+        asked = time.monotonic()
+        try:
+            completion: Completion = await self.agent.chat(self.messages, sampling)
+        finally:
+            self._count(agent_seconds=time.monotonic() - asked)
+        self._count(
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            agent_retries=completion.retries,
+        )
+        self.meter.agent_tokens += completion.completion_tokens
+        reply = completion.replies[0]
+        move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
+        self._say(
+            Turn(
+                role="assistant",
+                content=move.content,
+                output=reply.text,
+                token_ids=reply.token_ids,
+                logprobs=reply.logprobs if sampling.logprobs else None,
+                prompt_token_ids=completion.prompt_token_ids if last or move.ends else None,
+                finish_reason=reply.finish_reason,
+                sampling_seed=sampling.seed,
+            )
+        )
+        return move
+
+    async def _human_turn(self) -> HumanFault | None:
+        """Let the human answer; what is wrong with the answer, if something is and the recipe minds it."""
+        asked = time.monotonic()
+        try:
+            reply = await self.human.reply(self.assignment.task, self._dialogue())
+        except RequestFailed as error:
+            if self.rules.recipe == "upstream":
+                reply = HumanReply(NO_RESPONSE)
+            elif isinstance(error, ReferenceFailed):
+                raise
+            else:
+                raise HumanFailed(f"The simulated human failed: {error.what}", where=error.where) from error
+        finally:
+            self._count(human_seconds=time.monotonic() - asked)
+        self._count(
+            human_prompt_tokens=reply.prompt_tokens,
+            human_completion_tokens=reply.completion_tokens,
+            human_retries=reply.retries,
+        )
+        self.meter.human_tokens += reply.completion_tokens
+        self._say(Turn(role="user", content=reply.text))
+        fault = reply.fault if reply.text.strip() else "empty"
+        return None if self.rules.recipe == "upstream" else fault
+
+    def _count(self, **more: float) -> None:
+        self.usage = self.usage.model_copy(update={name: getattr(self.usage, name) + by for name, by in more.items()})
+
+    def _spent(self) -> bool:
+        usage, limit = self.usage, self.rules.token_limit
+        agent, human = usage.prompt_tokens + usage.completion_tokens, usage.human_prompt_tokens
+        return limit is not None and agent + human + usage.human_completion_tokens >= limit
+
+    def _dialogue(self) -> Sequence[Message]:
+        return [message for message in self.messages if message.role != "system"]
+
+    def _say(self, turn: Turn) -> None:
+        self.turns.append(turn)
+        self.messages.append(Message(role=turn.role, content=turn.content))
+
+    def record(self) -> dict[str, Any]:
+        """What there is of it so far, for the log of one that failed."""
+        return {
+            "dialogue": self.assignment.id,
+            "task_id": self.assignment.task.id,
+            "usage": self._usage().model_dump(exclude_defaults=True),
+            "dialogue_history": [turn.model_dump(mode="json", exclude_none=True) for turn in self.turns],
+        }
+
+    def _usage(self) -> Usage:
+        seconds = {name: round(getattr(self.usage, name), 4) for name in ("agent_seconds", "human_seconds")}
+        return self.usage.model_copy(update={**seconds, "seconds": round(time.monotonic() - self.began, 4)})
+
+    def _finish(self, outcome: Outcome, error: str | None = None, fault: HumanFault | None = None) -> Trajectory:
+        return Trajectory(
+            id=self.assignment.id,
+            task=self.assignment.task,
+            dialogue_history=tuple(self.turns),
+            answer=NO_ANSWER if self.answer is None else self.answer,
+            sample=self.assignment.sample,
+            seed=self.assignment.seed,
+            outcome=outcome,
+            fault=fault,
+            error=error,
+            usage=self._usage(),
+        )

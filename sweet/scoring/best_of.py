@@ -1,0 +1,111 @@
+"""Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
+
+The critic judges whole dialogues, the training-time information in sight: it adds up the advantages of their turns, or
+what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success of the dialogue it
+likes best of N (its reward, where the kind of task knows no success) is told as an expectation over all choices of N of
+the task's dialogues, so nothing is drawn; beside it what a choice at random and one that knows the rewards would reach.
+The interval is over tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from sweet.device import Device
+from sweet.errors import SweetError
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.scoring.results.statistics import clustered_mean, expected_last, powers_of_two
+from sweet.stages.artifacts import agent_system
+from sweet.stages.base import Reporter
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from sweet.learn.critic import Critic
+
+_TOGETHER = 64
+
+
+@dataclass(frozen=True)
+class Liked:
+    """A dialogue: how much the critic likes it, and whether it solved its task."""
+
+    liking: float
+    solved: float
+
+
+def measure_best_of(
+    run: Run,
+    rollouts: Artifact,
+    scores: Sequence[Score],
+    critic_id: str | None,
+    device: Device,
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """Success of the best of N = 1, 2, 4, … dialogues of a task, for `metrics`.
+
+    Raises:
+        SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
+    """
+    from sweet.stages.critics import CriticSettings, load_critic, tell_dropped
+
+    rule = task_kind(run.manifest().task).rewards
+    rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
+    artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
+    dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
+    by_task: dict[str, list[Liked]] = {}
+    critic = load_critic(run, artifact, reporter, CriticSettings(device=device))
+    left_out = 0
+    with reporter.progress("judged", len(dialogues)) as bar:
+        for dialogue, liking in _likings(critic, dialogues, agent_system(run, rollouts)):
+            if liking is None:
+                left_out += 1
+            else:
+                by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
+            bar.advance()
+    tell_dropped(critic.reader, reporter)
+    if left_out:
+        reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
+    most = max(map(len, by_task.values()), default=0)
+    if most < 2:
+        raise SweetError(
+            "No task has two dialogues, so there is nothing to choose the best of.",
+            where=rollouts.id,
+            fix="sweet rollout with --samples 16",
+        )
+    return {"critic": artifact.id, "left_out": left_out, "n": {str(n): at(n, by_task) for n in powers_of_two(most)}}
+
+
+def at(n: int, by_task: dict[str, list[Liked]]) -> dict[str, Any]:
+    """Success of the best of `n`, over the tasks that have as many dialogues."""
+    tasks = {task: found for task, found in by_task.items() if len(found) >= n}
+    choices = {
+        "critic": [expected_last(n, by_liking(found)) for found in tasks.values()],
+        "random": [fmean(d.solved for d in found) for found in tasks.values()],
+        "oracle": [expected_last(n, sorted(d.solved for d in found)) for found in tasks.values()],
+    }
+    told: dict[str, Any] = {"tasks": len(tasks)}
+    for name, values in choices.items():
+        told |= clustered_mean(values, list(tasks)).told(name)
+    return told
+
+
+def by_liking(found: Sequence[Liked]) -> list[float]:
+    """What the dialogues of a task solve, the best liked last; of those liked equally any may be chosen, so each counts
+    their mean."""
+    worth: dict[float, list[float]] = {}
+    for dialogue in found:
+        worth.setdefault(dialogue.liking, []).append(dialogue.solved)
+    return [mean for liking in sorted(worth) for mean in [fmean(worth[liking])] * len(worth[liking])]
+
+
+def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
+    for start in range(0, len(dialogues), _TOGETHER):
+        part = dialogues[start : start + _TOGETHER]
+        yield from zip(part, critic.likings(part, system), strict=True)

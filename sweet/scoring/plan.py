@@ -1,0 +1,91 @@
+"""The work of an evaluation, for `sweet eval --dry-run`: tests to run, or pages without a screenshot to render."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweet.device import CORES
+from sweet.runs.environment import NODES
+from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.stages.rates import GPU, Outlook, Past, share, times
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.trajectory import Trajectory
+
+
+def plan_scoring(
+    run: Run,
+    config: EvalConfig,
+    kind: TaskKind,
+    trajectories: Iterable[Trajectory],
+    *,
+    gpus: int | None,
+    machines: Sequence[int],
+) -> dict[str, Any]:
+    """An evaluation: tests to run, or pages to render that have no screenshot yet.
+
+    Args:
+        machines: the cores of each that will do it.
+    """
+    outlook = Outlook(
+        "eval",
+        run,
+        config.rates,
+        kind=kind.name,
+        settings=config.model_dump(mode="json"),
+        gpus=gpus,
+        decides=("scorer", "similarity", "best_of", GPU),
+        tells=("workers", "sandbox", "device", "tolerance"),
+    )
+    dialogues = tests = 0
+    tasks: dict[str, int] = {}
+    answers: set[tuple[str, str]] = set()
+    pages: set[str] = set()
+    for trajectory in trajectories:
+        dialogues += 1
+        tests += len(trajectory.task.test_cases)
+        tasks[trajectory.task_id] = len(trajectory.task.test_cases)
+        answers.add((trajectory.task_id, trajectory.answer))
+        if kind.visual:
+            pages |= _pages(trajectory)
+    work: dict[str, Any] = {"dialogues": dialogues, "tasks": len(tasks), "answers": len(answers)}
+    if kind.visual:
+        work |= {"screenshots": len(pages), "screenshots_missing": _unseen(run.path, pages)}
+    else:
+        work |= {"tests": tests, "reference_tests": sum(tasks.values())}
+    if config.best_of is not None:
+        outlook.assumed.append("What the critic reads for --best-of is not counted among the operations.")
+
+    def faster(past: Past) -> float:
+        """By the workers where they were given both times, by the cores where both times they were not."""
+        workers, nodes, cores = (_number(past.facts.get(name)) for name in ("workers", NODES, CORES))
+        if config.workers and workers and nodes:
+            return config.workers * len(machines) / (workers * nodes)
+        return sum(machines) / cores if cores and not (config.workers or workers) else 1.0
+
+    seconds = outlook.pace("dialogue", lambda past: past.metric("trajectories"), faster)
+    size = outlook.rate("bytes", "a dialogue", lambda past: share(past.size, past.rows))
+    return outlook.plan(work, seconds=times(dialogues, seconds), size=times(dialogues, size))
+
+
+def _pages(trajectory: Trajectory) -> set[str]:
+    """What is rendered to score a dialogue: the page that counts, where there is one, and the reference."""
+    from sweet.tasks.html.page import extract_page
+    from sweet.tasks.html.scoring import last_page, reference_page
+
+    return {reference_page(trajectory, extract_page)} | ({last_page(trajectory, extract_page) or ""} - {""})
+
+
+def _unseen(folder: Path, pages: Collection[str]) -> int:
+    """How many of the pages the run's screenshots do not have."""
+    from sweet.render.page import RenderSettings, page_key
+    from sweet.render.store import SCREENSHOTS, ScreenshotStore
+
+    store, settings = ScreenshotStore(folder / SCREENSHOTS), RenderSettings()
+    return sum(not store.has(page_key(page, settings)) for page in pages)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None

@@ -1,0 +1,219 @@
+"""What makes a comparison of two evaluations unfair: everything, but the agent, that is not the same on both sides.
+
+The manifests tell how the dialogues were played and scored, the rows how many tasks, dialogues and invalid tasks there
+are. Whether tasks of the same id are the same tasks, the digests of the data sets tell; only where these differ are the
+dialogues read. Another scorer, or another kind of task, is no matter of a warning: its rewards mean something else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweet.errors import InputError, UsageError
+from sweet.runs.jsonl import scan_jsonl
+from sweet.scoring.results.evaluation import Evaluation, Values
+from sweet.stages.base import digest_of
+from sweet.tasks.base import Task
+
+_UNKNOWN = object()
+"""What a manifest says nothing of."""
+
+_NAMED = 3
+"""Tasks that a warning names."""
+
+_PLAYED = {
+    "recipe": "recipe",
+    "max_turns": "turn limit",
+    "temperature": "temperature",
+    "top_p": "nucleus (top-p)",
+    "max_tokens": "tokens a reply",
+    "token_limit": "tokens a dialogue",
+    "seed": "seed",
+}
+"""Settings of the dialogues that must be the same, in words."""
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One thing that is not the same, or is wrong, on the two sides.
+
+    Attributes:
+        about: its name, for programs.
+        a, b: what it is on either side.
+    """
+
+    about: str
+    text: str
+    a: Any
+    b: Any
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: str, allow: bool) -> None:
+    """Refuse a baseline whose rewards mean something else than those it is compared with.
+
+    Args:
+        kind, scorer: of what is compared with it, which need not be scored yet.
+        mend: the command that scores one of them as the other is.
+        allow: whether they are compared nevertheless, with a warning.
+
+    Raises:
+        UsageError: kinds or scorers differ.
+    """
+    if allow:
+        return
+    if baseline.manifest.task != kind:
+        raise UsageError(
+            f"The baseline is of tasks of the kind {baseline.manifest.task}, what is compared with it of {kind}.",
+            where=baseline.run.path,
+            fix="compare runs of one kind; --allow-different compares them nevertheless",
+        )
+    if baseline.scorer != scorer:
+        raise UsageError(
+            f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is scored "
+            f"by {scorer}. (--allow-different compares them nevertheless.)",
+            where=baseline.run.file(baseline.scores),
+            fix=mend,
+        )
+
+
+def score_again(evaluation: Evaluation, options: str) -> str:
+    """The command that scores the same dialogues with these options of `sweet eval`."""
+    chosen = [] if evaluation.rollouts is None else ["--from", evaluation.rollouts.id]
+    return f"{shlex.join(['sweet', 'eval', str(evaluation.run.path), *chosen])} {options}".rstrip()
+
+
+def scorer_options(evaluation: Evaluation) -> str | None:
+    """The options of `sweet eval` that ask for the scorer of an evaluation; None where it was scored elsewhere."""
+    attempt = evaluation.scored_by
+    if attempt is None or attempt.stage != "eval":
+        return None
+    given = {name: attempt.config.get(name) for name in sorted(evaluation.kind.scorer_options)}
+    return shlex.join(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value)))
+
+
+def unfair(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: Sequence[str]) -> list[Caveat]:
+    """All that makes the comparison unfair, the gravest first."""
+    return [*_scoring(a, b), *_tasks(a, b, values, shared), *_playing(a, b), *_state(a, b)]
+
+
+def _scoring(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
+    yield from _differs("kind", "kind of task", a.manifest.task, b.manifest.task)
+    yield from _differs("scorer", "scorer", a.scorer, b.scorer)
+    ours, theirs = a.scores.meta, b.scores.meta
+    named = {"scorer", "rollouts", "similarity"}  # similarity is the scorer's name once more
+    for key in sorted((ours.keys() & theirs.keys()) - named):
+        yield from _differs(key, "sandbox" if key == "sandbox" else f"the scorer's {key}", ours[key], theirs[key])
+
+
+def _tasks(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: Sequence[str]) -> Iterator[Caveat]:
+    digests = [side.played.get("tasks_digest") for side in (a, b)]
+    if None in digests or digests[0] != digests[1]:
+        for key, words in (("tasks", "data set"), ("split", "split")):
+            yield from _differs(key, words, *(side.played.get(key, _UNKNOWN) for side in (a, b)))
+        changed = _changed(a, b, shared)
+        if changed:
+            more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+            text = f"Tasks of the same id are not the same tasks: {', '.join(changed[:_NAMED])}{more}."
+            yield Caveat("task_content", text, len(changed), len(changed))
+    alone = [len(side.ids.keys() - set(shared)) for side in values]
+    if any(alone):
+        yield Caveat("tasks_not_shared", f"Tasks of one side alone: {_sides(*alone)}. They are left out.", *alone)
+    invalid = [len(side.invalid) for side in values]
+    if any(invalid):
+        yield Caveat("invalid_tasks", f"Invalid tasks, which count in no rate: {_sides(*invalid)}.", *invalid)
+    counts = [sorted({len(side.ids[task]) for task in shared}) for side in values]
+    if counts[0] != counts[1]:
+        shown = ["–".join(str(end) for end in dict.fromkeys((row[0], row[-1]))) for row in counts]
+        yield Caveat("samples", f"Dialogues a task: {_sides(*shown)}.", *shown)
+
+
+def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
+    unknown = [name for name, side in (("A", a), ("B", b)) if side.played_by is None]
+    if unknown:
+        whose = " and ".join(unknown)
+        text = f"How the dialogues of {whose} were played (human, turns, temperature, …) is not known to the run."
+        yield Caveat("played", text, a.played_by is not None, b.played_by is not None)
+        return
+    yield from _differs("sim", "simulated human", _human(a), _human(b))
+    ours, theirs = a.played, b.played
+    prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
+    yield from _differs("prompts", "prompts", *prompts)
+    for key, words in _PLAYED.items():
+        yield from _differs(key, words, ours.get(key, _UNKNOWN), theirs.get(key, _UNKNOWN))
+
+
+def _state(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
+    stale = [side.run.stale(side.scores) for side in (a, b)]
+    for name, side, why in zip("AB", (a, b), stale, strict=True):
+        if why is not None:
+            yield Caveat("stale", f"{side.scores.id} of {name} is stale: {why}.", *stale)
+    if a.of_same_dialogues(b):
+        text = f"Both are scores of the same dialogues, {a.rollouts.id if a.rollouts else ''}."
+        yield Caveat("same_dialogues", text, a.scores.id, b.scores.id)
+    faults = [_faults(side) for side in (a, b)]
+    if any(faults):
+        text = f"Dialogues that ended by a fault and count as unsolved: {_sides(*faults)}."
+        yield Caveat("faults", text, *faults)
+    for key, words, who in (
+        ("sweet_rollout", "version of sweet that played", lambda side: side.played_by),
+        ("sweet_eval", "version of sweet that scored", lambda side: side.scored_by),
+    ):
+        yield from _differs(key, words, *(_version(side, who) for side in (a, b)))
+
+
+def _changed(a: Evaluation, b: Evaluation, shared: Sequence[str]) -> list[str]:
+    """The shared tasks whose content is not the same."""
+    ours, theirs = (_contents(side, set(shared)) for side in (a, b))
+    return sorted(task for task in ours.keys() & theirs.keys() if ours[task] != theirs[task])
+
+
+def _contents(side: Evaluation, wanted: set[str]) -> dict[str, str]:
+    """The digest of each wanted task, read until all are there."""
+    found: dict[str, str] = {}
+    if side.rollouts is None or not (path := side.run.file(side.rollouts)).is_file():
+        return found
+    for number, row in enumerate(scan_jsonl(path), 1):
+        task = row.get("task")
+        name = task.get("id") if isinstance(task, Mapping) else None
+        if name in wanted and name not in found:
+            try:
+                found[name] = digest_of(Task.model_validate(task).model_dump(mode="json"))
+            except ValidationError as error:
+                raise InputError("The row's task is broken.", path=path, line=number) from error
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _human(side: Evaluation) -> str:
+    """The simulated human's model, and what the server called it where that is another name."""
+    asked, attempt = str(side.played.get("sim")), side.played_by
+    served = asked if attempt is None else attempt.environment.get("human", asked)
+    return asked if served == asked else f"{asked} (served as {served})"
+
+
+def _faults(side: Evaluation) -> int:
+    told = 0 if side.scored_by is None else side.scored_by.metrics.get("faults", 0)
+    return told if isinstance(told, int) else 0
+
+
+def _version(side: Evaluation, who: Callable[[Evaluation], Any]) -> Any:
+    attempt = who(side)
+    return _UNKNOWN if attempt is None else attempt.environment.get("sweet", _UNKNOWN)
+
+
+def _differs(about: str, words: str, a: Any, b: Any) -> Iterator[Caveat]:
+    if a != b and a is not _UNKNOWN and b is not _UNKNOWN:
+        yield Caveat(about, f"{words[:1].upper()}{words[1:]}: {_sides(a, b)}.", a, b)
+
+
+def _sides(a: Any, b: Any) -> str:
+    return ", ".join(f"{'none' if value is None else value} in {name}" for name, value in (("A", a), ("B", b)))

@@ -1,0 +1,227 @@
+"""`sweet compare A B` and `sweet eval B --compare A`: evaluations of the same tasks, paired.
+
+Every difference is B - A. A task's value on a side is the mean over its dialogues there, a side's figure the mean over
+the tasks that both have, so that the figures differ by exactly what is told. Intervals are by bootstrap over tasks;
+McNemar's exact test judges figures of 0 and 1 where both sides have one dialogue a task, the paired permutation test
+all others. Nothing is written: the report is made from the manifests and the rows of scores.
+
+The metrics:
+    a, b            which scores of which dialogues, with the agent, the seed, the dialogues and tasks there are
+    tasks           shared by both sides, of which everything below is told
+    win_rate        by the rewards, with its interval
+    figures         by name, the rewards too: a, b, difference and win_rate, each with its interval, p_value, test,
+                    wins, losses, ties
+    flips           lost and gained: tasks that (most of their dialogues) A or B alone solves; where rewards are
+                    degrees, those whose reward changed, the most first
+    pass_at_k, best_of_k    by k, where there are several dialogues a task (sweet.scoring.results.pass_at_k)
+    repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
+    warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field
+
+from sweet.errors import UsageError
+from sweet.runs.run import Run
+from sweet.scoring.results.comparability import check_alike, score_again, scorer_options, unfair
+from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
+from sweet.scoring.results.pass_at_k import compare_samples
+from sweet.scoring.results.repeats import measure_repeats
+from sweet.scoring.results.statistics import clustered_mean, compare
+from sweet.stages.base import StageConfig, StageResult
+from sweet.tasks.scores import RewardRule
+
+_SOLVED = 0.5
+"""A task is solved on a side where more than this share of its dialogues solve it."""
+
+FLIPS = 10
+"""Flipped tasks of each direction that are told, where nobody asks for more."""
+
+
+class CompareConfig(StageConfig):
+    flips: int = Field(default=FLIPS, ge=0)
+    """Flipped tasks to name, of each direction."""
+    repeats: list[Path] = Field(default_factory=list)
+    """A further run whose evaluations count as repeats where nothing but the seed differs; may be given several
+    times."""
+    allow_different: bool = False
+    """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
+    markdown: bool = False
+    """Print the comparison as Markdown, for a pull request."""
+
+
+def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult:
+    """Compare B with A, each RUN, RUN:scores-2 or RUN:rollouts-1.
+
+    Raises:
+        UsageError: one of them is not there, they are the same, are not alike, or share no valid task.
+    """
+    baseline, other = (find_evaluation(reference, needed_by="compare") for reference in (a, b))
+    options = scorer_options(other)
+    mend = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
+    check_alike(baseline, kind=other.manifest.task, scorer=other.scorer, mend=mend, allow=config.allow_different)
+    runs = [Run.open(path) for path in config.repeats]
+    metrics = measure_comparison(baseline, other, flips=config.flips, runs=runs)
+    return StageResult("compare", other.run.path, metrics)
+
+
+def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs: Sequence[Run] = ()) -> dict[str, Any]:
+    """The metrics of the comparison.
+
+    Args:
+        flips: tasks that are named of each direction.
+        runs: where repeats are looked for, beside the runs of A and B.
+
+    Raises:
+        UsageError: both are the same scores, or share no valid task.
+    """
+    if a.same_as(b):
+        raise _same(a)
+    values = a.values(), b.values()
+    shared = shared_tasks(*values)
+    if not shared:
+        raise UsageError(
+            f"{a.name} and {b.name} share no valid task.",
+            where=a.run.path,
+            fix="; ".join(dict.fromkeys(f"{side.run.path} has {_there(side.run)}" for side in (a, b))),
+        )
+    figures = pair_figures(*values, shared)
+    rule = b.kind.rewards
+    everywhere = [a.run, b.run, *runs]
+    return {
+        "a": _side(a, values[0]),
+        "b": _side(b, values[1]),
+        "tasks": len(shared),
+        **{name: value for name, value in figures[REWARD].items() if name.startswith("win_rate")},
+        "figures": figures,
+        "flips": _flips(*values, shared, rule, flips),
+        **compare_samples(*values, rule, shared),
+        "repeats": {
+            "a": measure_repeats(a, values[0], everywhere),
+            "b": measure_repeats(b, values[1], everywhere),
+        },
+        "warnings": [warning.as_json() for warning in unfair(a, b, values, shared)],
+    }
+
+
+def _same(evaluation: Evaluation) -> UsageError:
+    """Both sides are one: names what else could be meant."""
+    others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
+    digest = evaluation.played.get("tasks_digest")
+    alike = [one for one in others if one.played.get("tasks_digest") == digest] or others
+    if alike:
+        first, second = sorted((alike[-1], evaluation), key=lambda one: one.scores.number)
+        fix = shlex.join(["sweet", "compare", first.name, second.name])
+    else:
+        fix = "name another run as A, or play and score once more in this one"
+    return UsageError(
+        f"Both sides are {evaluation.scores.id}. The run has {_there(evaluation.run)}.",
+        where=evaluation.run.path,
+        fix=fix,
+    )
+
+
+def _there(run: Run) -> str:
+    """The evaluations of a run, in words."""
+    words = []
+    for one in evaluations(run):
+        of = "unknown dialogues" if one.rollouts is None else one.rollouts.id
+        told = [str(one.played[key]) for key in ("agent", "tasks", "split") if one.played.get(key) is not None]
+        words.append(f"{one.scores.id} (of {': '.join(filter(None, (of, ', '.join(told))))})")
+    return ", ".join(words)
+
+
+def _side(evaluation: Evaluation, values: Values) -> dict[str, Any]:
+    played = evaluation.played
+    return {
+        "run": str(evaluation.run.path),
+        "scores": evaluation.scores.id,
+        "rollouts": None if evaluation.rollouts is None else evaluation.rollouts.id,
+        "agent": played.get("agent"),
+        "seed": played.get("seed"),
+        "scorer": evaluation.scorer,
+        "tasks": len(values.ids),
+        "dialogues": sum(map(len, values.ids.values())),
+    }
+
+
+def shared_tasks(a: Values, b: Values) -> list[str]:
+    """The valid tasks that both sides have."""
+    return sorted(a.ids.keys() & b.ids.keys())
+
+
+def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, Any]:
+    """Each figure that both sides have, that of the rewards first."""
+    found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
+    return {name: figure for name, figure in found.items() if figure}
+
+
+def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> dict[str, Any]:
+    ours, theirs = a.means(name), b.means(name)
+    tasks = [task for task in shared if task in ours and task in theirs]
+    if not tasks:
+        return {}
+    bounds = a.bounds(name)
+    single = all(len(side.of(name)[task]) == 1 for side in (a, b) for task in tasks)
+    result = compare(
+        {task: theirs[task] for task in tasks},
+        {task: ours[task] for task in tasks},
+        single=single,
+        span=bounds[1] - bounds[0],
+    )
+    found: dict[str, Any] = {"tasks": len(tasks)}
+    for side, means in (("a", ours), ("b", theirs)):
+        found |= clustered_mean([means[task] for task in tasks], tasks, bounds=bounds).told(side)
+    return {
+        **found,
+        **result.difference.told("difference"),
+        "p_value": float(f"{result.p_value:.6g}"),
+        "test": result.test,
+        **result.win_rate.told("win_rate"),
+        "wins": result.wins,
+        "losses": result.losses,
+        "ties": result.ties,
+    }
+
+
+def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: int) -> dict[str, Any]:
+    """The tasks that A alone solves, and B alone; where rewards are degrees, those that fell and those that rose."""
+    worth = [{task: [rule.worth(reward) for reward in side.of(REWARD)[task]] for task in shared} for side in (a, b)]
+    means = [{task: fmean(row) for task, row in side.items()} for side in worth]
+    lost: list[str] = []
+    gained: list[str] = []
+    for task in shared:
+        before, after = means[0][task], means[1][task]
+        solved = (before > _SOLVED, after > _SOLVED) if rule.solved is not None else (before > after, after > before)
+        if solved[0] != solved[1]:
+            (lost if solved[0] else gained).append(task)
+
+    def told(tasks: list[str], sign: int) -> dict[str, Any]:
+        tasks.sort(key=lambda task: (sign * (means[1][task] - means[0][task]), task))
+        rows = [
+            {
+                "task": task,
+                "a": round(means[0][task], 6),
+                "b": round(means[1][task], 6),
+                "a_ids": _telling(a.ids[task], a.of(REWARD)[task], best_first=sign > 0),
+                "b_ids": _telling(b.ids[task], b.of(REWARD)[task], best_first=sign < 0),
+            }
+            for task in tasks[:most]
+        ]
+        return {"count": len(tasks), "tasks": rows}
+
+    by = "reward" if rule.solved is None else "solved"
+    return {"by": by, "lost": told(lost, 1), "gained": told(gained, -1)}
+
+
+def _telling(ids: Sequence[str], rewards: Sequence[float], *, best_first: bool) -> list[str]:
+    """A task's dialogues, the one that shows best why it flipped at the head."""
+    order = sorted(zip(ids, rewards, strict=True), key=lambda row: (-row[1] if best_first else row[1], row[0]))
+    return [id for id, _ in order]

@@ -1,0 +1,70 @@
+"""What several dialogues of a task are worth together: pass@k and best of k, k = 1, 2, 4, …
+
+pass@k is the chance that one of k dialogues of a task solves it, best of k the expected reward of the best of k: both
+over every choice of k of the dialogues there are (`statistics.expected_last`), over the tasks that have as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweet.scoring.results.evaluation import REWARD, Values
+from sweet.scoring.results.statistics import clustered_mean, expected_last, mean_difference, powers_of_two
+from sweet.tasks.scores import RewardRule
+
+ByTask = Mapping[str, Sequence[float]]
+
+
+def measure_samples(values: Values, rule: RewardRule) -> dict[str, Any]:
+    """`pass_at_k` and `best_of_k` for metrics, by k; nothing where every task has one dialogue."""
+    return {
+        name: {str(k): _rate(worth, k, bounds) for k in powers_of_two(_most(worth))}
+        for name, (worth, bounds) in _measures(values, rule).items()
+        if _most(worth) > 1
+    }
+
+
+def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str]) -> dict[str, Any]:
+    """The same for both sides over the shared tasks that have k dialogues on both, and the difference."""
+    found: dict[str, Any] = {}
+    theirs = _measures(b, rule)
+    for name, (worth, bounds) in _measures(a, rule).items():
+        sides = [{task: side[task] for task in shared} for side in (worth, theirs[name][0])]
+        most = max((min(len(sides[0][task]), len(sides[1][task])) for task in shared), default=0)
+        if most > 1:
+            found[name] = {str(k): _compared(sides[0], sides[1], k, bounds) for k in powers_of_two(most)}
+    return found
+
+
+def _measures(values: Values, rule: RewardRule) -> dict[str, tuple[ByTask, tuple[float, float]]]:
+    """What each dialogue of a task counts, and its bounds, for each measure that the kind of task knows."""
+    rewards = values.of(REWARD)
+    found: dict[str, tuple[ByTask, tuple[float, float]]] = {}
+    if rule.solved is not None:
+        found["pass_at_k"] = {task: [rule.worth(r) for r in row] for task, row in rewards.items()}, (0.0, 1.0)
+    found["best_of_k"] = rewards, values.bounds(REWARD)
+    return found
+
+
+def _most(worth: ByTask) -> int:
+    return max(map(len, worth.values()), default=0)
+
+
+def _at(worth: ByTask, k: int) -> dict[str, float]:
+    return {task: expected_last(k, sorted(row)) for task, row in worth.items() if len(row) >= k}
+
+
+def _rate(worth: ByTask, k: int, bounds: tuple[float, float]) -> dict[str, Any]:
+    best = _at(worth, k)
+    return {"tasks": len(best), **clustered_mean(list(best.values()), list(best), bounds=bounds).told("rate")}
+
+
+def _compared(a: ByTask, b: ByTask, k: int, bounds: tuple[float, float]) -> dict[str, Any]:
+    ours, theirs = _at(a, k), _at(b, k)
+    tasks = sorted(ours.keys() & theirs.keys())
+    difference = mean_difference([theirs[task] - ours[task] for task in tasks], span=bounds[1] - bounds[0])
+    found: dict[str, Any] = {"tasks": len(tasks)}
+    for name, best in (("a", ours), ("b", theirs)):
+        found |= clustered_mean([best[task] for task in tasks], tasks, bounds=bounds).told(name)
+    return found | difference.told("difference")

@@ -1,0 +1,111 @@
+"""How much an evaluation varies when nothing but chance does.
+
+A repeat is one dialogue on every task: the dialogues of one sample number, and those of other evaluations whose
+rollouts differ in nothing but the seed. Their rates vary by what they drew. The binomial spread is how much they would
+if every dialogue of every task hit at the same rate: the tasks being the same each time, one expects less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.dialogue import sample_of
+from sweet.runs.run import Run
+from sweet.scoring.results.evaluation import Evaluation, Values, evaluations
+from sweet.scoring.results.statistics import binomial_deviation
+
+_COMPLETE = 0.9
+"""A repeat with fewer than this share of the tasks of the fullest one is left out."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One dialogue on each task.
+
+    Attributes:
+        scores: where it stands, RUN:scores-2.
+        values: by task.
+    """
+
+    scores: str
+    sample: int
+    seed: int | None
+    values: dict[str, float]
+
+
+def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run]) -> dict[str, Any]:
+    """The rates of the repeats, their mean and spread, for metrics.
+
+    Args:
+        runs: where other evaluations are looked for, beside the evaluation's own run.
+    """
+    name = next(iter(evaluation.kind.figures))
+    found = _repeats(evaluation, values, name)
+    for other in _others(evaluation, runs):
+        found += _repeats(other, other.values(), name)
+    fullest = max((len(repeat.values) for repeat in found), default=0)
+    kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
+    tasks = sorted(set.intersection(*(set(repeat.values) for repeat in kept))) if kept else []
+    if not tasks:
+        return {"figure": name, "repeats": 0, "left_out": len(found), "tasks": 0, "rates": []}
+    rates = [fmean(repeat.values[task] for task in tasks) for repeat in kept]
+    binary = all(repeat.values[task] in (0.0, 1.0) for repeat in kept for task in tasks)
+    mean = fmean(rates)
+    return {
+        "figure": name,
+        "repeats": len(kept),
+        "left_out": len(found) - len(kept),
+        "tasks": len(tasks),
+        "mean": round(mean, 6),
+        "deviation": round(stdev(rates), 6) if len(rates) > 1 else None,
+        "binomial_deviation": round(binomial_deviation(mean, len(tasks)), 6) if binary else None,
+        "rates": [
+            {"scores": repeat.scores, "sample": repeat.sample, "seed": repeat.seed, "rate": round(rate, 6)}
+            for repeat, rate in zip(kept, rates, strict=True)
+        ],
+    }
+
+
+def _repeats(evaluation: Evaluation, values: Values, figure: str) -> list[Repeat]:
+    """An evaluation's dialogues by their sample number."""
+    by_sample: dict[int, dict[str, float]] = {}
+    for task, row in values.of(figure).items():
+        for number, value in zip(_numbers(values.ids[task], task, len(row)), row, strict=True):
+            by_sample.setdefault(number, {})[task] = value
+    told = evaluation.played.get("seed")
+    seed = told if isinstance(told, int) else None
+    return [Repeat(evaluation.name, number, seed, by_sample[number]) for number in sorted(by_sample)]
+
+
+def _numbers(names: Sequence[str], task: str, count: int) -> list[int]:
+    """The sample numbers in the names of a task's dialogues; their places where they were named elsewhere."""
+    told = [number for name in names if (number := sample_of(name, task)) is not None]
+    return told if len(set(told)) == len(names) == count else list(range(count))
+
+
+def _others(evaluation: Evaluation, runs: Iterable[Run]) -> list[Evaluation]:
+    """The newest evaluation of every other seed, played and scored alike."""
+    wanted = _sameness(evaluation)
+    found: dict[Any, Evaluation] = {}
+    if wanted is None:
+        return []
+    places = {run.path.resolve(): run for run in (evaluation.run, *runs)}
+    for run in places.values():
+        for other in evaluations(run):
+            if _sameness(other) == wanted and other.played["seed"] != evaluation.played["seed"]:
+                found[other.played["seed"]] = other
+    return [found[seed] for seed in sorted(found)]
+
+
+def _sameness(evaluation: Evaluation) -> dict[str, Any] | None:
+    """All that decides what one dialogue brings but the seed; None where it is not known."""
+    if evaluation.played_by is None or "seed" not in evaluation.played:
+        return None
+    skipped = {"seed", "samples", *RolloutConfig.operational()}
+    played = {key: value for key, value in evaluation.played.items() if key not in skipped}
+    scored = {key: value for key, value in evaluation.scores.meta.items() if key != "rollouts"}
+    return {"kind": evaluation.manifest.task, "played": played, "scored": scored}

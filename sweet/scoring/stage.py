@@ -1,0 +1,160 @@
+"""`sweet eval`: score the answers of a run's trajectories and tell the rates with their intervals.
+
+What an answer is worth, the scorer of the run's kind of task says (sweet.tasks.scores): hidden tests in the sandbox,
+or a page's likeness to the reference. Scores are written one row each in the trajectories' order, as they are known.
+A dialogue that ended by a fault (of a server, the clock, the context) scores as one without an answer and is counted
+apart. A task whose reference fails by itself is invalid: its rows say so and no rate counts them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from sweet.cluster.nodes import nodes_of
+from sweet.device import usable_cores
+from sweet.errors import UsageError
+from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.run import Run
+from sweet.scoring.best_of import measure_best_of
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.results.comparability import check_alike, score_again
+from sweet.scoring.results.compare import measure_comparison
+from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
+from sweet.scoring.results.pass_at_k import measure_samples
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.models import gpus_held
+from sweet.stages.rates import GPUS
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.trajectory import FAULTS, Trajectory
+
+
+def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
+    """Score the trajectories and return the rates."""
+    kind = task_kind(run.manifest().task)
+    _check_options(kind, config)
+    rollouts = run.find("rollouts", config.from_, needed_by="eval")
+    baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
+    request = ScoringRequest(
+        run=run.path.absolute(),
+        say=reporter.say,
+        **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")},
+    )
+    began = time.monotonic()
+    with run.attempt("eval", config, inputs=[rollouts]) as attempt, _opened(run, kind, config, request) as scorer:
+        attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
+        if baseline is not None:
+            mend = score_again(baseline, scorer.option)
+            allow = config.allow_different
+            check_alike(baseline, kind=run.manifest().task, scorer=scorer.name, mend=mend, allow=allow)
+        draft = attempt.start_artifact("scores", meta={**scorer.meta, "scorer": scorer.name, "rollouts": rollouts.id})
+        tally = _Tally(scorer.figures)
+        with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
+            for trajectory, score in scorer.score(read_jsonl(run.file(rollouts), Trajectory)):
+                writer.write(score)
+                tally.add(trajectory, score)
+                bar.advance()
+        attempt.environment |= scorer.environment
+        _warn(tally, reporter)
+        metrics = {**tally.metrics(), **measure_samples(tally.values, kind.rewards), **scorer.environment}
+        if config.best_of is not None:
+            metrics["best_of"] = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
+        attempt.metrics.update(metrics)
+        artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
+        if baseline is not None:
+            ours = Evaluation(run, run.manifest(), artifact)
+            metrics["compare"] = measure_comparison(baseline, ours, flips=config.flips)
+            metrics |= {name: value for name, value in metrics["compare"].items() if name.startswith("win_rate")}
+        metrics["seconds"] = round(time.monotonic() - began, 3)
+        attempt.metrics.update(metrics)
+    return StageResult("eval", run.path, metrics, [artifact])
+
+
+def _opened(
+    run: Run, kind: TaskKind, config: EvalConfig, request: ScoringRequest
+) -> AbstractContextManager[TrajectoryScorer]:
+    """The scorer of the kind, here or on the nodes of a cluster."""
+    if config.ray is None or kind.spreads:
+        return kind.open_scorer(replace(request, ray=config.ray))
+    from sweet.scoring.on_ray import open_spread_scorer
+
+    return open_spread_scorer(config.ray, run.manifest().task, request)
+
+
+def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> dict[str, Any]:
+    """What `run_eval` would do (`sweet.stages.estimate`)."""
+    from sweet.scoring.plan import plan_scoring
+
+    kind = task_kind(run.manifest().task)
+    _check_options(kind, config)
+    rollouts = run.find("rollouts", config.from_, needed_by="eval")
+    reporter.say(f"Looking at the dialogues of {rollouts.id}.")
+    trajectories = read_jsonl(run.file(rollouts), Trajectory)
+    machines = [usable_cores()] if config.ray is None else [node.cpus for node in nodes_of(config.ray)]
+    return plan_scoring(run, config, kind, trajectories, gpus=_gpus(kind, config), machines=machines)
+
+
+def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
+    """GPUs that are held: a model may compare pages, and choose among dialogues."""
+    return gpus_held(config.device, [()] if kind.visual or config.best_of is not None else [])
+
+
+def _check_options(kind: TaskKind, config: EvalConfig) -> None:
+    """Raise UsageError where an option was given that would decide the rewards of another kind of task."""
+    for name in SCORER_OPTIONS:
+        if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
+            raise UsageError(
+                f"--{name} does not concern tasks of the kind {kind.name}.",
+                where=f"--{name}",
+                fix=f"leave --{name} out",
+            )
+
+
+class _Tally:
+    """The scores so far, and what is counted apart."""
+
+    def __init__(self, figures: Mapping[str, Figure]) -> None:
+        self.figures = figures
+        self.scores: list[Score] = []
+        self.values = Values(figures)
+        self.faults: Counter[str] = Counter()
+        self.invalid: dict[str, str] = {}
+
+    def add(self, trajectory: Trajectory, score: Score) -> None:
+        self.scores.append(score.model_copy(update={"detail": {}}))
+        self.values.add(score)
+        if trajectory.outcome in FAULTS:
+            self.faults[trajectory.outcome] += 1
+        if score.outcome == "invalid":
+            self.invalid[score.task_id] = str(score.detail.get("why", ""))
+
+    def metrics(self) -> dict[str, Any]:
+        rates = self.values.rates()
+        found: dict[str, Any] = {
+            "trajectories": len(self.scores),
+            "tasks": len({score.task_id for score in self.scores}),
+        }
+        for name in self.figures:
+            rate = rates[name]
+            found |= dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high")) if rate is None else rate.told(name)
+        outcomes = Counter(score.outcome for score in self.scores)
+        found |= {"outcomes": dict(sorted(outcomes.items())), "faults": self.faults.total()}
+        found |= {"invalid_tasks": len(self.invalid)}
+        return found
+
+
+def _warn(tally: _Tally, reporter: Reporter) -> None:
+    for task, why in itertools.islice(tally.invalid.items(), 5):
+        reporter.warn(f"Task {task} is invalid and counts in no rate: {why}.")
+    if len(tally.invalid) > 5:
+        reporter.warn(f"{len(tally.invalid) - 5} more tasks are invalid; their rows say why.")
+    if tally.faults:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(tally.faults.items()))
+        reporter.warn(f"Dialogues that ended by a fault count as unsolved: {counts}.")

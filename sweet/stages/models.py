@@ -1,0 +1,72 @@
+"""From the options of a stage to how its models without an address are run (see `sweet.llm.local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from sweet.device import Device
+from sweet.llm.gpus import visible_gpus
+from sweet.llm.local import EngineChoice, Local
+from sweet.runs.attempt import ActiveAttempt
+from sweet.stages.base import Reporter
+
+
+class EngineConfig(Protocol):
+    """The options that say it."""
+
+    @property
+    def engine(self) -> EngineChoice: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def start_up(self) -> float: ...
+    @property
+    def vllm_options(self) -> list[str]: ...
+
+
+def plan_models(
+    config: EngineConfig,
+    models: Iterable[tuple[str, Sequence[str]]],
+    reporter: Reporter,
+    *,
+    others: int = 0,
+    images: Mapping[str, int] | None = None,
+) -> Local:
+    """How these models, given with their addresses, will be run; see `Local.plan` for what it raises.
+
+    Args:
+        others: how many others in this process need memory of the GPUs.
+        images: how many pictures one prompt of a model may have, of those that are shown any.
+    """
+    local = Local(
+        engine=config.engine,
+        device=config.device,
+        options=tuple(config.vllm_options),
+        start_up=config.start_up,
+        say=reporter.say,
+        others=others,
+        images=images or {},
+    )
+    local.plan(models)
+    return local
+
+
+def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
+    """GPUs of this machine that a stage holds, all that are seen; None where a model is at an address, behind which
+    nobody knows what there is.
+
+    Args:
+        addresses: those of each model that works.
+    """
+    models = list(addresses)
+    if any(models):
+        return None
+    return len(visible_gpus()) if models and device != "cpu" else 0
+
+
+def belongs_to(local: Local, attempt: ActiveAttempt) -> Local:
+    """`local`, with its logs beside those of the attempt, and its record in the attempt's environment."""
+    local.logs = str(attempt.log_path.with_suffix(".vllm-"))
+    local.record = attempt.environment
+    return local

@@ -1,0 +1,122 @@
+"""The screenshots that a critic of pages is shown: those of the run, and what is missing there rendered again.
+
+The rollout has kept every page that the human saw, in the run's `screenshots/`, lasting failures included. Pages of the
+candidates of `sweet rank` are new: they are rendered when they are to be judged, all those of a batch of turns at once,
+and kept too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweet.errors import SweetError, UsageError
+from sweet.render import browsers
+from sweet.render.page import RenderFailed, RenderSettings, page_key
+from sweet.render.store import SCREENSHOTS, ScreenshotStore
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter
+from sweet.stages.failures import first_cause
+from sweet.tasks.base import Recipe
+from sweet.tasks.kind import TaskKind
+from sweet.tasks.registry import task_kind
+
+if TYPE_CHECKING:
+    from sweet.learn.page_encoder import SightedEncoder
+    from sweet.learn.vision_processor import Eye
+
+
+def shows_pages(run: Run, model: str) -> bool:
+    """Whether dialogues of the run are about pages and the model sees pictures."""
+    from sweet.llm.pretrained import sees_pictures
+
+    return task_kind(run.manifest().task).visual and sees_pictures(model)
+
+
+def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: Eye, album: RunAlbum) -> SightedEncoder:
+    """What shows the dialogues of these rollouts, and others of their kind, with the screenshots of their pages."""
+    from sweet.learn.page_encoder import SightedEncoder
+
+    recipe: Any = rollouts.meta.get("recipe") or "paper"
+    return SightedEncoder(tokenizer, eye, album, partial(_page_of, task_kind(run.manifest().task), recipe))
+
+
+def _page_of(kind: TaskKind, recipe: Recipe, text: str) -> str | None:
+    return kind.move(text, last=False, recipe=recipe).answer
+
+
+class RunAlbum:
+    """The screenshots of a run's pages (implements sweet.learn.page_encoder.Album).
+
+    Args:
+        renders: False for what only reads the run: a screenshot that is missing is an error then.
+    """
+
+    def __init__(self, run: Run, reporter: Reporter, *, renders: bool = True) -> None:
+        self.folder = run.path / SCREENSHOTS
+        self.reporter, self.renders = reporter, renders
+        self._store, self._settings = ScreenshotStore(self.folder), RenderSettings()
+        self._known: dict[str, Path | str] = {}
+
+    def gather(self, pages: Iterable[str]) -> None:
+        """Find the screenshots of pages, and render those that are missing.
+
+        Raises:
+            SweetError: there is no browser to render them with, or an asset of a page is missing.
+        """
+        missing = {key: page for page in pages if not self._find(key := page_key(page, self._settings))}
+        if not missing:
+            return
+        if not self.renders:
+            raise SweetError(
+                f"{len(missing)} pages of the dialogues have no screenshot, which this command would have to render.",
+                where=self.folder,
+                fix="the same without --dry-run, or sweet eval, which renders the last pages",
+            )
+        try:
+            asyncio.run(self._render(list(missing.values())))
+        except UsageError as error:
+            raise UsageError(
+                f"{len(missing)} pages have no screenshot yet, and cannot be rendered: {error.what}",
+                where=error.where or self.folder,
+                fix=error.fix,
+            ) from error
+        for key in missing:
+            if not self._find(key):
+                raise SweetError("A screenshot was made and cannot be read.", where=self._store.picture(key))
+
+    def __call__(self, page: str) -> Path | str:
+        key = page_key(page, self._settings)
+        if key not in self._known:
+            self.gather([page])
+        return self._known[key]
+
+    def _find(self, key: str) -> bool:
+        if key not in self._known:
+            found = self._store.get(key)
+            if found is None:
+                return False
+            self._known[key] = str(found) if isinstance(found, RenderFailed) else self._store.picture(key)
+        return True
+
+    async def _render(self, pages: list[str]) -> None:
+        with self.reporter.progress("screenshots", len(pages)) as bar:
+            async with browsers.open_browsers(self.folder) as renderer:
+
+                async def one(page: str) -> None:
+                    try:
+                        await renderer.shoot(page)
+                    except RenderFailed as error:  # the store keeps only those that come each time
+                        self._known[page_key(page, self._settings)] = str(error)
+                    bar.advance()
+
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for page in pages:
+                            group.create_task(one(page))
+                except BaseExceptionGroup as errors:
+                    raise first_cause(errors) from errors

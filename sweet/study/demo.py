@@ -1,0 +1,155 @@
+"""`sweet demo`: the whole pipeline on a bare machine, by the stages a user would call one after the other.
+
+Zero-shot evaluation on unseen tasks, offline dialogues on training tasks, scores, preferences, critic, candidates,
+pairs, actor, and the same evaluation of the trained actor. Everything lands in one run directory that stays behind.
+With more than one round the actor's own dialogues on the training tasks are learned from next, and so on. Each actor
+is trained from the packaged agent on the pairs of all rounds so far, and so is each critic on the preferences: one
+trained from the actor before it, on what that one said alone, loses what is not told again, such as how to answer, and
+finds what its critic overrates. In all else each stage takes the newest of what it needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.preferences.label import run_label
+from sweet.preferences.pair import run_pair
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.stage import run_rollout
+from sweet.runs.manifest import Artifact, Kind
+from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import run_eval
+from sweet.stages.base import Reporter, StageResult
+from sweet.study.settings import PAIRS, Sizes
+from sweet.tasks.micro.family import MICRO
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.stage import run_train_actor, run_train_critic
+
+START = "micro"
+"""The agent that everything starts from: the packaged one."""
+
+ROUND_SEEDS = 1000
+"""Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
+
+
+class DemoConfig(Sizes):
+    seed: int = Field(default=0, ge=0)
+    """Seed of sampling and training."""
+    eval_tasks: int = Field(default=512, ge=1)
+    """Unseen tasks of the evaluation before and after."""
+    rounds: int = Field(default=1, ge=1)
+    """Actors trained one after the other: the second learns from the first one's own dialogues too, and so on."""
+    critic: Literal["same", "retrained"] = "retrained"
+    """What ranks from the second round on: a critic trained on the actors' own dialogues too, or still the first, which
+    overrates what later actors learn to say."""
+
+
+def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
+    """Run the pipeline and return success before and after, the seconds of each step and every artifact."""
+    demo = _Demo(run, config, reporter)
+    before = demo.evaluate("zero-shot agent on unseen tasks")
+    rounds = [demo.play_round(number) for number in range(1, config.rounds + 1)]
+    metrics: dict[str, Any] = {
+        "tasks": config.eval_tasks,
+        **_rates(before, "_before"),
+        **_rates(rounds[-1], "_after"),
+        "rounds": [{"round": number, **_rates(scores)} for number, scores in enumerate(rounds, 1)],
+        "sandbox": rounds[-1]["sandbox"],
+        "seconds": round(sum(seconds for _, seconds in demo.steps), 1),
+        "steps": dict(demo.steps),
+    }
+    return StageResult("demo", run.path, metrics, demo.artifacts)
+
+
+def _rates(scores: dict[str, Any], when: str = "") -> dict[str, Any]:
+    """Success and tests passed with their intervals, under the demo's names for them."""
+    rates = {"success": "success_rate", "tests": "tests_passed"}
+    ends = ("", "_ci_low", "_ci_high")
+    return {f"{name}{when}{end}": scores[f"{source}{end}"] for name, source in rates.items() for end in ends}
+
+
+class _Demo:
+    """One demo under way.
+
+    Attributes:
+        agent: what plays: the packaged agent, then the newest actor.
+        round: how many times it has begun to learn.
+    """
+
+    def __init__(self, run: Run, config: DemoConfig, reporter: Reporter) -> None:
+        self.run, self.config, self.reporter = run, config, reporter
+        self.agent, self.round = START, 0
+        self.steps: list[tuple[str, float]] = []
+        self.artifacts: list[Artifact] = []
+
+    def play_round(self, number: int) -> dict[str, Any]:
+        """Let the agent play the training tasks and learn from that; what the new actor's evaluation tells."""
+        self.round = number
+        self.collect()
+        self.learn()
+        self.agent = str(self.run.file(self.run.find("actor", needed_by="demo")))
+        return self.evaluate("trained actor on the same tasks")
+
+    @property
+    def seed(self) -> int:
+        """Of sampling and training in this round, so that other turns of other dialogues are ranked in the next."""
+        return self.config.seed + ROUND_SEEDS * max(0, self.round - 1)
+
+    def evaluate(self, title: str) -> dict[str, Any]:
+        return self._play(title, "test", self.config.eval_tasks, seed=self.config.seed)
+
+    def collect(self) -> None:
+        config = self.config
+        self._play("dialogues to learn from", "train", config.train_tasks, seed=self.seed, samples=config.samples)
+
+    def learn(self) -> None:
+        run, reporter, seed = self.run, self.reporter, self.seed
+        rank = RankConfig(
+            candidates=self.config.candidates, fraction=self.config.fraction, seed=seed, max_tokens=MICRO.reply_tokens
+        )
+        pair = PairConfig.model_validate({**PAIRS, "seed": seed})
+        if self.round == 1 or self.config.critic == "retrained":
+            self._step("label", lambda: run_label(run, LabelConfig(), reporter))
+            critic = TrainCriticConfig(model=START, from_=self._all("preferences"), seed=seed)
+            self._step("train-critic", lambda: run_train_critic(run, critic, reporter))
+        self._step("rank", lambda: run_rank(run, rank, reporter))
+        self._step("pair", lambda: run_pair(run, pair, reporter))
+        actor = TrainActorConfig(model=START, from_=self._all("pairs"), seed=seed)
+        self._step("train-actor", lambda: run_train_actor(run, actor, reporter))
+
+    def _all(self, kind: Kind) -> list[str]:
+        """What this demo has made of a kind, in all rounds."""
+        return [artifact.id for artifact in self.artifacts if artifact.kind == kind]
+
+    def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
+        """Have the agent play, and score that; what the scores tell."""
+        play = RolloutConfig(
+            tasks=MICRO.name,
+            split=split,
+            agent=self.agent,
+            num_tasks=tasks,
+            samples=samples,
+            seed=seed,
+            max_turns=MICRO.turns,
+            max_tokens=MICRO.reply_tokens,
+        )
+        score = EvalConfig(sandbox=self.config.sandbox)
+        self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
+        return self._step(f"eval: {title}", lambda: run_eval(self.run, score, self.reporter)).metrics
+
+    def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
+        title = title if self.round < 2 else f"{title} (round {self.round})"
+        self.reporter.say(title)
+        began = time.monotonic()
+        result = stage()
+        self.steps.append((title, round(time.monotonic() - began, 1)))
+        self.artifacts.extend(result.artifacts)
+        return result

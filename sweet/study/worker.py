@@ -1,0 +1,75 @@
+"""The process of one seed: `python -m sweet.study.worker`, started by `sweet.study.seeds`.
+
+The job comes on stdin as JSON. On stdout one JSON object a line tells of each part as it ends; whatever stages and
+libraries print goes to stderr, which is the seed's log. A part that fails leaves the others to be done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sweet.errors import Interrupted, SweetError
+from sweet.runs.manifest import now
+from sweet.stages.base import Progress, Silent
+from sweet.study.plan import SeedJob
+from sweet.study.step_cache import Ledger
+
+
+class _Log(Silent):
+    """Writes what stages say into the log, each bar as one line."""
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"{now().isoformat(timespec='seconds')} {text}\n")
+
+    def warn(self, text: str) -> None:
+        self.say(f"warning: {text}")
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        began = time.monotonic()
+        with super().progress(title, total) as bar:
+            yield bar
+        self.say(f"{title}: {total}, {time.monotonic() - began:.1f} s")
+
+
+def work(job: SeedJob) -> Iterator[dict[str, Any]]:
+    """Do the parts; for each its name, its seconds, and the error it ended with."""
+    log = _Log()
+    for part in job.parts():
+        began, error = time.monotonic(), None
+        log.say(f"part {part.name}")
+        try:
+            part.do(job.lab(part.run, part.sizes, Ledger, log))
+        except Interrupted:
+            raise
+        except Exception as raised:
+            error = str(raised) if isinstance(raised, SweetError) else f"{type(raised).__name__}: {raised}"
+            log.warn("".join(traceback.format_exception(raised)))
+        yield {"part": part.name, "seconds": round(time.monotonic() - began, 1), "error": error}
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may have it ignored
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    job = SeedJob.model_validate_json(sys.stdin.buffer.read())
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as news:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        try:
+            for told in work(job):
+                news.write(json.dumps(told) + "\n")
+                news.flush()
+        except (KeyboardInterrupt, Interrupted):
+            return Interrupted.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

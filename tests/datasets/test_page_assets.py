@@ -1,0 +1,81 @@
+"""Assets land checked in the user's data folder, whoever gives them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweet.datasets import page_assets as stage
+from sweet.datasets.page_assets import AssetsConfig, Unavailable, from_network, from_npm, run_data_assets
+from sweet.errors import ServerError, SweetError
+from sweet.render import assets
+from sweet.stages.base import Silent
+
+CONTENT = b"body { margin: 0 }"
+ASSET = replace(assets.ASSETS[0], sha256=hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture(autouse=True)
+def _one_small_asset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(stage, "ASSETS", (ASSET,))
+
+
+def refuses(asset: assets.Asset, timeout: float) -> bytes:
+    raise Unavailable("nobody is there")
+
+
+def wrong(asset: assets.Asset, timeout: float) -> bytes:
+    return b"<html>Please log in</html>"
+
+
+def right(asset: assets.Asset, timeout: float) -> bytes:
+    return CONTENT
+
+
+def test_the_first_source_that_gives_it_is_enough() -> None:
+    result = run_data_assets(AssetsConfig(), Silent(), (refuses, wrong, right))
+    assert result.metrics == {"assets": 1, "fetched": 1}
+    assert (result.run / ASSET.name).read_bytes() == CONTENT
+    assert run_data_assets(AssetsConfig(), Silent(), (refuses,)).metrics["fetched"] == 0
+    (result.run / ASSET.name).write_bytes(b"damaged")
+    assert run_data_assets(AssetsConfig(), Silent(), (right,)).metrics["fetched"] == 1
+    with pytest.raises(ServerError, match="nobody is there"):
+        run_data_assets(AssetsConfig(force=True), Silent(), (refuses,))
+
+
+def test_what_is_not_the_asset_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SweetError, match="another sha256") as caught:
+        run_data_assets(AssetsConfig(), Silent(), (wrong, refuses))
+    assert caught.value.exit_code == 1
+    assert not (tmp_path / "data" / "assets" / ASSET.name).exists()
+
+
+def test_a_network_that_cannot_be_reached_is_told() -> None:
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        from_network("http://127.0.0.1:9")(ASSET, 2.0)
+
+
+def test_npm_packs_what_it_is_set_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tarfile.open(tmp_path / "packed.tgz", "w:gz") as archive:
+        entry = tarfile.TarInfo(f"package/{ASSET.member}")
+        entry.size = len(CONTENT)
+        archive.addfile(entry, io.BytesIO(CONTENT))
+    npm = tmp_path / "npm"
+    npm.write_text(f'#!/bin/sh\n[ "$1 $2" = "pack {ASSET.package}" ] && /bin/cp {tmp_path}/packed.tgz "$6"\n')
+    npm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert from_npm(ASSET, 1.0) == CONTENT
+    with pytest.raises(Unavailable, match="has no"):
+        from_npm(replace(ASSET, member="other.css"), 1.0)
+    npm.write_text("#!/bin/sh\necho 'no such package' >&2; exit 1\n")
+    with pytest.raises(Unavailable, match="no such package"):
+        from_npm(ASSET, 1.0)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(Unavailable, match="not installed"):
+        from_npm(ASSET, 1.0)

@@ -1,0 +1,191 @@
+"""The doctor looks at real things, names what mends them, and never fails itself."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from sweet.inspection import doctor
+from sweet.inspection.doctor import Check, DoctorConfig, as_json, checkpoint_problem, healthy, run_doctor
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_text("{}")
+    save_file({"weight": np.zeros((4, 4), np.float32)}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_whole_checkpoint_has_no_problem(checkpoint: Path) -> None:
+    assert checkpoint_problem(checkpoint) is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_of_a_checkpoint_is_named(checkpoint: Path, name: str) -> None:
+    (checkpoint / name).unlink()
+    assert str(checkpoint / name) in str(checkpoint_problem(checkpoint))
+
+
+def test_a_damaged_checkpoint_is_told(checkpoint: Path) -> None:
+    weights = checkpoint / "model.safetensors"
+    whole = weights.read_bytes()
+    for damaged in (whole[:-1], whole[:20], whole[:4], b"", whole[:8] + b"x" * (len(whole) - 8)):
+        weights.write_bytes(damaged)
+        assert checkpoint_problem(checkpoint)
+    weights.write_bytes(whole)
+    (checkpoint / "config.json").write_text("{")
+    assert "not JSON" in str(checkpoint_problem(checkpoint))
+    assert "not there" in str(checkpoint_problem(checkpoint / "nothing"))
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    status = 200
+
+    def do_HEAD(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("no_proxy", "*")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        yield Hub
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("answer", "status"), [(200, "ok"), (404, "ok"), (503, "problem")])
+def test_the_hub_is_asked(hub: type[Hub], monkeypatch: pytest.MonkeyPatch, answer: int, status: str) -> None:
+    monkeypatch.setattr(hub, "status", answer)
+    (check,) = doctor.check_hub(5)
+    assert (check.status, str(answer) in check.found) == (status, True)
+
+
+def test_an_unreachable_hub_and_an_offline_one(hub: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
+    (check,) = doctor.check_hub(5)
+    assert check.status == "missing"
+    assert check.fix
+    monkeypatch.setenv("HF_ENDPOINT", "file:///etc")
+    assert doctor.check_hub(5)[0].status == "problem"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert doctor.check_hub(5)[0].fix == "unset HF_HUB_OFFLINE"
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_openrlhf_of_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, status, word in (
+        ("echo 0.11.0", "ok", "0.11.0"),
+        ("echo 'ModuleNotFoundError: no openrlhf' >&2; exit 1", "problem", "no openrlhf"),
+        ("kill -9 $$", "problem", "exit code -9"),
+    ):
+        monkeypatch.setenv("SWEET_OPENRLHF_PYTHON", str(script(tmp_path / "python", text)))
+        (check,) = doctor.check_openrlhf()
+        assert (check.status, word in check.found) == (status, True), check
+    monkeypatch.setenv("SWEET_OPENRLHF_PYTHON", str(tmp_path / "nothing"))
+    (check,) = doctor.check_openrlhf()
+    assert (check.status, "unset SWEET_OPENRLHF_PYTHON" in check.fix) == ("problem", True)
+
+
+def test_openrlhf_that_is_not_in_this_environment_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWEET_OPENRLHF_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "executable", str(script(tmp_path / "python", "exit 1")))
+    (check,) = doctor.check_openrlhf()
+    assert (check.status, "export SWEET_OPENRLHF_PYTHON" in check.fix) == ("missing", True)
+
+
+def test_torch_that_hangs_or_crashes_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, word in (("exec sleep 60", "no answer"), ("kill -11 $$", "exit code -11")):
+        monkeypatch.setattr(sys, "executable", str(script(tmp_path / "python", text)))
+        (check,) = doctor.check_torch(0.5)
+        assert (check.status, check.required, word in check.found) == ("problem", True, True), check
+
+
+def test_firefox_and_what_pages_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography", reason="cryptography is not installed")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
+    monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
+    firefox, assets = doctor.check_firefox()
+    assert (firefox.status, "apt install firefox" in firefox.fix) == ("missing", True)
+    assert "playwright install firefox" in firefox.fix
+    assert (assets.status, assets.fix) == ("missing", "sweet data assets")
+    script(tmp_path / "firefox-esr", "true")
+    assert "firefox-esr, driven directly" in doctor.check_firefox()[0].found
+    monkeypatch.setenv("SWEET_FIREFOX", "no-such-program")
+    assert "no-such-program" in doctor.check_firefox()[0].found
+
+
+def test_firefox_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "sweet-rl[html]" in doctor.check_firefox()[0].fix
+
+
+def test_vllm_without_its_command_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "_version", lambda package: None)
+    assert [doctor.check_vllm()[0].status, doctor.check_deepspeed()[0].status] == ["missing", "missing"]
+    monkeypatch.setattr(doctor, "_version", lambda package: "0.33.0")
+    assert [doctor.check_vllm()[0].status, doctor.check_deepspeed()[0].status] == ["problem", "ok"]
+    script(tmp_path / "vllm", "true")
+    assert doctor.check_vllm()[0].status == "ok"
+
+
+def test_a_full_disk_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "not" / "there" / "yet"
+    assert (doctor.check_disk(runs)[0].status, str(tmp_path) in doctor.check_disk(runs)[0].found) == ("ok", True)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=10_000_000))
+    assert doctor.check_disk(runs)[0].status == "problem"
+
+
+def test_a_check_that_fails_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[Check]:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(doctor, "check_sandbox", broken)
+    monkeypatch.setattr(doctor, "check_vllm", broken)
+    checks = {check.name: check for check in run_doctor(DoctorConfig(timeout=0.1))}
+    assert checks["sandbox"].status == checks["vllm"].status == "problem"
+    assert "unforeseen" in checks["vllm"].found
+    assert not healthy(list(checks.values())), "the sandbox is required"
+    assert healthy([checks["vllm"]]), "vllm is not"
+
+
+def test_this_machine_has_what_the_pipeline_needs() -> None:
+    checks = run_doctor(DoctorConfig())
+    assert healthy(checks), [check for check in checks if check.required and check.status != "ok"]
+    names = [check.name for check in checks]
+    assert len(set(names)) == len(names)
+    assert {"Python", "torch", "sandbox", "micro agent", "model hub", "Firefox", "vllm", "deepspeed"} <= set(names)
+    assert all(check.fix for check in checks if check.status != "ok")
+    assert all(check.why for check in checks)
+    assert json.loads(json.dumps(as_json(checks)))["healthy"] is True

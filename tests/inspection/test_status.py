@@ -1,0 +1,180 @@
+"""What a run holds and what to do next, along a whole pipeline."""
+
+# ruff: noqa: PT012 - what is expected to raise is an attempt, with what is done in it
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import ServerError
+from sweet.inspection.status import StatusReport, json_schema, report, suggest_next
+from sweet.rollout.config import RolloutConfig
+from sweet.runs.manifest import KIND_MAKER, Artifact, Kind
+from sweet.runs.run import Run
+from tests.runs.conftest import Settings, make
+
+ORDER: tuple[Kind, ...] = tuple(KIND_MAKER)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", task="code")
+
+
+def pipeline(run: Run, until: Kind, **meta: object) -> dict[Kind, Artifact]:
+    """One artifact of each kind up to `until`, each made from the one before."""
+    made: dict[Kind, Artifact] = {}
+    for kind in ORDER[: ORDER.index(until) + 1]:
+        inputs = list(made.values())[-1:]
+        made[kind] = make(run, KIND_MAKER[kind], kind, *inputs, meta=meta if kind == "rollouts" else {})
+    return made
+
+
+def steps(run: Run) -> list[str]:
+    """What is suggested, without the name of the run."""
+    return [line.replace(f" {run.path}", "", 1) for line in suggest_next(run.manifest(), run.path)]
+
+
+def test_an_empty_run(run: Run) -> None:
+    shown = report(run)
+    assert (shown.attempts, shown.artifacts, shown.unknown) == ([], [], [])
+    assert shown.next == [f"sweet rollout {run.path}"]
+
+
+@pytest.mark.parametrize("kind", ORDER[:-1])
+def test_the_next_stage_of_the_pipeline(run: Run, kind: Kind) -> None:
+    pipeline(run, kind)
+    assert steps(run) == [f"sweet {KIND_MAKER[ORDER[ORDER.index(kind) + 1]]}"]
+    assert report(run).next == suggest_next(run.manifest(), run.path)
+
+
+@pytest.mark.parametrize("agent", ["scripted", "imported"])
+def test_what_learns_is_named_where_no_model_spoke(run: Run, agent: str) -> None:
+    made = pipeline(run, "preferences", agent=agent)
+    assert steps(run) == ["sweet train-critic --model MODEL"]
+    critic = make(run, "train-critic", "critic", made["preferences"])
+    assert steps(run) == ["sweet rank --agent MODEL"]
+    make(run, "pair", "pairs", make(run, "rank", "candidates", critic))
+    assert steps(run) == ["sweet train-actor --model MODEL"]
+
+
+def test_the_kind_of_task_is_named_where_it_is_not_the_usual_one(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "other", task="sql")
+    assert steps(run) == ["sweet rollout --task sql"]
+
+
+def test_a_trained_actor_is_played_scored_and_looked_at(run: Run) -> None:
+    made = pipeline(run, "actor", tasks="my tasks.jsonl", split="train", agent="micro")
+    actor = run.path / made["actor"].path
+    play = f"sweet rollout --agent {actor} --tasks 'my tasks.jsonl'"
+    assert steps(run) == [play]
+    played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"]))})
+    assert steps(run) == ["sweet eval"]
+    make(run, "eval", "scores", played)
+    assert steps(run) == ["sweet view"]
+
+
+def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
+    made = pipeline(run, "actor", agent="runs/other/actor/actor-1.jsonl", split="train")
+    assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path}"]
+
+
+def test_a_second_round_goes_on_with_its_newest_work(run: Run) -> None:
+    made = pipeline(run, "actor", agent="micro", split="train")
+    played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"])), "split": "train"})
+    scores = make(run, "eval", "scores", played, text="{}\n{}\n")
+    assert steps(run) == ["sweet view", "sweet rank"]
+    critic = make(run, "train-critic", "critic", make(run, "label", "preferences", scores, text="2\n"), text="2\n")
+    assert steps(run) == ["sweet rank"]
+    candidates = make(run, "rank", "candidates", critic, played, text="2\n")
+    assert steps(run) == ["sweet pair"]
+    pairs = make(run, "pair", "pairs", candidates, text="2\n")
+    assert steps(run) == ["sweet train-actor"]
+    second = make(run, "train-actor", "actor", pairs, text="2\n")
+    assert [artifact.id for artifact in report(run).artifacts if artifact.stale] == []
+    assert steps(run) == [f"sweet rollout --agent {run.path / second.path}"]
+
+
+def test_who_spoke_is_told(run: Run) -> None:
+    made = pipeline(run, "actor", agent="micro")
+    make(run, "rollout", "rollouts", meta={"agent": f"/elsewhere/run/{made['actor'].path}"})
+    make(run, "rollout", "rollouts", meta={"agent": "org/model"})
+    told = [artifact.agent for artifact in report(run).artifacts if artifact.kind == "rollouts"]
+    assert told == ["micro", "actor-1", "org/model"]
+    assert all(artifact.agent is None for artifact in report(run).artifacts if artifact.kind != "rollouts")
+
+
+def test_what_is_stale_is_made_anew(run: Run) -> None:
+    made = pipeline(run, "pairs")
+    make(run, "train-critic", "critic", made["preferences"], text='{"a": 1}\n', seed=1)
+    assert steps(run) == ["sweet rank"]
+    run.file(made["scores"]).write_text("changed\n")
+    shown = report(run)
+    stale = {artifact.id: artifact.stale for artifact in shown.artifacts if artifact.stale}
+    assert stale["scores-1"] == "scores/scores-1.jsonl was changed since it was finished"
+    assert set(stale) == {"scores-1", "preferences-1", "critic-1", "critic-2", "candidates-1", "pairs-1"}
+    assert shown.next == [f"sweet eval {run.path}"]
+
+
+def test_older_dialogues_without_scores_are_named(run: Run) -> None:
+    make(run, "rollout", "rollouts", meta={"split": "train"})
+    make(run, "eval", "scores", make(run, "rollout", "rollouts", meta={"split": "test"}))
+    assert steps(run) == ["sweet eval --from rollouts-1"]
+
+
+def test_what_was_stopped_goes_on_with_its_options(run: Run) -> None:
+    config = RolloutConfig(samples=4, agent_url=["http://a", "http://b"], temperature=0.5, tasks="a b.jsonl")
+    with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
+        attempt.start_artifact("rollouts", resume=True)
+        raise KeyboardInterrupt
+    shown = report(run)
+    options = "--tasks 'a b.jsonl' --agent-url http://a --agent-url http://b --samples 4 --temperature 0.5"
+    assert steps(run)[0] == f"sweet rollout {options}"
+    assert shown.attempts[0].status == "interrupted"
+    with run.attempt("rollout", RolloutConfig()) as attempt:
+        draft = attempt.start_artifact("rollouts", resume=True)
+        draft.path.write_text("{}\n")
+        attempt.finish_artifact(draft, rows=1)
+    assert steps(run) == ["sweet eval"], "it was left behind"
+
+
+def test_what_follows_two_dashes_goes_on_behind_them(run: Run) -> None:
+    config = RolloutConfig(agent="m", vllm_options=["--max-model-len", "9"], samples=2)
+    with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
+        attempt.start_artifact("rollouts", resume=True)
+        raise KeyboardInterrupt
+    report(run)
+    assert steps(run)[0] == "sweet rollout --agent m --samples 2 -- --max-model-len 9"
+
+
+def test_the_report_in_full(run: Run) -> None:
+    with pytest.raises(ServerError), run.attempt("eval", Settings()) as attempt:
+        attempt.metrics.update(success_rate=0.5, success_rate_ci_low=0.4, scorer="strict", trajectories=8)
+        attempt.start_artifact("scores").path.write_text("{}")
+        raise ServerError("No answer.")
+    (run.path / "scores" / "stray.jsonl").write_text("")
+    shown = report(run)
+    (tried,), (partial,) = shown.attempts, shown.artifacts
+    assert (tried.status, tried.error, tried.metrics) == (
+        "failed",
+        "No answer.",
+        {"success_rate": 0.5, "trajectories": 8},
+    )
+    assert tried.seconds is not None
+    assert (partial.status, partial.bytes, partial.rows, partial.attempt) == ("partial", 2, None, "eval-1")
+    assert shown.unknown == ["scores/stray.jsonl"]
+    assert StatusReport.model_validate_json(json.dumps({**shown.as_json(), "stage": "status"})) == shown
+
+
+def test_looking_writes_nothing(run: Run) -> None:
+    pipeline(run, "scores")
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    report(run)
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_the_schema_is_the_manifests() -> None:
+    assert json_schema()["title"] == "Manifest"

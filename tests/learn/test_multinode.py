@@ -1,0 +1,214 @@
+"""A node finds its work in the folder that all see, and knows when it is over."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn import heartbeat, multinode
+from sweet.learn.failure import SAID, error_of, error_path, leave
+from sweet.learn.heartbeat import Listener, Pulse
+from sweet.learn.job import PULSE
+from sweet.learn.multinode import GATHERING, Gathering, Watch, await_job, clear, node_pulse, serve
+
+
+@pytest.fixture
+def gathering(tmp_path: Path) -> Gathering:
+    made = Gathering(2, "127.0.0.1", 1234, "cpu", 1, tmp_path / "log")
+    made.write(tmp_path)
+    return made
+
+
+@pytest.fixture
+def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Has the pulse of a path beat until the test is over, and lets the nodes wait for no other one for long."""
+    monkeypatch.setattr(heartbeat, "PULSE_EVERY", 0.05)
+    monkeypatch.setattr(multinode, "PULSE_EVERY", 0.4)
+    over = threading.Event()
+    started: list[threading.Thread] = []
+
+    def beat(heart: Pulse) -> None:
+        while not over.wait(0.05):
+            heart.beat()
+
+    def begin(path: Path) -> None:
+        started.append(threading.Thread(target=beat, args=(Pulse(path),)))
+        started[-1].start()
+
+    yield begin
+    over.set()
+    for thread in started:
+        thread.join()
+
+
+def test_what_the_nodes_are_told_is_read_as_it_was_written(tmp_path: Path, gathering: Gathering) -> None:
+    assert Gathering.read(tmp_path) == gathering
+    assert {"sweet", "python", "torch"} <= gathering.versions.keys()
+    node_pulse(tmp_path, 1).touch()
+    (tmp_path / "nodes").touch()
+    clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["nodes"]
+
+
+def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, gathering: Gathering) -> None:
+    replace(gathering, versions=dict(gathering.versions) | {"torch": "1.0"}).write(tmp_path)
+    with pytest.raises(UsageError, match=r"different versions: torch .* \(node 0: 1\.0\)"):
+        serve(tmp_path, 1, None, tmp_path / "log")
+    told = error_of(tmp_path, tmp_path / "log", 1)
+    assert isinstance(told, UsageError)
+    assert str(told.where).startswith("node 1 (")
+
+
+def test_what_another_version_has_left_is_refused(tmp_path: Path, gathering: Gathering) -> None:
+    for text in ("{", "[]", "{}", '{"log": "x", "shape": 3}'):
+        (tmp_path / GATHERING).write_text(text)
+        with pytest.raises(UsageError, match="not understood"):
+            Gathering.read(tmp_path)
+
+
+def test_a_number_is_given_once(tmp_path: Path, gathering: Gathering) -> None:
+    Pulse(node_pulse(tmp_path, 1))
+    with pytest.raises(UsageError, match="Another node is number 1 already"):
+        serve(tmp_path, 1, None, tmp_path / "log")
+    with pytest.raises(UsageError, match="There are 2 nodes"):
+        serve(tmp_path, 2, None, tmp_path / "log")
+
+
+def test_a_node_without_its_gpus_is_refused(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    replace(gathering, device="cuda", devices=8).write(tmp_path)
+    with pytest.raises(UsageError, match="torch sees 0 GPUs, and 8 are to be used") as caught:
+        serve(tmp_path, 1, None, tmp_path / "log")
+    assert "--gpus-per-node" in str(caught.value.fix)
+
+
+def test_a_node_that_does_not_see_the_folder_says_so_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    assert multinode.main([str(tmp_path / "none")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(SAID)
+    log = tmp_path / "log"
+    log.write_text(f"0: something\n1: {said}srun: error\n")
+    told = error_of(tmp_path, log, 1)
+    assert isinstance(told, UsageError)
+    assert "disk is not shared" in told.what
+
+
+def test_a_launcher_that_dies_is_told_by_its_node(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch, living: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["false"])
+    living(tmp_path / PULSE)
+    with pytest.raises(SweetError, match=r"launcher of node 1 .* ended with status 1"):
+        serve(tmp_path, 1, None, tmp_path / "log")
+    assert error_path(tmp_path, "node-1").exists()
+    assert node_pulse(tmp_path, 1).read_text() == heartbeat.ENDED
+
+
+def test_an_error_elsewhere_ends_this_nodes_launcher(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
+    monkeypatch.setattr(multinode, "GRACE", 0.2)
+    leave(tmp_path, 0, SweetError("A GPU's memory is full.", fix="a smaller one"))
+    began = time.monotonic()
+    with pytest.raises(SweetError, match="memory is full") as caught:
+        serve(tmp_path, 1, None, tmp_path / "log")
+    assert (caught.value.where, caught.value.fix) == ("rank 0", "a smaller one")
+    assert time.monotonic() - began < 30
+
+
+def test_a_node_that_is_stopped_says_so_to_the_others(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
+    threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,)).start()
+    with pytest.raises(KeyboardInterrupt):
+        serve(tmp_path, 1, None, tmp_path / "log")
+    assert "was stopped" in error_of(tmp_path, tmp_path / "log", 1).what
+
+
+def test_the_end_of_the_command_ends_its_nodes(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
+    monkeypatch.setattr(multinode, "GRACE", 0.2)
+    command = Pulse(tmp_path / PULSE)
+    threading.Timer(1.0, command.end).start()
+    with pytest.raises(SweetError, match="Node 0 has ended before this one"):
+        serve(tmp_path, 1, None, tmp_path / "log")
+
+
+def test_nodes_that_fall_silent_or_never_come_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multinode, "STILL", 0.3)
+    monkeypatch.setattr(multinode, "COME", 0.6)
+    monkeypatch.setattr(multinode, "GRACE", 0.0)
+    Pulse(node_pulse(tmp_path, 1))
+    Pulse(node_pulse(tmp_path, 2)).end()  # an end of another time
+    watch = Watch(tmp_path, (1, 3))
+    assert not watch.over()
+    time.sleep(1)
+    watch.over()
+    assert watch.over()
+    words = {who: json.loads(error_path(tmp_path, f"node-{who}").read_text())["what"] for who in (1, 3)}
+    assert "is gone: nothing was heard of it" in words[1]
+    assert words[3].startswith("Node 3 has not come within")
+
+
+def test_ranks_that_fail_beside_living_nodes_are_not_the_nodes_fault(
+    tmp_path: Path, living: Callable[[Path], None]
+) -> None:
+    leave(tmp_path, 0, RuntimeError("Connection closed by peer"))
+    living(node_pulse(tmp_path, 1))
+    Watch(tmp_path, (1,)).explain()
+    assert "Rank 0 failed: RuntimeError: Connection closed" in error_of(tmp_path, tmp_path / "log", 1).what
+    Pulse(node_pulse(tmp_path, 2))
+    Watch(tmp_path, (1, 2, 3)).explain()
+    assert not error_path(tmp_path, "node-3").exists()
+    assert not error_path(tmp_path, "node-1").exists()
+    assert "is gone" in error_of(tmp_path, tmp_path / "log", 1).what
+
+
+def test_a_pulse_of_another_time_is_no_training(
+    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multinode, "COME", 2.0)
+    folder = tmp_path / "critic-1" / "ranks"
+    gathering.write(folder)
+    stale = Pulse(folder / PULSE)
+    with pytest.raises(SweetError, match="No training by several nodes began"):
+        await_job(tmp_path, "*/ranks", 2)
+    stale.end()
+    monkeypatch.setattr(multinode, "COME", 30.0)
+    threading.Timer(0.5, lambda: Pulse(folder / PULSE)).start()
+    assert await_job(tmp_path, "*/ranks", 2) == folder
+    stale.end()
+    threading.Timer(0.5, lambda: Pulse(folder / PULSE)).start()
+    with pytest.raises(UsageError, match="Node 0 was started for 2 nodes"):
+        await_job(tmp_path, "*/ranks", 3)
+
+
+def test_an_end_counts_after_a_beat_alone(tmp_path: Path) -> None:
+    heart = Pulse(tmp_path / "p")
+    heart.end()
+    late = Listener(tmp_path / "p")
+    late.still()
+    assert not late.ended
+    Pulse(tmp_path / "p")
+    late.still()
+    assert late.begun
+    heart.end()
+    late.still()
+    assert late.ended

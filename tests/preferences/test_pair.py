@@ -1,0 +1,101 @@
+"""Pairs come from both halves, never hold one text twice, and depend on the seed alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet.errors import SweetError
+from sweet.preferences.config import PairConfig
+from sweet.preferences.pair import run_pair, turn_pairs
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.rows import Candidate, CandidateRow, Pair
+from sweet.tasks.base import Message
+from tests.stages.learn_runs import put
+
+
+def candidate(text: str, advantage: float) -> Candidate:
+    return Candidate(text=text, advantage=advantage, logprob=advantage, reference=0.0, tokens=3, token_ids=(1, 2))
+
+
+def row(values: dict[str, float] | list[tuple[str, float]], trajectory: str = "t", turn: int = 1) -> CandidateRow:
+    items = values.items() if isinstance(values, dict) else values
+    return CandidateRow(
+        trajectory_id=trajectory,
+        task_id="task",
+        turn=turn,
+        observation=(Message(role="user", content="q"),),
+        candidates=tuple(candidate(text, advantage) for text, advantage in items),
+        taken=candidate("taken", 0.0),
+    )
+
+
+RANKED = {"a": 0.9, "b": 0.5, "c": 0.1, "d": -0.2, "e": -0.4, "f": -0.6}
+
+
+def test_random_halves_draws_from_both_halves() -> None:
+    pairs = list(turn_pairs(row(RANKED), PairConfig(pairs=9)))
+    assert {(pair.chosen, pair.rejected) for pair in pairs} == {(g, b) for g in "abc" for b in "def"}
+    few = list(turn_pairs(row(RANKED), PairConfig(pairs=4)))
+    assert [(p.chosen, p.rejected) for p in few] == [(p.chosen, p.rejected) for p in pairs[:4]]
+    other = list(turn_pairs(row(RANKED), PairConfig(pairs=9, seed=1)))
+    assert [p.chosen + p.rejected for p in other] != [p.chosen + p.rejected for p in pairs]
+
+
+def test_best_worst_takes_the_extremes_first() -> None:
+    pairs = list(turn_pairs(row(RANKED), PairConfig(strategy="best-worst", pairs=2)))
+    assert [(pair.chosen, pair.rejected) for pair in pairs] == [("a", "f"), ("b", "e")]
+    assert pairs[0].chosen_advantage == 0.9
+    assert pairs[0].chosen_token_ids == (1, 2)
+
+
+def test_a_gap_leaves_close_ones_out() -> None:
+    pairs = list(turn_pairs(row(RANKED), PairConfig(pairs=9, min_gap=1.2)))
+    assert {(pair.chosen, pair.rejected) for pair in pairs} == {("a", "e"), ("a", "f")} - {("a", "x")}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-1, 1)), min_size=2, max_size=16),
+    st.integers(1, 6),
+    st.sampled_from(["random-halves", "best-worst"]),
+)
+def test_a_pair_has_two_texts_and_the_better_one_chosen(
+    items: list[tuple[str, float]], count: int, strategy: Any
+) -> None:
+    config = PairConfig(pairs=count, strategy=strategy)
+    pairs = list(turn_pairs(row(items), config))
+    assert len(pairs) <= count
+    assert all(p.chosen != p.rejected and p.chosen_advantage > p.rejected_advantage for p in pairs)
+    assert len({(p.chosen, p.rejected) for p in pairs}) == len(pairs)
+    assert pairs == list(turn_pairs(row(list(reversed(items))), config))
+
+
+def make_run(folder: Path, rows: list[CandidateRow]) -> Run:
+    run = Run.create(folder, task="code")
+    put(run, "rank", "candidates", rows)
+    return run
+
+
+def test_the_order_of_the_file_decides_nothing(tmp_path: Path) -> None:
+    rows = [row(RANKED, f"t{number}", turn) for number in range(4) for turn in (1, 3)]
+    found = []
+    for name, order in (("a", rows), ("b", rows[::-1])):
+        run = make_run(tmp_path / name, order)
+        result = run_pair(run, PairConfig(pairs=2, fraction=0.5, seed=3), Silent())
+        assert (result.metrics["pairs"], result.metrics["turns"], result.artifacts[0].rows) == (8, 4, 8)
+        found.append(list(read_jsonl(run.file(result.artifacts[0]), Pair)))
+    assert found[0] == found[1]
+    assert len({pair.id for pair in found[0]}) == 8
+
+
+def test_candidates_that_are_all_alike_give_an_error(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [row([("same", 0.1), ("same", 0.1)])])
+    with pytest.raises(SweetError, match="all alike") as caught:
+        run_pair(run, PairConfig(), Silent())
+    assert "sweet rank" in str(caught.value.fix)

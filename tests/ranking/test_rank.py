@@ -1,0 +1,244 @@
+"""Candidates are sampled once, scored as equation (3) says, and a stopped ranking goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.tokens import ChatEncoder, ReplyText
+from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.llm.vllm import given
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
+from sweet.ranking.turns import sample_places
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.critics import CriticSettings, load_critic
+from sweet.stages.rows import CandidateRow
+from sweet.tasks.base import Message
+from sweet.training.config import TrainCriticConfig
+from sweet.training.stage import run_train_critic
+from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.llm.stand_in import install
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run
+
+OBSERVATION = [Message(role="system", content="You help."), Message(role="user", content="Write fee.")]
+REPLIES = [ReplyText("What is the rate?"), ReplyText("It is 5."), ReplyText("What is the rate?")]
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_agent(tmp_path_factory.mktemp("models") / "agent")
+
+
+@pytest.fixture
+def run(tmp_path: Path, agent: str) -> Run:
+    run = make_run(tmp_path, agent)
+    run_label(run, LabelConfig(), Silent())
+    run_train_critic(run, TrainCriticConfig(epochs=2, lr=1e-3), Silent())
+    return run
+
+
+def config(**changes: Any) -> RankConfig:
+    return RankConfig(**{"candidates": 3, "fraction": 0.2, "max_tokens": 8, **changes})
+
+
+def turn(sampler: float | None = None, hidden: str = "C0") -> TurnReplies:
+    return TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [sampler] * len(REPLIES))
+
+
+def mean(model: Any, prompt: list[int], reply: list[int], cut: int = 0) -> float:
+    """Mean log-probability of `reply[:-cut]` behind the prompt, by a full forward."""
+    with torch.no_grad():
+        table = torch.log_softmax(model(input_ids=torch.tensor([prompt + reply])).logits[0].float(), -1)
+    wanted = reply[: len(reply) - cut]
+    return sum(float(table[len(prompt) + i - 1, token]) for i, token in enumerate(wanted)) / len(wanted)
+
+
+@pytest.mark.parametrize("informed", [True, False])
+def test_an_advantage_is_equation_3(informed: bool) -> None:
+    tokenizer = build_tokenizer(TEMPLATES["llama3"])
+    model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
+    found = AdvantageCritic(model, base, tokenizer, informed=informed).judge([turn(), turn(hidden="other c")])
+    encoder = ChatEncoder(tokenizer)
+    for verdicts, hidden in zip(found, ("C0", "other c"), strict=True):
+        prompt = encoder.prompts([OBSERVATION], hidden=hidden if informed else None)[0]
+        for verdict, reply in zip(verdicts, encoder.replies(REPLIES), strict=True):
+            assert verdict.logprob == pytest.approx(mean(model, prompt, reply), abs=1e-4)
+            assert verdict.advantage == pytest.approx(mean(model, prompt, reply) - mean(base, prompt, reply), abs=1e-4)
+            assert verdict.tokens == len(reply)
+    assert found[0][0] == found[0][2]
+    assert (found[0][0].advantage == found[1][0].advantage) != informed
+
+
+def test_an_untrained_critic_sees_no_advantage_but_upstreams_does() -> None:
+    tokenizer = build_tokenizer(TEMPLATES["llama3"])
+    base = build_model(len(tokenizer))
+    paper = AdvantageCritic(base, base, tokenizer).judge([turn()])[0]
+    assert [verdict.advantage for verdict in paper] == pytest.approx([0.0] * 3, abs=1e-6)
+    upstream = AdvantageCritic(base, base, tokenizer, recipe="upstream").judge([turn()])[0]
+    assert all(abs(verdict.advantage) > 1e-3 for verdict in upstream)
+
+
+def test_upstream_counts_the_header_and_omits_the_end_and_takes_the_samplers_mean() -> None:
+    tokenizer = build_tokenizer(TEMPLATES["llama3"])
+    model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
+    critic = AdvantageCritic(model, base, tokenizer, recipe="upstream")
+    encoder = ChatEncoder(tokenizer)
+    told = encoder.prompts([OBSERVATION], hidden="C0", recipe="upstream")[0]
+    bare = encoder.prompts([OBSERVATION])[0]
+    reply = encoder.replies(REPLIES)[0]
+    verdict = critic.judge([turn()])[0][0]
+    assert verdict.tokens == len(reply) - 1 + 4
+    assert verdict.logprob == pytest.approx(mean(model, told[:-4], told[-4:] + reply, cut=1), abs=1e-4)
+    assert verdict.reference == pytest.approx(mean(base, bare, reply), abs=1e-4)
+    assert critic.judge([turn(sampler=-1.25)])[0][0].reference == -1.25
+
+
+def test_turns_are_drawn_by_the_seed_alone() -> None:
+    dialogues = [trajectory for trajectory, _ in make_dialogues()]
+    turns = sum(len(trajectory.agent_turns) for trajectory in dialogues)
+    drawn = [place.key for place in sample_places(dialogues, seed=0, fraction=0.2)]
+    assert len(drawn) == -(-turns // 5)
+    assert [place.key for place in sample_places(dialogues[::-1], seed=0, fraction=0.2)] == drawn
+    assert {place.key for place in sample_places(dialogues, seed=1, fraction=0.2)} != set(drawn)
+    assert {place.key for place in sample_places(dialogues, seed=0, fraction=0.5)} > set(drawn)
+    assert len(sample_places(dialogues, seed=0, fraction=0.2, limit=2)) == 2
+    everything = [place.trajectory.id for place in sample_places(dialogues, seed=0)]
+    assert len(everything) == turns
+    changes = sum(a != b for a, b in pairwise(everything))
+    assert changes == len(dialogues) - 1, "the turns of a dialogue come together"
+
+
+def test_an_agent_without_an_address_is_served_for_as_long_as_it_is_asked(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vllm = install(tmp_path, monkeypatch)
+    vllm.show_gpus("0, GPU-0, 60000, 80000")
+    asked = config(agent="org/model", vllm_options=["--seed", "1"], device="cpu", engine="vllm")
+    result = run_rank(run, asked, Silent())
+    (start,) = vllm.starts()
+    assert given(start["args"], "--seed") == "1"
+    assert given(start["args"], "--gpu-memory-utilization") == "0.36", "the critic needs the other half"
+    assert vllm.asked() == ["org/model"] * result.metrics["turns"]
+    assert vllm.all_gone()
+    assert run.manifest().attempts[-1].environment["agent_engine"] == "vllm"
+
+
+def test_ranking_writes_candidates_and_the_reply_taken(run: Run, agent: str) -> None:
+    result = run_rank(run, config(), Silent())
+    rows = list(read_jsonl(run.file(result.artifacts[0]), CandidateRow))
+    dialogues = {trajectory.id: trajectory for trajectory, _ in make_dialogues()}
+    assert len(rows) == result.artifacts[0].rows == result.metrics["turns"]
+    assert result.metrics["failed"] == 0
+    assert result.artifacts[0].meta == {"agent": agent, "judge": "critic", "critic": "critic-1"}
+    critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent
+    tokenizer = load_tokenizer(critic_path)
+    encoder = ChatEncoder(tokenizer)
+    model, base = load_model(critic_path, "cpu"), load_model(base_path, "cpu")
+    for row in rows:
+        assert (len(row.candidates), row.basis, row.unjudged) == (3, "critic", 0)
+        assert row.taken is not None
+        said = dialogues[row.trajectory_id].dialogue_history[row.turn].said
+        assert row.taken.text == said
+        prompt = encoder.prompts([row.observation], hidden=dialogues[row.trajectory_id].task.hidden)[0]
+        for one in (*row.candidates, row.taken):
+            reply = encoder.replies([ReplyText(one.text, one.token_ids, one.ended)])[0]
+            expected = mean(model, prompt, reply) - mean(base, prompt, reply)
+            assert one.advantage == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_stopped_ranking_goes_on(run: Run) -> None:
+    first = run_rank(run, config(), Silent())
+    path = run.file(first.artifacts[0])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:50])
+    again = run_rank(run, config(concurrency=2), Silent())
+    assert again.artifacts[0].id == first.artifacts[0].id
+    assert path.read_bytes().startswith(b"".join(lines[:2]))
+    keys = [(row["trajectory_id"], row["turn"]) for row in map(json.loads, path.read_text().splitlines())]
+    assert len(set(keys)) == len(keys) == first.artifacts[0].rows
+    before = {(row["trajectory_id"], row["turn"]): row["candidates"] for row in map(json.loads, lines)}
+    after = {
+        (row["trajectory_id"], row["turn"]): row["candidates"] for row in map(json.loads, path.read_text().splitlines())
+    }
+    assert {k: [c["text"] for c in v] for k, v in after.items()} == {
+        k: [c["text"] for c in v] for k, v in before.items()
+    }
+
+
+def test_a_critic_of_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> None:
+    other = make_agent(tmp_path / "other", template="llama3")
+    with pytest.raises(UsageError, match="chat templates") as caught:
+        run_rank(run, config(reference=other), Silent())
+    assert "--reference" in str(caught.value.fix)
+    data = json.loads((Path(other) / "tokenizer.json").read_text())
+    vocabulary = data["model"]["vocab"]
+    a, b = list(vocabulary)[-2:]
+    vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
+    (Path(other) / "tokenizer.json").write_text(json.dumps(data))
+    with pytest.raises(UsageError, match="vocabularies"):
+        run_rank(run, config(reference=other), Silent())
+
+
+def test_a_critic_that_does_not_know_its_start_is_measured_against_no_other(run: Run, agent: str) -> None:
+    artifact = run.artifact("critic-1").model_copy(update={"meta": {}})
+    with pytest.raises(UsageError, match="which model it started from") as caught:
+        load_critic(run, artifact, Silent(), CriticSettings())
+    assert "--reference" in str(caught.value.fix)
+    load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
+
+
+def test_without_a_critic_the_stage_that_makes_it_is_named(tmp_path: Path, agent: str) -> None:
+    with pytest.raises(UsageError, match="critic") as caught:
+        run_rank(make_run(tmp_path, agent), config(), Silent())
+    assert "sweet train-critic" in str(caught.value.fix)
+
+
+def test_fresh_dialogues_are_ranked_though_they_are_on_more_of_the_tasks(run: Run, agent: str) -> None:
+    from tests.stages.learn_runs import put
+
+    dialogues = [make_dialogues()[0][0]]
+    put(run, "rollout", "rollouts", dialogues, agent=agent, tasks="toy", split="train", tasks_digest="of more")
+    put(run, "rollout", "rollouts", dialogues, agent=agent, tasks="toy", split="test", tasks_digest="of others")
+    assert run.input_of(run_rank(run, config(), Silent()).artifacts[0], "rollouts").id == "rollouts-2"
+
+
+def test_a_critic_from_the_runs_own_actor_is_measured_against_it_where_it_lies(tmp_path: Path, agent: str) -> None:
+    """A second round whose critic is retrained, in a run that was moved since."""
+    from tests.stages.learn_runs import put, score
+
+    run = make_run(tmp_path, agent)
+    with run.attempt("train-actor", config()) as attempt:
+        draft = attempt.start_artifact("actor", suffix="")
+        shutil.copytree(agent, draft.path, dirs_exist_ok=True)
+        actor = run.file(attempt.finish_artifact(draft))
+    dialogues = make_dialogues()
+    played = put(run, "rollout", "rollouts", [t for t, _ in dialogues], agent=str(actor), tasks="toy", split="train")
+    put(run, "eval", "scores", [score(t, reward) for t, reward in dialogues], [played])
+    run_label(run, LabelConfig(), Silent())
+    critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3), Silent()).artifacts[0]
+    assert critic.meta["base"] == str(actor)
+
+    moved = Run.open(run.path.rename(tmp_path / "moved"))
+    candidates = run_rank(moved, config(), Silent()).artifacts[0]
+    assert candidates.meta["agent"] == str(moved.path / "actor" / "actor-1")
+    assert moved.input_of(candidates, "rollouts").id == "rollouts-2"
+
+
+def test_dialogues_on_other_tasks_are_not_ranked_unasked(run: Run) -> None:
+    from tests.stages.learn_runs import put
+
+    put(run, "rollout", "rollouts", [make_dialogues()[0][0]], agent="x", tasks="toy", split="test")
+    assert run.input_of(run_rank(run, config(), Silent()).artifacts[0], "rollouts").id == "rollouts-1"

@@ -1,0 +1,126 @@
+"""Rollouts with the real micro agent, the real engine and the scripted human."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import ServerError, TooManyFailures, UsageError
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.stage import run_rollout
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.tasks.base import Task
+
+TASKS, SAMPLES = 6, 2
+
+
+def config(**changes: Any) -> RolloutConfig:
+    return RolloutConfig(**{"num_tasks": TASKS, "samples": SAMPLES, "max_tokens": 64, "max_turns": 4, **changes})
+
+
+def rows(run: Run, number: int = 1) -> list[dict[str, Any]]:
+    path = run.file(run.artifact(f"rollouts-{number}"))
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", task="code")
+
+
+def test_every_dialogue_is_there_once_and_recorded(run: Run) -> None:
+    result = run_rollout(run, config(), Silent())
+    found = rows(run)
+    assert len({row["id"] for row in found}) == len(found) == TASKS * SAMPLES == result.metrics["episodes"]
+    assert result.metrics["failed"] == 0
+    assert result.metrics["turns"] == sum(
+        sum(turn["role"] == "assistant" for turn in row["dialogue_history"]) for row in found
+    )
+    assert result.metrics["completion_tokens"] == sum(row["usage"]["completion_tokens"] for row in found) > 0
+    for row in found:
+        replies = [turn for turn in row["dialogue_history"] if turn["role"] == "assistant"]
+        assert all(turn["token_ids"] for turn in replies)
+        assert row["dialogue_history"][0]["content"] == row["task"]["problem_description"]
+
+
+def test_the_same_command_does_what_is_missing_and_nothing_twice(run: Run) -> None:
+    run_rollout(run, config(), Silent())
+    path = run.file(run.artifact("rollouts-1"))
+    whole = path.read_bytes()
+    assert run_rollout(run, config(concurrency=3), Silent()).metrics["episodes"] == TASKS * SAMPLES
+    assert path.read_bytes() == whole, "an operational change alters nothing"
+
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:7]) + lines[7][:40])
+    result = run_rollout(run, config(), Silent())
+    assert result.metrics["episodes"] == TASKS * SAMPLES
+    assert path.read_bytes().startswith(b"".join(lines[:7])), "finished dialogues stay byte for byte"
+    redone = rows(run)
+    assert len({row["id"] for row in redone}) == len(redone)
+    texts = {row["id"]: [turn["content"] for turn in row["dialogue_history"]] for row in redone}
+    before = {row["id"]: [turn["content"] for turn in row["dialogue_history"]] for row in map(json.loads, lines)}
+    assert texts == before, "a dialogue's seed gives the same dialogue again"
+
+
+def test_another_setting_makes_another_artifact(run: Run) -> None:
+    run_rollout(run, config(num_tasks=2), Silent())
+    run_rollout(run, config(num_tasks=2, temperature=0.5), Silent())
+    assert len(rows(run, 1)) == len(rows(run, 2)) == 2 * SAMPLES
+
+
+def test_an_unreachable_server_is_exit_3_and_keeps_the_partial_artifact(run: Run) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/v1"
+    with pytest.raises(ServerError, match=str(port)) as error:
+        run_rollout(run, config(agent="nobody", agent_url=[url], patience=0.2), Silent())
+    assert error.value.exit_code == 3
+    manifest = run.manifest()
+    assert manifest.attempts[-1].status == "failed"
+    assert manifest.artifacts[-1].status == "partial"
+
+
+def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run) -> None:
+    with pytest.raises(TooManyFailures) as error:
+        run_rollout(run, config(num_tasks=1, samples=1, deadline=1e-4), Silent())
+    assert error.value.exit_code == 4
+    logged = [json.loads(line) for line in Path(error.value.where or "").read_text().splitlines()]
+    assert "not finished within" in logged[0]["error"]
+    assert rows(run) == []
+    again = run_rollout(run, config(num_tasks=1, samples=1), Silent())
+    assert (again.metrics["episodes"], again.artifacts[0].id) == (1, "rollouts-1")
+
+
+def test_allowed_failures_are_counted_and_not_fatal(run: Run) -> None:
+    result = run_rollout(run, config(num_tasks=2, samples=1, deadline=1e-4, fail_on_error=2), Silent())
+    assert (result.metrics["failed"], result.metrics["episodes"]) == (2, 0)
+
+
+def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:
+    task = Task(id="t", problem_description="d def f(x)", ground_truth="def f(x): return x", test_cases={"t1": "f(1)"})
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(task.model_dump_json(exclude={"facts"}) + "\n")
+    with pytest.raises(UsageError, match="has none"):
+        run_rollout(run, config(tasks=str(path)), Silent())
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"sim_url": ["http://127.0.0.1:9/v1"]}, "human runs in this process"),
+        ({"agent": "scripted"}, "no scripted agent for code tasks"),
+        ({"task": "html", "agent": "scripted", "agent_url": ["http://127.0.0.1:9/v1"]}, "agent runs in this process"),
+        ({"task": "html", "agent": "scripted", "sim": "micro"}, "must see pages"),
+        ({"task": "html"}, "writes no pages"),
+    ],
+)
+def test_sides_that_cannot_play_are_refused(run: Run, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        run_rollout(run, config(**changes), Silent())
+    assert not run.manifest().attempts

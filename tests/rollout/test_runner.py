@@ -1,0 +1,240 @@
+"""Many dialogues at once against a mock server: stopped, killed, held back, refused, and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.mock_server import AGENT, HUMAN, task_row
+from sweet.errors import ServerError, UsageError
+from sweet.llm.remote import RemoteClient
+from sweet.rollout.config import RolloutConfig
+from sweet.rollout.runner import CEILING_FILE, Book
+from sweet.rollout.stage import run_rollout
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+
+ROOT = Path(__file__).parents[2]
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a mock whose answers take 30 ms in the mean."""
+    command = [sys.executable, "-m", "benchmarks.mock_server", "--mean", "0.03", "--seed", "5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.kill()
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(task_row(number)) + "\n" for number in range(COUNT)))
+    return path
+
+
+def words(run: Path, tasks: Path, server: str, *more: str) -> list[str]:
+    sides = ["--agent", AGENT, "--agent-url", server, "--sim", HUMAN, "--sim-url", server]
+    given = ["--tasks", str(tasks), *sides, "--concurrency", "12", *more]
+    return [sys.executable, "-m", "sweet", "rollout", str(run), *given]
+
+
+def started(run: Path, tasks: Path, server: str, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words(run, tasks, server, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=run.parent
+    )
+
+
+def written(run: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in run.glob("rollouts/*.jsonl"))
+
+
+def wait_for(run: Path, lines: int) -> None:
+    limit = time.monotonic() + 60
+    while written(run).count(b"\n") < lines:
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def ids(run: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in written(run).splitlines()]
+
+
+def asked(server: str, path: str) -> Any:
+    with urllib.request.urlopen(server + path) as answer:
+        return json.load(answer)
+
+
+def config(tasks: Path, server: str, **more: Any) -> RolloutConfig:
+    sides = {"agent": AGENT, "agent_url": [server], "sim": HUMAN, "sim_url": [server]}
+    return RolloutConfig(**{"tasks": str(tasks), "concurrency": 12, **sides, **more})
+
+
+def test_ctrl_c_once_plays_what_is_under_way_to_its_end(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = tmp_path / "run"
+    with started(run, tasks, server) as program:
+        wait_for(run, 5)
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == 130, err
+    told = " ".join(err.replace("│", " ").split())
+    assert "played to their end" in told
+    assert "sweet rollout" in told
+    kept = written(run)
+    done = len(ids(run))
+    assert 5 <= done < COUNT
+    assert f"{done} dialogues are done, {COUNT - done} are missing" in told
+    stats = asked(server, "/stats")
+    assert stats["requests"] == stats["answered"], "no request was cut off"
+    again = subprocess.run(words(run, tasks, server, "--json"), capture_output=True, text=True, timeout=120)
+    assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
+    assert written(run).startswith(kept)
+    assert len(set(ids(run))) == len(ids(run)) == COUNT
+
+
+def test_ctrl_c_twice_stops_at_once(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = tmp_path / "run"
+    with started(run, tasks, server, "--max-turns", "9") as program:
+        wait_for(run, 1)
+        program.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        program.send_signal(signal.SIGINT)
+        _, err = program.communicate(timeout=60)
+    assert program.returncode == 130, err
+    assert len(ids(run)) < COUNT
+
+
+def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Path, tasks: Path, server: str) -> None:
+    run, dice = tmp_path / "run", random.Random(0)
+    kept = b""
+    for _ in range(4):
+        with started(run, tasks, server) as program:
+            wait_for(run, kept.count(b"\n") + dice.randint(1, 8))
+            time.sleep(dice.uniform(0, 0.05))
+            program.kill()
+            program.communicate(timeout=60)
+        now = written(run)
+        whole = now[: now.rfind(b"\n") + 1]
+        assert whole.startswith(kept), "finished dialogues stay byte for byte"
+        kept = whole
+    with (next(run.glob("rollouts/*.jsonl"))).open("ab") as file:
+        file.write(b'{"id":"torn')
+    again = subprocess.run(words(run, tasks, server, "--json"), capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
+    assert written(run).startswith(kept)
+    assert sorted(ids(run)) == sorted({f"mock-{n:06d}-s0-r0" for n in range(COUNT)})
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no user signals")
+def test_the_ceiling_is_moved_by_signals_and_by_a_file(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = tmp_path / "run"
+    run_rollout(Run.create(run, "code"), config(tasks, server, num_tasks=1), Silent())
+    (run / CEILING_FILE).write_text("2\n")
+    asked(server, "/reset")
+    with started(run, tasks, server) as program:
+        wait_for(run, 3)
+        assert asked(server, "/stats")["peak_under_way"] <= 2
+        program.send_signal(signal.SIGUSR1)
+        (run / CEILING_FILE).write_text("no number")
+        wait_for(run, 6)
+        program.send_signal(signal.SIGUSR2)
+        _, err = program.communicate(timeout=120)
+    assert program.returncode == 0, err
+    told = " ".join(err.split())
+    assert "At most 2 dialogues at once, as" in told
+    assert "At most 4 dialogues at once." in told
+    assert "does not hold a number of dialogues" in told
+    assert len(ids(run)) == 1 + COUNT
+
+
+def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    with pytest.raises(ServerError):
+        run_rollout(run, config(tasks, server, sim_url=["http://127.0.0.1:9"], patience=0.1), Silent())
+    with pytest.raises(UsageError) as error:
+        run_rollout(run, config(tasks, server, temperature=0.5, max_turns=3), Silent())
+    assert "max_turns was 10 and is 3" in str(error.value)
+    assert "temperature was 1.0 and is 0.5" in str(error.value)
+    assert "deadline" not in str(error.value), "what changes no outcome may change"
+    assert "--new" in str(error.value)
+    result = run_rollout(run, config(tasks, server, temperature=0.5, new=True, num_tasks=2), Silent())
+    assert result.artifacts[0].id == "rollouts-2"
+
+
+def test_a_dialogue_that_failed_stays_readable(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    config_ = config(tasks, server, deadline=0.15, fail_on_error=COUNT)
+    result = run_rollout(run, config_, Silent())
+    failed = [json.loads(line) for line in (run.path / "logs" / "rollout-1.jsonl").read_text().splitlines()]
+    assert len(failed) == result.metrics["failed"] > 0
+    assert {row["failed"] for row in failed} == {"deadline"}
+    assert any(len(row["dialogue_history"]) > 2 for row in failed), "what had been said is there"
+    assert all(row["dialogue"].startswith("mock-") for row in failed)
+
+
+def test_what_a_dialogue_cost_and_how_it_was_drawn_is_recorded(tmp_path: Path, tasks: Path, server: str) -> None:
+    run = Run.create(tmp_path / "run", "code")
+    metrics = run_rollout(run, config(tasks, server, num_tasks=8), Silent()).metrics
+    rows = [json.loads(line) for line in written(run.path).splitlines()]
+    for row in rows:
+        said = [turn for turn in row["dialogue_history"] if turn["role"] == "assistant"]
+        assert len({turn["sampling_seed"] for turn in said}) == len(said)
+        assert all(turn["finish_reason"] == "stop" for turn in said)
+        usage = row["usage"]
+        assert usage["prompt_tokens"] > 0 < usage["completion_tokens"]
+        assert usage["agent_seconds"] + usage["human_seconds"] <= usage["seconds"] + 0.01
+    for name in ("prompt_tokens", "human_prompt_tokens", "human_completion_tokens"):
+        assert metrics[name] == sum(row["usage"][name] for row in rows)
+
+
+def test_a_book_counts_a_row_once() -> None:
+    row = {"id": "a", "dialogue_history": [{"role": "user"}, {"role": "assistant"}], "usage": {"prompt_tokens": 3}}
+    book = Book([row, row, {**row, "id": "b", "outcome": "human_error", "fault": "echo"}])
+    told = book.metrics()
+    assert (told["episodes"], told["turns"], told["prompt_tokens"]) == (2, 2, 6)
+    assert told["outcomes"] == {"answered": 1, "human_error": 1}
+    assert told["human_faults"] == {"echo": 1}
+
+
+def test_files_may_be_open_for_every_connection(server: str) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 1000:
+        pytest.skip("this system allows fewer open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+
+    async def opened() -> None:
+        client = await RemoteClient.open(AGENT, [server], concurrency=400)
+        await client.aclose()
+
+    try:
+        asyncio.run(opened())
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(400, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_too_many_failures_are_exit_4_and_the_result_is_told_all_the_same(
+    tmp_path: Path, tasks: Path, server: str
+) -> None:
+    run = tmp_path / "run"
+    command = words(run, tasks, server, "--json", "--deadline", "0.15", "--fail-on-error", "3")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 4, done.stderr
+    told = json.loads(done.stdout)
+    assert told["metrics"]["failed"] + told["metrics"]["episodes"] == COUNT
+    assert told["artifacts"][0]["rows"] == len(ids(run))

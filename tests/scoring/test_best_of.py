@@ -1,0 +1,96 @@
+"""Best of N by the critic: the critic's credit is the ranking's, the stage tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn.critic import AdvantageCritic, TurnReplies
+from sweet.learn.tokens import ReplyText
+from sweet.llm.pretrained import load_model, load_tokenizer
+from sweet.runs.run import Run
+from sweet.scoring.best_of import Liked, at, measure_best_of
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import run_eval
+from sweet.stages.base import Silent
+from sweet.tasks.base import Recipe
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
+
+
+def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chance() -> None:
+    knows = {f"t{i}": [Liked(float(k == i % 4), float(k == i % 4)) for k in range(4)] for i in range(8)}
+    errs = {task: [Liked(-d.liking, d.solved) for d in found] for task, found in knows.items()}
+    for n in (1, 2, 4):
+        told = at(n, knows)
+        assert told["critic"] == told["oracle"] == pytest.approx(n / 4)
+        assert told["random"] == pytest.approx(0.25)
+        assert told["critic_ci_low"] <= told["critic"] <= told["critic_ci_high"]
+    assert at(4, errs)["critic"] == 0.0
+    assert at(2, {"few": knows["t0"][:1], **knows})["tasks"] == 8
+
+
+def test_of_dialogues_liked_equally_any_may_be_chosen() -> None:
+    for rewards in ((1.0, 0.0), (0.0, 1.0)):
+        assert at(2, {"t": [Liked(0.5, reward) for reward in rewards]})["critic"] == 0.5, "whatever their order"
+    assert at(2, {"t": [Liked(0.5, 1.0), Liked(0.5, 0.0), Liked(0.1, 1.0)]})["critic"] == 0.5
+
+
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_credit_along_a_dialogue_is_what_ranking_gives_each_turn(tmp_path: Path, recipe: Recipe) -> None:
+    critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
+    tokenizer = load_tokenizer(critic)
+    judge = AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, recipe=recipe)
+    dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
+    for dialogue, credit in zip(dialogues, judge.credit(dialogues, "Ask."), strict=True):
+        assert list(credit) == dialogue.agent_turns
+        for turn, advantage in credit.items():
+            said = dialogue.dialogue_history[turn]
+            told = ReplyText(said.said, said.token_ids, said.finish_reason != "length")
+            replies = TurnReplies("", turn, dialogue.observation(turn, "Ask."), dialogue.task.hidden, [told], [None])
+            assert advantage == pytest.approx(judge.judge([replies])[0][0].advantage, abs=1e-5)
+
+
+def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    run = make_run(tmp_path, agent, tasks=3, samples=4)
+    with pytest.raises(UsageError, match="critic"):
+        run_eval(run, EvalConfig(best_of="critic"), Silent())
+    with run.attempt("train-critic", EvalConfig(), inputs=[]) as attempt:
+        draft = attempt.start_artifact("critic", suffix="", meta={"base": agent})
+        for file in Path(make_agent(tmp_path / "trained", seed=3)).iterdir():
+            (draft.path / file.name).write_bytes(file.read_bytes())
+        attempt.finish_artifact(draft)
+    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics["best_of"]
+    assert told["critic"] == "critic-1"
+    assert list(told["n"]) == ["1", "2", "4"]
+    assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
+
+
+def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = make_dialogues(tasks=2, samples=1)
+    rollouts = put(run, "rollout", "rollouts", [t for t, _ in dialogues], agent=agent)
+    with run.attempt("train-critic", EvalConfig(), inputs=[]) as attempt:
+        draft = attempt.start_artifact("critic", suffix="", meta={"base": agent})
+        for file in Path(agent).iterdir():
+            (draft.path / file.name).write_bytes(file.read_bytes())
+        attempt.finish_artifact(draft)
+    with pytest.raises(SweetError, match="two dialogues"):
+        measure_best_of(run, rollouts, [score(t, r) for t, r in dialogues], None, "cpu", Silent())
+
+
+def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:
+    critic, base = make_agent(tmp_path / "critic", seed=1), make_agent(tmp_path / "base", seed=0)
+    tokenizer = load_tokenizer(critic)
+    dialogues = [dialogue for dialogue, _ in make_dialogues(tasks=2, samples=2)]
+    tree, plain = (
+        AdvantageCritic(load_model(critic, "cpu"), load_model(base, "cpu"), tokenizer, share=share).credit(
+            dialogues, None
+        )
+        for share in (True, False)
+    )
+    for one, other in zip(tree, plain, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)

@@ -1,0 +1,79 @@
+"""Rounds of the demo: whose dialogues are learned from, who replies, who ranks, and from what each training starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.inspection.status import report as status
+from sweet.runs.lineage import input_of
+from sweet.runs.manifest import Artifact, Manifest
+from sweet.runs.run import Run
+from sweet.stages.base import Silent, StageResult
+from sweet.study.demo import DemoConfig, run_demo
+
+SMALL: dict[str, Any] = {"train_tasks": 16, "samples": 4, "eval_tasks": 4, "candidates": 2, "fraction": 0.05}
+
+
+def play(run: Run, **more: Any) -> StageResult:
+    return run_demo(run, DemoConfig.model_validate(SMALL | more), Silent())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", task="code")
+
+
+def source(manifest: Manifest, artifact: Artifact, kind: str) -> str:
+    found = input_of(manifest, artifact, kind)
+    assert found is not None
+    return found.id
+
+
+def learned_from(artifact: Artifact, kind: str) -> list[str]:
+    return [ref.id for ref in artifact.inputs if ref.id.startswith(f"{kind}-")]
+
+
+@pytest.mark.parametrize("critic", ["same", "retrained"])
+def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> None:
+    metrics = play(run, rounds=2, critic=critic).metrics
+    manifest = run.manifest()
+    first, second = manifest.of_kind("actor")
+    actor = str(run.file(first))
+
+    dialogues = manifest.artifact(source(manifest, second, "rollouts"))
+    assert dialogues is not None
+    assert (dialogues.meta["agent"], dialogues.meta["split"]) == (actor, "train")
+    candidates = manifest.of_kind("candidates")[1]
+    assert source(manifest, candidates, "rollouts") == dialogues.id
+    assert candidates.meta["agent"] == actor, "the replies that are ranked are the actor's"
+    assert second.meta["base"] == "micro", "from which training starts, and which it is measured against"
+    assert learned_from(second, "pairs") == ["pairs-2", "pairs-1"]
+
+    critics = manifest.of_kind("critic")
+    assert candidates.meta["critic"] == critics[-1].id
+    assert [one.meta["base"] for one in critics] == ["micro"] * (1 if critic == "same" else 2)
+    rounds = ["preferences-2", "preferences-1"] if critic == "retrained" else ["preferences-1"]
+    assert learned_from(critics[-1], "preferences") == rounds
+    assert source(manifest, critics[-1], "rollouts") == (dialogues.id if critic == "retrained" else "rollouts-2")
+
+    played = [one.meta["agent"] for one in manifest.of_kind("rollouts") if one.meta["split"] == "test"]
+    assert played == ["micro", actor, str(run.file(second))]
+    assert [artifact.id for artifact in status(run).artifacts if artifact.stale] == []
+    check_rounds(run, metrics)
+
+
+def check_rounds(run: Run, metrics: dict[str, Any]) -> None:
+    scored = [attempt.metrics for attempt in run.manifest().attempts if attempt.stage == "eval"]
+    assert [one["round"] for one in metrics["rounds"]] == [1, 2]
+    for told, scores in zip(metrics["rounds"], scored[2::2], strict=True):
+        for name, figure in (("success", "success_rate"), ("tests", "tests_passed")):
+            assert [told[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high")] == [
+                scores[f"{figure}{end}"] for end in ("", "_ci_low", "_ci_high")
+            ]
+    assert metrics["success_before"] == scored[0]["success_rate"]
+    assert metrics["success_after"] == metrics["rounds"][-1]["success"]
+    assert len(metrics["steps"]) == len(run.manifest().attempts), "each step has a name of its own"
+    assert metrics["seconds"] == pytest.approx(sum(metrics["steps"].values()), abs=0.1)

@@ -1,0 +1,78 @@
+"""Which methods there are, and what a seed does for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from sweet.preferences.config import PairConfig
+from sweet.study.plan import SeedJob
+from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.view.study import words
+
+
+def job(*names: str, figures: bool = True) -> SeedJob:
+    methods = tuple(METHODS[name] for name in names)
+    return SeedJob(folder=Path("study"), seed=3, sizes=StudySizes(parts=(4, 2)), methods=methods, figures=figures)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_the_stages_take_the_settings_of_every_method(method: Method) -> None:
+    for config, options in (
+        (TrainCriticConfig, method.critic),
+        (PairConfig, method.pair),
+        (TrainActorConfig, method.actor),
+    ):
+        assert config.model_validate(options).model_dump(include=set(options)) == options
+    assert bool(method.critic) == (method.judge == "critic")
+    assert (method.judge is not None) == (method.learns == "sweet")
+
+
+def test_methods_are_given_with_commas_in_any_order() -> None:
+    assert StudyConfig.model_validate({"methods": "sweet, rft"}).methods == ("rft", "sweet")
+    assert StudyConfig.model_validate({"methods": ["sweet,rft", "zero-shot"]}).methods == ("zero-shot", "rft", "sweet")
+    assert StudyConfig().methods == tuple(METHODS)
+    with pytest.raises(ValidationError, match="there is no method 'swet'"):
+        StudyConfig.model_validate({"methods": "swet"})
+
+
+def test_every_method_is_explained_to_people() -> None:
+    assert words.METHODS.keys() == METHODS.keys()
+
+
+def test_the_parts_of_a_seed() -> None:
+    assert [part.name for part in job("zero-shot", "rft", "beta-0", figures=False).parts()] == [
+        "zero-shot",
+        "rft",
+        "beta-0",
+    ]
+    parts = job("rft", "sweet").parts()
+    assert [(part.name, part.run, part.sizes.train_tasks) for part in parts] == [
+        ("rft", "seed-3", 300),
+        ("sweet", "seed-3", 300),
+        ("best of N by sweet", "seed-3", 300),
+        ("credit by sweet", "seed-3", 300),
+        ("rft on 75 tasks", "seed-3-tasks-75", 75),
+        ("sweet on 75 tasks", "seed-3-tasks-75", 75),
+        ("rft on 150 tasks", "seed-3-tasks-150", 150),
+        ("sweet on 150 tasks", "seed-3-tasks-150", 150),
+    ]
+
+
+def test_a_job_comes_through_json_as_it_was() -> None:
+    whole = job(*METHODS)
+    assert SeedJob.model_validate_json(whole.model_dump_json()) == whole
+
+
+def test_dialogues_are_as_long_as_the_dataset_is_made_for() -> None:
+    assert (StudySizes().turns, StudySizes().reply_tokens) == (6, 128)
+    long = StudyConfig(tasks="micro-long").sizes()
+    assert (long.turns, long.reply_tokens) == (10, 192)
+    assert StudySizes(tasks="micro-long", turns=4).turns == 4
+    own = {"tasks": "mine.jsonl", "reply_tokens": 64}
+    assert StudySizes.model_validate({**own, "turns": 5}).turns == 5
+    with pytest.raises(ValueError, match="how many turns"):
+        StudySizes.model_validate(own)

@@ -1,0 +1,127 @@
+"""A small study on the packaged agent, in real processes: killed on the way, finished, and asked for again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.errors import UsageError
+from sweet.runs.manifest import Attempt
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.study.results import read_results
+from sweet.study.settings import StudyConfig
+from sweet.study.study import run_study
+from tests.cli.processes import started, sweet
+
+SIZES = {"train_tasks": 40, "samples": 4, "eval_tasks": 6, "candidates": 4, "fraction": 0.1, "figures": False}
+METHODS = ("zero-shot", "rft", "sweet")
+WORDS = ["--study", "--seeds", "2", "--methods", ",".join(METHODS), "--train-tasks", "40", "--samples", "4"]
+WORDS += ["--eval-tasks", "6", "--candidates", "4", "--fraction", "0.1", "--no-figures"]
+
+
+def attempts(folder: Path) -> list[Attempt]:
+    return [attempt for run in sorted(folder.glob("seed-*/")) for attempt in Run.open(run).manifest().attempts]
+
+
+def finished(run: Path) -> list[Attempt]:
+    return [attempt for attempt in Run.open(run).manifest().attempts if attempt.status == "done"]
+
+
+def kill_after_a_part(folder: Path) -> None:
+    """Begin the study and kill its command, and nothing else, after the first part that a seed has done."""
+    process = started(["demo", str(folder), *WORDS])
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("seed-"):
+            break
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    ends = time.monotonic() + 60
+    while any(attempt.status == "running" for attempt in attempts(folder)):
+        assert time.monotonic() < ends, "the workers outlive their command"
+        time.sleep(0.2)
+
+
+def told(folder: Path) -> dict[str, Any]:
+    called = started(["demo", str(folder), *WORDS, "--json", "--quiet"])
+    out, err = called.communicate()  # as long as a test may take
+    assert called.returncode == 0, err
+    return dict(json.loads(out)["metrics"])
+
+
+def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    kill_after_a_part(folder)
+    before = {attempt.id for attempt in attempts(folder) if attempt.status == "done"}
+    assert before
+    metrics = told(folder)
+    done = [attempt for attempt in attempts(folder) if attempt.status == "done"]
+    calls = Counter((run, a.stage, a.digest) for run in sorted(folder.glob("seed-*/")) for a in finished(run))
+    assert set(calls.values()) == {1}
+    assert {attempt.id for attempt in done} >= before, "what was finished is kept"
+
+    results = read_results(folder / "study.json")
+    assert [row.method for row in results.methods] == list(METHODS)
+    assert results.seeds == [0, 1]
+    assert results.test_tasks == 6
+    for row in results.methods:
+        assert len(row.success_by_seed) == 2
+        assert row.success_ci is not None
+        assert 0 <= row.success_ci[0] <= row.success <= row.success_ci[1] <= 1
+        assert (row.against_sweet is None) == (row.method == "sweet")
+        assert (row.seconds > 0) == (row.method != "zero-shot")
+    assert metrics["methods"] == results.model_dump(mode="json")["methods"]
+    assert metrics["failed"] == []
+
+    assert (folder / "report.html").stat().st_size > 0
+    assert told(folder)["methods"] == metrics["methods"]
+    assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "nothing was done again"
+    figures(folder)
+
+
+def figures(folder: Path) -> None:
+    """The figures of one of the seeds, in what is there."""
+    small = {"best_tasks": 4, "best_samples": 4, "credit_turns": 8, "parts": (1,)}
+    config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
+    metrics = run_study(folder, config, Silent()).metrics
+    assert metrics["best_of"]["n"] == [1, 2, 4]
+    assert metrics["best_of"]["critic"][0] == pytest.approx(metrics["best_of"]["random"][0])
+    assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3
+    assert metrics["best_of"]["oracle"] == sorted(metrics["best_of"]["oracle"])
+    assert metrics["best_of"]["critic_ci"] == [None] * 3, "one seed has no spread"
+    assert metrics["offline"]["sweet"] == [metrics["methods"][2]["success"]] * 2, "all tasks are their own part"
+    assert "no_info" not in metrics["best_of"]
+
+
+def test_a_study_keeps_to_its_folder_and_to_what_it_was_begun_on(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    config = StudyConfig(methods=("zero-shot",), seeds=1)
+    with pytest.raises(UsageError, match="holds other things"):
+        run_study(tmp_path, config, Silent())
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "begun.json").write_text('{"agent": "another"}')
+    with pytest.raises(UsageError, match="another agent"):
+        run_study(folder, config, Silent())
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--seeds", "2"], "--seeds says nothing about a demo without --study"),
+        (["--study", "--rounds", "2"], "--rounds says nothing about a demo with --study"),
+        (["--study", "--methods", "swet"], "there is no method 'swet'"),
+    ],
+)
+def test_options_that_do_not_go_together(tmp_path: Path, words: list[str], what: str) -> None:
+    called = sweet("demo", str(tmp_path / "x"), *words, env={"COLUMNS": "200"})
+    assert called.returncode == 2
+    assert what in called.stderr
+    assert not (tmp_path / "x").exists()

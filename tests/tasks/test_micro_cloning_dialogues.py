@@ -1,0 +1,65 @@
+"""Scripted dialogues in number are rollouts like any others, on tasks that no split has."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sweet.datasets.import_export import published_line, published_row
+from sweet.datasets.published import read_trajectories
+from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.micro import load
+from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
+from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
+
+COUNT = 40
+
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+
+
+def test_those_of_micro_are_what_they_always_were() -> None:
+    told = "\n".join(t.model_dump_json() for t in scripted_trajectories(200, seed=0, told_share=0.3))
+    digest = "1167c394a59bf5539568cd2042a41568aabd4c389d37c7be713c57a2ff01215a"
+    assert hashlib.sha256(told.encode()).hexdigest() == digest
+    assert next(scripted_trajectories(1, seed=0, told_share=0.3, family=LONG)).task_id == "micro-long-scripted-00000"
+
+
+def test_dialogues_follow_the_protocol_and_are_seeded() -> None:
+    made = list(scripted_trajectories(COUNT, seed=3, told_share=0.0))
+    assert made == list(scripted_trajectories(COUNT, seed=3, told_share=0.0))
+    assert made != list(scripted_trajectories(COUNT, seed=4, told_share=0.0))
+    assert len({trajectory.id for trajectory in made}) == len({t.task_id for t in made}) == COUNT
+    for trajectory in made:
+        roles = [turn.role for turn in trajectory.dialogue_history]
+        assert roles[0] == "user"
+        assert roles[-1] == "assistant"
+        assert all(one != other for one, other in pairwise(roles))
+        assert trajectory.dialogue_history[0].content == trajectory.task.problem_description
+        assert trajectory.answer.startswith("def ")
+        assert trajectory.answer != NO_ANSWER
+        assert trajectory.answer in trajectory.dialogue_history[-1].content
+
+
+def test_the_reference_stands_in_the_request_of_a_share() -> None:
+    made = list(scripted_trajectories(COUNT, seed=0, told_share=0.5))
+    told = [t for t in made if t.task.hidden in t.dialogue_history[0].content]
+    assert 0 < len(told) < COUNT
+    assert all(t.task.problem_description in t.dialogue_history[0].content for t in made)
+
+
+@families
+def test_no_split_has_their_tasks(family: Family) -> None:
+    made = scripted_trajectories(COUNT, seed=0, told_share=0.0, family=family)
+    ours = {trajectory.task.ground_truth for trajectory in made}
+    theirs = {task.ground_truth for one in (MICRO, LONG) for split in one.splits for task in load(split, one)}
+    assert not ours & theirs
+
+
+def test_they_are_written_and_read_back_as_they_are(tmp_path: Path) -> None:
+    made = list(scripted_trajectories(COUNT, seed=0, told_share=0.3))
+    file = tmp_path / "scripted.jsonl"
+    file.write_bytes(b"".join(published_line(published_row(trajectory, None)) for trajectory in made))
+    assert list(read_trajectories(file)) == made

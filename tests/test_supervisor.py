@@ -1,0 +1,82 @@
+"""The process between a server and who started it: whatever happens, nothing of the server is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweet import supervisor
+from tests.llm.stand_in import StandIn, gone, install
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return install(tmp_path, monkeypatch)
+
+
+ORPHAN = """\
+import os, subprocess, sys, time
+kept = subprocess.Popen(
+    [sys.executable, sys.argv[1], str(os.getpid()), "0.3", "--", *sys.argv[2:]], start_new_session=True
+)
+print(kept.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_keeper_kills_what_does_not_listen(vllm: StandIn) -> None:
+    words = ["vllm", "--stubborn", "--served-model-name", "m", "--slow"]
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, supervisor.__file__, *words], stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        kept = int(parent.stdout.readline())
+        vllm.started()
+        parent.kill()
+        assert gone(kept)
+    assert vllm.all_gone()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_a_killed_keeper_takes_the_server_with_it(vllm: StandIn) -> None:
+    words = ["vllm", "--served-model-name", "m", "--slow"]
+    with subprocess.Popen([sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", *words]) as kept:
+        start = vllm.started()
+        kept.kill()
+    assert gone(start["pid"])
+    os.kill(start["worker"], signal.SIGKILL)  # the stand-in does not look after its own, as vllm does
+
+
+SHARING = """\
+import os, signal, sys, time
+from multiprocessing.shared_memory import SharedMemory
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(SharedMemory(create=True, size=99).name, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory cannot be seen here")
+def test_what_is_killed_leaves_no_shared_memory() -> None:
+    words = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", SHARING]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as kept:
+        assert kept.stdout is not None
+        name = kept.stdout.readline().strip()
+        assert Path("/dev/shm", name).exists()
+        kept.send_signal(signal.SIGINT)
+        assert kept.wait(10) == 137
+    assert not Path("/dev/shm", name).exists()
+
+
+def test_the_keeper_hands_on_the_exit_status() -> None:
+    for code, status in (("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)):
+        command = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", code]
+        assert subprocess.run(command, timeout=60).returncode == status
+    nothing = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", "/nothing/here"]
+    done = subprocess.run(nothing, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "/nothing/here cannot be started" in done.stderr) == (127, True)

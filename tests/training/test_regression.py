@@ -1,0 +1,184 @@
+"""`train-critic --variant regression`: what it learns from, what it leaves behind, and who takes it afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.learn.head import FILE
+from sweet.preferences.config import LabelConfig, PairConfig
+from sweet.preferences.label import run_label
+from sweet.preferences.pair import run_pair
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
+from sweet.scoring.stage import run_eval
+from sweet.stages.base import Silent
+from sweet.stages.critics import CriticSettings, load_critic
+from sweet.stages.rows import CandidateRow
+from sweet.training.config import TrainCriticConfig
+from sweet.training.hyperparameters import LARGE, resolve
+from sweet.training.stage import run_train_critic
+from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
+from tests.training.test_train import _StoppedError, _Stopper, weights
+from tests.training.test_train_lora import needs_peft
+from tests.training.test_train_ranks import needs_deepspeed
+
+TARGETS = ["preference", "binary", "real"]
+
+
+def config(**changes: Any) -> TrainCriticConfig:
+    return TrainCriticConfig(**{"variant": "regression", "epochs": 2, "lr": 2e-3, "batch": 4, **changes})
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_agent(tmp_path_factory.mktemp("models") / "agent")
+
+
+@pytest.fixture
+def run(tmp_path: Path, agent: str) -> Run:
+    run = make_run(tmp_path, agent)
+    run_label(run, LabelConfig(), Silent())
+    return run
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_it_learned_from_and_what_its_reader_needs_is_recorded(run: Run, target: str) -> None:
+    result = run_train_critic(run, config(target=target, holdout=0.2), Silent())
+    artifact, metrics = result.artifacts[0], result.metrics
+    source = "preferences" if target == "preference" else "scores"
+    attempt = run.manifest().attempts[-1]
+    assert [reference.id for reference in attempt.inputs] == [f"{source}-1", "rollouts-1"]
+    # Of five tasks with three dialogues each, one of which is preferred to two, one task is kept apart.
+    assert (metrics["examples"], metrics["heldout"]) == (8 if target == "preference" else 12, 2)
+    assert 0 <= metrics["heldout_accuracy"] <= 1
+    assert (metrics["accuracy"] is None) == (target != "preference")
+    assert metrics["nll"] == 0.0
+    assert (artifact.meta["variant"], artifact.meta["target"]) == ("regression", target)
+    assert "normalize" not in artifact.meta
+    assert (run.file(artifact) / FILE).exists()
+    assert sorted(path.name for path in run.file(artifact).iterdir()).count("checkpoint.pt") == 0
+
+
+def test_outcomes_are_learned_from_the_scores_behind_the_preferences(run: Run) -> None:
+    others = make_dialogues(tasks=2)
+    rollouts = put(run, "rollout", "rollouts", [t for t, _ in others], agent="x", tasks="toy", split="test")
+    put(run, "eval", "scores", [score(t, reward) for t, reward in others], [rollouts])
+    assert run_train_critic(run, config(target="real", holdout=0.0), Silent()).metrics["examples"] == 15
+    named = config(target="real", holdout=0.0, from_="scores-2", model=str(run.artifact("rollouts-1").meta["agent"]))
+    assert run_train_critic(run, named, Silent()).metrics["examples"] == 6
+
+
+def test_scores_alone_are_enough_for_outcomes(tmp_path: Path, agent: str) -> None:
+    run = make_run(tmp_path, agent)
+    assert run_train_critic(run, config(target="binary"), Silent()).metrics["examples"] == 15
+    with pytest.raises(UsageError, match="preferences"):
+        run_train_critic(run, config(), Silent())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"normalize": "turn"}, "--normalize turn"),
+        ({"target": "real", "nll": 0.1}, "--nll 0.1"),
+        ({"variant": "advantage", "target": "binary"}, "--target binary"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(run: Run, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_train_critic(run, config(**options), Silent())
+    assert caught.value.where == named
+
+
+def test_the_likelihood_term_is_taken_where_it_is_asked_for(run: Run) -> None:
+    without, with_it = (run_train_critic(run, config(nll=nll), Silent()) for nll in (0.0, 0.5))
+    assert with_it.metrics["loss"] > without.metrics["loss"] + 0.5
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_interrupted_and_resumed_equals_uninterrupted(run: Run, target: str) -> None:
+    settings = config(target=target, batch=2, save_every=2)
+    whole = run_train_critic(run, settings, Silent())
+    with pytest.raises(_StoppedError):
+        run_train_critic(run, settings, _Stopper(5))
+    again = run_train_critic(run, settings.model_copy(update={"resume": True}), Silent())
+    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    assert first != second
+    assert torch.equal(weights(first), weights(second))
+    assert (first / FILE).read_bytes() == (second / FILE).read_bytes()
+    assert again.metrics["loss"] == whole.metrics["loss"]
+
+
+def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
+    found = [run.file(run_train_critic(run, config(packing=p), Silent()).artifacts[0]) for p in ("tree", "plain")]
+    assert torch.allclose(weights(found[0]), weights(found[1]), atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["preference", "binary"])
+def test_it_ranks_candidates_and_chooses_dialogues(run: Run, target: str) -> None:
+    run_train_critic(run, config(target=target), Silent())
+    ranked = run_rank(run, RankConfig(candidates=3, fraction=0.2, max_tokens=8), Silent())
+    for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
+        scores = [candidate.score for candidate in row.candidates]
+        usual = sum(score for score in scores if score is not None) / len(scores)
+        assert row.taken is not None
+        assert row.basis == "regression"
+        for one in (*row.candidates, row.taken):
+            assert one.score is not None
+            assert one.advantage == pytest.approx(one.score - usual, abs=5e-6)
+            assert (one.logprob, one.reference) == (None, None)
+    assert run_pair(run, PairConfig(), Silent()).metrics["pairs"] > 0
+    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics["best_of"]
+    assert told["critic"] == "critic-1"
+    assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
+
+
+def test_it_has_no_reference_and_must_be_whole(run: Run, agent: str) -> None:
+    artifact = run_train_critic(run, config(), Silent()).artifacts[0]
+    with pytest.raises(UsageError, match="no reference"):
+        load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
+    (run.file(artifact) / FILE).unlink()
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_critic(run, artifact, Silent(), CriticSettings())
+
+
+@needs_deepspeed
+@needs_peft
+def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # All that a job carries to the ranks in one start, most of which is importing.
+    settings = config(target="real", holdout=0.2, shuffle="kin", lora=4, lora_output="adapter", lr=2e-2)
+    several = {"engine": "deepspeed", "devices": 2, "zero": 3, "gradient_checkpointing": "on"}
+    one, two = (run_train_critic(run, settings.model_copy(update=more), Silent()) for more in ({}, several))
+    same = ("steps", "loss", "heldout_accuracy", "best_step", "parameters", "trained_parameters", "examples")
+    for name in same:
+        assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-4, abs=1e-4), name
+    folders = [run.file(result.artifacts[0]) for result in (one, two)]
+    assert not (folders[1] / "config.json").exists()
+    for file in (FILE, "adapter_model.safetensors"):
+        expected, found = (load_file(folder / file) for folder in folders)
+        assert expected.keys() == found.keys()
+        for name, tensor in expected.items():
+            assert bool(tensor.any()), name
+            torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4)
+    ranked = run_rank(run, RankConfig(candidates=2, fraction=0.1, max_tokens=8), Silent())
+    assert ranked.metrics["basis"] == {"regression": ranked.metrics["turns"]}
+
+
+def test_rates_follow_the_size_of_the_model_and_no_likelihood_is_added_unasked() -> None:
+    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
+    large, small = (resolve("regression", size, "paper", **none) for size in (LARGE, LARGE - 1))
+    assert (large.lr, large.epochs, large.nll) == (2e-7, 4, 0.0)
+    assert (small.lr, small.nll) == (1.5e-4, 0.0)
+    assert resolve("regression", LARGE, "paper", **(none | {"nll": 0.1})).nll == 0.1

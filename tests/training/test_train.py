@@ -1,0 +1,259 @@
+"""Critic and actor are trained from a run's artifacts, go on where they stopped, and load again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import SweetError, UsageError
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
+from sweet.runs.run import Run
+from sweet.stages.base import Progress, Silent
+from sweet.stages.rows import Pair
+from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.examples import hold_out
+from sweet.training.hyperparameters import LARGE, SMALL, resolve
+from sweet.training.stage import run_train_actor, run_train_critic
+from tests.stages.learn_runs import make_agent, make_run, put
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_agent(tmp_path_factory.mktemp("models") / "agent")
+
+
+@pytest.fixture
+def run(tmp_path: Path, agent: str) -> Run:
+    run = make_run(tmp_path, agent)
+    run_label(run, LabelConfig(), Silent())
+    return run
+
+
+def weights(folder: Path) -> torch.Tensor:
+    from safetensors.torch import load_file
+
+    tensors = load_file(folder / "model.safetensors")
+    return torch.cat([tensors[name].flatten() for name in sorted(tensors)])
+
+
+def put_pairs(run: Run) -> None:
+    rollouts = run.artifact("rollouts-1")
+    rows = [
+        Pair(
+            id=f"p{number}",
+            task_id="task-0",
+            trajectory_id="5-0-0",
+            turn=1,
+            observation=({"role": "user", "content": f"Write fee {number}"},),
+            chosen="What is the rate?",
+            rejected="Is it 7?",
+            chosen_advantage=0.4,
+            rejected_advantage=-0.2,
+        )
+        for number in range(6)
+    ]
+    put(run, "pair", "pairs", rows, [rollouts])
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class _Stopper(Silent):
+    """Stops a training after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    @contextmanager
+    def progress(self, title: str, total: int | None) -> Iterator[Progress]:
+        stopper = self
+
+        class Bar:
+            def advance(self, by: int = 1) -> None:
+                stopper.left -= by
+                if stopper.left < 0:
+                    raise _StoppedError
+
+            def note(self, **figures: object) -> None: ...
+
+        yield Bar()
+
+
+def stopped(run: Run, config: TrainCriticConfig, steps: int) -> None:
+    """A training that ends so many steps after its beginning, by no fault of its own."""
+    with pytest.raises(_StoppedError):
+        run_train_critic(run, config, _Stopper(steps))
+
+
+def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
+    config = TrainCriticConfig(holdout=0.2, epochs=8, lr=5e-3, batch=4)
+    result = run_train_critic(run, config, Silent())
+    metrics, artifact = result.metrics, result.artifacts[0]
+    assert metrics["accuracy"] == 1.0
+    assert metrics["heldout_accuracy"] == 1.0
+    assert (metrics["examples"], metrics["heldout"], metrics["steps"]) == (8, 2, 16)
+    assert (metrics["lr"], metrics["nll"], metrics["mfu"]) == (5e-3, SMALL["critic"].nll, None)
+    assert artifact.meta["base"] == agent
+    assert (artifact.meta["variant"], artifact.meta["recipe"]) == ("advantage", "paper")
+    folder = run.file(artifact)
+    assert not (folder / "checkpoint.pt").exists()
+    log = [json.loads(line) for line in (run.path / "logs" / "train-critic-1.jsonl").read_text().splitlines()]
+    steps = [row for row in log if "loss" in row]
+    assert [row["step"] for row in steps] == list(range(1, 17))
+    assert {"loss", "accuracy", "margin", "lr", "grad_norm", "tokens_per_second"} <= set(steps[0])
+    assert not torch.equal(weights(folder), weights(Path(agent)))
+
+
+def test_c_reaches_the_critic_only_with_information(run: Run) -> None:
+    tokens = {
+        variant: run_train_critic(run, TrainCriticConfig(variant=variant, epochs=1, holdout=0.0), Silent()).metrics[
+            "tokens"
+        ]
+        for variant in ("advantage", "no-info")
+    }
+    assert tokens["advantage"] > tokens["no-info"]
+
+
+def test_recipe_upstream_is_another_training(run: Run) -> None:
+    result = run_train_critic(run, TrainCriticConfig(recipe="upstream", epochs=1), Silent())
+    assert result.artifacts[0].meta["normalize"] == "trajectory"
+    assert result.metrics["nll"] == 0.0
+
+
+def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
+    config = TrainCriticConfig(epochs=3, batch=2, lr=1e-3, save_every=2)
+    whole = run_train_critic(run, config, Silent())
+    stopped(run, config, 7)
+    partial = run.manifest().artifacts[-1]
+    assert (partial.id, partial.status) == ("critic-2", "partial")
+    again = run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
+    assert again.artifacts[0].id == "critic-2"
+    first, second = (run.file(result.artifacts[0]) for result in (whole, again))
+    assert torch.equal(weights(first), weights(second))
+    assert again.metrics["heldout_accuracy"] == whole.metrics["heldout_accuracy"]
+    assert again.metrics["loss"] == whole.metrics["loss"]
+    finished = run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
+    assert finished.artifacts[0].id == "critic-2"
+    assert finished.metrics == again.metrics
+    assert finished.artifacts[0].sha256 == again.artifacts[0].sha256
+
+
+@pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft", "sft"])
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe: Any) -> None:
+    from sweet.llm.pretrained import load_model, load_tokenizer
+
+    put_pairs(run)
+    result = run_train_actor(run, TrainActorConfig(method=method, recipe=recipe, epochs=6, lr=3e-3), Silent())
+    folder = run.file(result.artifacts[0])
+    assert result.artifacts[0].meta["method"] == method
+    assert result.artifacts[0].meta["base"] == agent
+    assert (result.metrics["accuracy"] is None) == (method in ("rft", "sft"))
+    if result.metrics["accuracy"] is not None:
+        assert result.metrics["accuracy"] == 1.0
+    tokenizer = load_tokenizer(str(folder))
+    assert load_model(str(folder), "cpu", tokenizer=tokenizer).num_parameters() == result.metrics["parameters"]
+
+
+def test_an_actor_without_pairs_names_the_stage_that_makes_them(run: Run) -> None:
+    with pytest.raises(UsageError, match="pairs") as caught:
+        run_train_actor(run, TrainActorConfig(), Silent())
+    assert "sweet pair" in str(caught.value.fix)
+
+
+def test_rft_without_success_says_so(tmp_path: Path, agent: str) -> None:
+    from tests.stages.learn_runs import make_dialogues, score
+
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 2)]
+    rollouts = put(run, "rollout", "rollouts", dialogues, agent=agent)
+    put(run, "eval", "scores", [score(trajectory, 0.2) for trajectory in dialogues], [rollouts])
+    with pytest.raises(SweetError, match="solved"):
+        run_train_actor(run, TrainActorConfig(method="rft"), Silent())
+
+
+def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: str) -> None:
+    from tests.stages.learn_runs import make_dialogues
+
+    run = Run.create(tmp_path / "run", task="code")
+    dialogues = [trajectory for trajectory, _ in make_dialogues(2, 2)]
+    broken = dialogues[0].model_copy(update={"id": "broken", "outcome": "agent_error"})
+    put(run, "data-import", "rollouts", [*dialogues, broken], agent="imported")
+    put(run, "rollout", "rollouts", dialogues[:1], agent=agent, split="test")
+    config = TrainActorConfig(method="sft", model=agent, epochs=1)
+    result = run_train_actor(run, config, Silent())
+    assert result.metrics["examples"] == len(dialogues)
+    assert [source.id for source in result.artifacts[0].inputs] == ["rollouts-1"]
+    named = run_train_actor(run, config.model_copy(update={"from_": ["rollouts-2"]}), Silent())
+    assert named.metrics["examples"] == 1
+
+
+def test_what_does_not_fit_is_counted_and_what_cannot_fit_named(run: Run) -> None:
+    result = run_train_critic(run, TrainCriticConfig(max_length=575, epochs=1), Silent())
+    assert result.metrics["dropped_turns"] > 0
+    with pytest.raises(UsageError, match="Dialogue 5-") as caught:
+        run_train_critic(run, TrainCriticConfig(max_length=60, epochs=1), Silent())
+    assert "--max-length" in str(caught.value.fix)
+
+
+def test_a_limit_draws_examples(run: Run) -> None:
+    assert run_train_critic(run, TrainCriticConfig(limit=3, epochs=1), Silent()).metrics["examples"] == 3
+
+
+def test_an_unknown_model_is_a_usage_error(run: Run) -> None:
+    with pytest.raises(UsageError):
+        run_train_critic(run, TrainCriticConfig(model="no/such-model"), Silent())
+
+
+def test_tasks_are_held_out_whole() -> None:
+    from sweet.stages.rows import Preference
+
+    rows = [
+        Preference(task_id=f"t{i % 10}", chosen="a", rejected=f"r{i}", chosen_reward=1, rejected_reward=0)
+        for i in range(40)
+    ]
+    kept, apart = hold_out(rows, 0.2, seed=1)
+    assert len({row.task_id for row in apart}) == 2
+    assert not {row.task_id for row in apart} & {row.task_id for row in kept}
+    assert len(kept) + len(apart) == 40
+    assert hold_out(rows, 0.2, seed=1) == (kept, apart)
+    assert hold_out(rows, 0.0, seed=1) == (rows, [])
+
+
+def test_rates_follow_the_size_of_the_model() -> None:
+    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
+    assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
+    assert resolve("critic", 10**6, "paper", **none) == SMALL["critic"]
+    assert resolve("sweet", 10**6, "paper", **none).nll > resolve("sweet", LARGE, "paper", **none).nll
+    assert resolve("critic", LARGE, "upstream", **none).nll == 0.0
+    assert resolve("rft", LARGE, "paper", **(none | {"lr": 1.0, "batch": 2})).batch == 2
+
+
+def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
+    told = {}
+    for packing in ("tree", "plain"):
+        config = TrainCriticConfig(packing=packing, epochs=2, batch=4, lr=1e-3)
+        result = run_train_critic(run, config, Silent())
+        log = run.path / "logs" / f"{run.manifest().attempts[-1].id}.jsonl"
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        told[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
+    assert told["tree"][0] == pytest.approx(told["plain"][0], abs=1e-4)
+    assert torch.allclose(told["tree"][1], told["plain"][1], atol=1e-4)
+
+
+def test_without_log_ratios_the_actor_learns_the_chosen_side_and_a_critic_nothing(run: Run) -> None:
+    put_pairs(run)
+    told = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
+    assert told["reference_computed"] is None
+    assert (told["accuracy"], told["margin"]) == (None, None)
+    assert told["loss"] > 0
+    with pytest.raises(UsageError, match="no preferences to learn"):
+        run_train_critic(run, TrainCriticConfig(beta=0.0, device="cpu"), Silent())

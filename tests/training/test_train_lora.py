@@ -1,0 +1,147 @@
+"""`--lora`, `--gradient-checkpointing` and `--keep`: what comes out is taken by every stage that takes a model."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import UsageError
+from sweet.learn.critic import AdvantageCritic
+from sweet.learn.lora import LoraSettings
+from sweet.learn.trainee import Start
+from sweet.llm.pretrained import load_model
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.critics import CriticSettings, load_critic
+from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
+from sweet.training.hyperparameters import LARGE, LORA, resolve
+from sweet.training.layout import start_of
+from sweet.training.stage import run_train_actor, run_train_critic
+from tests.stages.learn_runs import make_agent, make_run
+
+needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
+
+SETTINGS: dict[str, Any] = {"lora": 4, "lr": 2e-2, "batch": 4, "epochs": 3, "holdout": 0.2}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run_label(run, LabelConfig(), Silent())
+    return run
+
+
+def parameters(path: Path) -> dict[str, torch.Tensor]:
+    return dict(load_model(str(path), "cpu").named_parameters())
+
+
+@needs_peft
+def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None:
+    merged, adapter = (
+        run_train_critic(run, TrainCriticConfig(**SETTINGS, lora_output=output), Silent())
+        for output in ("merged", "adapter")
+    )
+    assert 0 < merged.metrics["trained_parameters"] < merged.metrics["parameters"]
+    assert merged.metrics["accuracy"] == 1.0
+    assert merged.artifacts[0].meta["lora"] == 4
+    assert merged.artifacts[0].meta["lora_alpha"] == 8
+    folders = [run.file(result.artifacts[0]) for result in (merged, adapter)]
+    assert {path.name for path in folders[0].iterdir()} >= {"config.json", "model.safetensors"}
+    assert not any("adapter" in path.name or "checkpoint" in path.name for path in folders[0].iterdir())
+    one, other = map(parameters, folders)
+    for name, weights in one.items():
+        torch.testing.assert_close(weights, other[name], rtol=1e-5, atol=1e-6)
+    for result in (merged, adapter):
+        critic = load_critic(run, result.artifacts[0], Silent(), CriticSettings(device="cpu"))
+        assert isinstance(critic, AdvantageCritic)
+        assert critic.reference is not critic.critic
+        ranked = run_rank(
+            run,
+            RankConfig(from_=result.artifacts[0].id, candidates=2, limit=2, max_tokens=4, device="cpu"),
+            Silent(),
+        )
+        assert ranked.metrics["failed"] == 0
+        assert ranked.metrics["mean_spread"] > 0
+
+
+@needs_peft
+def test_an_actor_s_adapter_is_a_model_to_go_on_from(run: Run) -> None:
+    config = TrainActorConfig(method="multi-turn-dpo", lora=4, epochs=1, lr=1e-2, lora_output="adapter")
+    folder = str(run.file(run_train_actor(run, config, Silent()).artifacts[0]))
+    again = {"method": "rft", "model": folder, "epochs": 1}
+    with pytest.raises(UsageError, match="adapter on an adapter"):
+        run_train_actor(run, TrainActorConfig(**again, lora=4, lora_output="adapter"), Silent())
+    merged = run_train_actor(run, TrainActorConfig(**again, lora=4), Silent())
+    whole = run_train_actor(run, TrainActorConfig(**again), Silent())
+    for result in (merged, whole):
+        assert (run.file(result.artifacts[0]) / "config.json").exists()
+
+
+def test_the_best_epoch_is_kept_where_something_is_held_out(run: Run) -> None:
+    settings: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 1e-3}
+    kept = run_train_critic(run, TrainCriticConfig(**settings, holdout=0.2), Silent())
+    assert kept.metrics["best_step"] in (2, 4)
+    assert not [path for path in run.file(kept.artifacts[0]).iterdir() if "checkpoint" in path.name]
+    for more in ({"holdout": 0.2, "keep": "last"}, {"holdout": 0.0}):
+        assert run_train_critic(run, TrainCriticConfig(**settings, **more), Silent()).metrics["best_step"] is None
+    with pytest.raises(UsageError, match="Nothing is held out"):
+        run_train_critic(run, TrainCriticConfig(**settings, holdout=0.0, keep="best"), Silent())
+
+
+def test_recomputed_layers_train_the_same(run: Run) -> None:
+    ends = [
+        parameters(
+            run.file(
+                run_train_critic(
+                    run, TrainCriticConfig(epochs=2, batch=4, lr=1e-3, gradient_checkpointing=choice), Silent()
+                ).artifacts[0]
+            )
+        )
+        for choice in ("on", "off")
+    ]
+    assert all(torch.equal(weights, ends[1][name]) for name, weights in ends[0].items())
+
+
+def test_what_the_options_say() -> None:
+    assert start_of(TrainConfig(), "micro", False) == Start("micro", recompute=False)
+    assert start_of(TrainConfig(), "micro", True).recompute is None, "the size decides"
+    assert start_of(TrainConfig(gradient_checkpointing="on"), "micro", False).recompute is True
+    assert start_of(TrainConfig(gradient_checkpointing="off"), "micro", True).recompute is False
+
+
+@needs_peft
+def test_what_the_options_of_lora_say() -> None:
+    assert start_of(TrainConfig(lora=16, seed=5), "micro", False).lora == LoraSettings(16, 32, (), 5)
+    told = TrainConfig(lora=8, lora_alpha=8, lora_target=["q_proj", "v_proj"], lora_output="adapter")
+    assert start_of(told, "micro", False) == Start("micro", LoraSettings(8, 8, ("q_proj", "v_proj")), "adapter")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"lora_alpha": 8}, "--lora-alpha"),
+        ({"lora_target": ["q_proj"], "lora_output": "adapter"}, "--lora-target, --lora-output adapter"),
+        ({"lora": 4, "engine": "openrlhf"}, "--lora --engine openrlhf"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        start_of(TrainConfig(**options), "micro", False)
+    assert caught.value.where == named
+
+
+def test_an_adapter_s_rate_is_a_multiple_of_the_whole_model_s() -> None:
+    none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
+    for size in (LARGE, 10**6):
+        whole, adapter = (resolve("critic", size, "paper", **none, lora=lora) for lora in (False, True))
+        assert adapter.lr == pytest.approx(LORA * whole.lr)
+        assert (adapter.nll, adapter.epochs, adapter.batch) == (whole.nll, whole.epochs, whole.batch)
+    assert resolve("critic", LARGE, "paper", **(none | {"lr": 1.0}), lora=True).lr == 1.0

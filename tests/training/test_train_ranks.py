@@ -1,0 +1,278 @@
+"""`--engine deepspeed`: ranks beneath the command end with it, go on where they stopped, and say once what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweet.errors import SweetError, UsageError
+from sweet.learn import distributed, heartbeat, worker
+from sweet.learn.data import Example, Objective
+from sweet.learn.distributed import Layout, check_hostfile, train_in_ranks
+from sweet.learn.failure import error_path
+from sweet.learn.job import Job, checkpoint_path
+from sweet.learn.loop import LoopSettings
+from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.trainee import Start
+from sweet.learn.zero import ZeroSettings
+from sweet.preferences.config import LabelConfig
+from sweet.preferences.label import run_label
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.training.config import TrainConfig, TrainCriticConfig
+from sweet.training.layout import layout_of
+from sweet.training.stage import run_train_critic
+from sweet.training.trainer import RANKS
+from tests.stages.learn_runs import make_agent, make_run
+
+needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found under /proc")
+
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = make_run(tmp_path, make_agent(tmp_path / "agent"))
+    run_label(run, LabelConfig(), Silent())
+    return run
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SWEET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def make_job(agent: str, folder: Path, **changes: Any) -> Job:
+    """A job over two dialogues that any agent of these tests can read."""
+    pool = [TokenSequence(tuple(range(20, 30 + number)), (Span(4, 9, 1),)) for number in range(4)]
+    fields: dict[str, Any] = {
+        "start": Start(agent),
+        "output": folder / "out",
+        "device": "cpu",
+        "zero": ZeroSettings(2),
+        "settings": LoopSettings(lr=1e-3, epochs=1, batch=2),
+        "objective": Objective(0.1, 0.1),
+        "digest": "d",
+        "resume": False,
+        "pool": pool,
+        "examples": [Example("a", (0,), (1,)), Example("b", (2,), (3,))],
+        "heldout": [],
+    }
+    return Job(**(fields | changes))
+
+
+def processes_about(path: Path) -> list[int]:
+    """Living processes that have a path below `path` among their arguments, but this one."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            if str(path).encode() in (entry / "cmdline").read_bytes() and state != "Z":
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until(what: Any) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < ends, "nothing came of it"
+        time.sleep(0.1)
+
+
+@needs_deepspeed
+@linux
+def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run) -> None:
+    options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
+    many = ["--engine", "deepspeed", "--devices", "2"]
+    command = [sys.executable, "-m", "sweet", "train-critic", str(run.path), *options, *many]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        kept = checkpoint_path(run.path / "critic" / "critic-1" / RANKS)
+        try:
+            wait_until(lambda: kept.exists() or process.poll() is not None)
+        finally:
+            process.kill()
+    wait_until(lambda: not processes_about(run.path))
+    partial = run.manifest().artifacts[-1]
+    assert (partial.id, partial.status) == ("critic-1", "partial")
+
+    config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
+    with pytest.raises(UsageError, match="begun with the engine deepspeed"):
+        run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
+    several = {"engine": "deepspeed", "devices": 2, "resume": True}
+    resumed = run_train_critic(run, config.model_copy(update=several), Silent())
+    whole = run_train_critic(run, config, Silent())
+    assert resumed.artifacts[0].id == "critic-1"
+    # What the ranks that were killed had computed of the reference, nobody computes again, whichever engine.
+    assert resumed.metrics["reference_computed"] == whole.metrics["reference_computed"] == 0
+    assert resumed.metrics["reference_cached"] == whole.metrics["reference_cached"] > 0
+    for name in ("steps", "loss", "accuracy", "margin", "parameters", "examples"):
+        assert resumed.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-4, abs=1e-4)
+    first, second = (run.file(result.artifacts[0]) for result in (resumed, whole))
+    assert {path.name for path in first.iterdir()} == {path.name for path in second.iterdir()}
+    assert json.loads((first / "config.json").read_text()) == json.loads((second / "config.json").read_text())
+
+    from sweet.llm.pretrained import load_model, load_tokenizer
+
+    one, other = (load_model(str(p), "cpu", tokenizer=load_tokenizer(str(p))) for p in (first, second))
+    for name, weights in one.state_dict().items():
+        torch.testing.assert_close(weights, other.state_dict()[name], rtol=1e-3, atol=1e-5)
+
+
+@needs_deepspeed
+def test_an_error_of_one_rank_ends_all_and_is_told_once(tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    job = make_job(agent, tmp_path)
+    # The model knows no such token, and one rank alone meets it.
+    broken = TokenSequence((20, 21, 10**6, 23), (Span(2, 3, 1),))
+    examples = [Example("a", (0,)), Example("b", (4,))]
+    changes = {"pool": [*job.pool, broken], "examples": examples, "objective": Objective(None, 1.0)}
+    log = tmp_path / "log"
+    with pytest.raises(SweetError, match=r"Rank [01] failed: IndexError") as caught:
+        train_in_ranks(make_job(agent, tmp_path, **changes), Layout(2), tmp_path / RANKS, log, lambda _record: None)
+    assert caught.value.where == str(log)
+    assert "Traceback" in log.read_text()
+    assert not processes_about(tmp_path)
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Another program in the place of the launcher; to be filled with its text."""
+    text: list[str] = []
+    monkeypatch.setattr(
+        distributed,
+        "launch_command",
+        lambda layout, folder, port: [sys.executable, "-c", *text, str(folder)],
+    )
+    return text
+
+
+@linux
+def test_an_interruption_ends_the_launcher(tmp_path: Path, launcher: list[str]) -> None:
+    launcher.append(
+        "import sys, time; open(sys.argv[1] + '/progress.jsonl', 'w').write('{\"record\": {\"step\": 1}}\\n');"
+        "time.sleep(100)"
+    )
+
+    def interrupt(record: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", interrupt)
+    assert time.monotonic() - began < PATIENCE / 4
+    assert not processes_about(tmp_path)
+
+
+def test_a_launcher_that_dies_is_told_with_its_last_words(tmp_path: Path, launcher: list[str]) -> None:
+    launcher.append("import sys; sys.exit('no such host')")
+    with pytest.raises(SweetError, match=r"status 1 (?s:.*)no such host"):
+        train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", lambda _record: None)
+
+
+def test_of_many_errors_the_one_with_a_meaning_counts(tmp_path: Path, launcher: list[str]) -> None:
+    errors = {
+        0: {"what": "RuntimeError: connection closed", "usage": False, "known": False, "time": 1.0},
+        1: {"what": "The checkpoint is not whole.", "usage": True, "known": True, "time": 2.0, "fix": "anew"},
+    }
+    launcher.append(
+        "import json, sys\n"
+        f"for worker, error in {errors!r}.items():\n"
+        "    open(f'{sys.argv[1]}/error-{rank}.json', 'w').write(json.dumps(error))\n"
+        "sys.exit(1)"
+    )
+    stale = error_path(tmp_path / RANKS, 7)
+    stale.parent.mkdir()
+    stale.write_text("of another time")
+    with pytest.raises(UsageError, match="not whole") as caught:
+        train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", lambda _record: None)
+    assert (caught.value.where, caught.value.fix) == ("rank 1", "anew")
+
+
+def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
+    job = make_job("micro", tmp_path, heldout=[Example("c", (3,), (0, 1))])
+    job.write(tmp_path / "job.pt")
+    assert Job.read(tmp_path / "job.pt") == job
+
+
+def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="not installed") as caught:
+        layout_of(TrainConfig(engine="deepspeed"))
+    assert caught.value.fix == "pip install 'sweet-rl[gpu]'"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"devices": 2}, "--devices"),
+        ({"zero": 1, "offload": "all"}, "--zero, --offload"),
+        ({"hostfile": Path("hosts")}, "--hostfile"),
+        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-worker, --master-addr"),
+    ],
+)
+def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match="one device") as caught:
+        layout_of(TrainConfig(**options))
+    assert caught.value.where == named
+
+
+@pytest.mark.parametrize(("zero", "offload"), [(0, "optimizer"), (2, "all")])
+def test_what_a_stage_cannot_offload(monkeypatch: pytest.MonkeyPatch, zero: int, offload: Any) -> None:
+    monkeypatch.setattr(distributed, "find_spec", lambda name: object())
+    with pytest.raises(UsageError, match="cannot offload"):
+        layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload))
+    assert layout_of(TrainConfig(engine="deepspeed", offload=offload, device="cpu", devices=3)) == Layout(3)
+
+
+def test_a_hostfile_is_checked_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# two nodes\nnode-1 slots=8\n\nnode-2   slots=8\n")
+    check_hostfile(path)
+    for text, words in (("node-1 slots=8\nnode-2\n", "node-2"), ("\n", "no host")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=words):
+            check_hostfile(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        check_hostfile(tmp_path / "none")
+
+
+class _EndedError(Exception):
+    pass
+
+
+def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(status: int) -> None:
+        raise _EndedError
+
+    monkeypatch.setattr(worker, "STILL", 0.5)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(heartbeat, "PULSE_EVERY", 0.1)
+    heart = heartbeat.Pulse(tmp_path / "pulse")
+    began = time.monotonic()
+
+    def beat_for_a_while() -> None:
+        while time.monotonic() - began < 1.5:
+            heart.beat()
+            time.sleep(0.05)
+
+    beating = threading.Thread(target=beat_for_a_while)
+    beating.start()
+    with pytest.raises(_EndedError):
+        worker.watch(tmp_path / "pulse")
+    lasted = time.monotonic() - began
+    beating.join()
+    assert 1.5 <= lasted < 5
