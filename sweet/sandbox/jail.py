@@ -40,7 +40,7 @@ from sweet.sandbox.syscalls import FilterError, seccomp_filters
 Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("zygote.py", "guest.py")
+_SCRIPTS = ("zygote.py", "child.py")
 _INSIDE = "/sweet"
 _STATUS = struct.Struct("!i")
 _START_SECONDS = 20.0

@@ -19,7 +19,7 @@ import struct
 import sys
 from _socket import CMSG_SPACE, MSG_WAITALL, socket  # the module around it would be more to fork
 
-import guest  # type: ignore[import-not-found]  # beside this file
+import child as program_child  # type: ignore[import-not-found]  # beside this file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def _warm_up() -> None:
     order = {"source": _SAMPLE, "calls": calls, "scoped": False, "nonce": "", "value_bytes": 4096}
     for _ in range(10):  # so often until the interpreter has specialised its code
         unread, report = os.pipe()  # what it reports fits into the pipe's buffer
-        guest.run(marshal.loads(marshal.dumps(order)), report)
+        program_child.run(marshal.loads(marshal.dumps(order)), report)
         os.close(unread)
         os.close(report)
-    sys.modules.pop(guest.MODULE, None)
+    sys.modules.pop(program_child.MODULE, None)
 
 
 def _filters(setup: dict[str, Any]) -> list[Any]:
@@ -155,7 +155,7 @@ def _child(program: int, report: int, taken: Any, zygote: int) -> None:
         if taken is not None:
             _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, taken)
         gc.enable()
-        guest.run(order, spot)
+        program_child.run(order, spot)
         os._exit(0)
     finally:
         os._exit(1)
@@ -235,7 +235,7 @@ def main(orders: socket) -> None:
     if setup["numpy"]:
         _import_numpy(setup["numpy"])
     _import(setup["modules"])
-    guest.stop_clock()
+    program_child.stop_clock()
     _warm_up()
     filters = _filters(setup)
     _bound(setup["limits"])

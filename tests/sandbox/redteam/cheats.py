@@ -146,12 +146,12 @@ CHEATS = [
         "failed|error|crash",
     ),
     hostile(
-        "the guest patched",
+        "the child module patched",
         """
         import sys
-        guest = sys.modules["guest"]
-        guest.encode = lambda *a: '{"any":null}'
-        guest.same = lambda *a: True
+        child = sys.modules["child"]
+        child.encode = lambda *a: '{"any":null}'
+        child.same = lambda *a: True
         def f(): return 5
         """,
         "failed",
