@@ -22,7 +22,7 @@ from sweet.llm.images import ImageMessage
 from sweet.render.page import Screenshot
 from sweet.render.renderer import Renderer
 from sweet.render.scaling import scaled
-from sweet.render.similarity import black
+from sweet.render.screenshot_images import black_square
 from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.kind import TaskKind
 
@@ -42,7 +42,7 @@ async def check_sight(client: ChatClient) -> None:
         UsageError: it cannot be shown them.
         sweet.errors.ServerError: its server could not be reached.
     """
-    trial = ImageMessage(role="user", content=_TRIAL, images=(black(),) * PICTURES)
+    trial = ImageMessage(role="user", content=_TRIAL, images=(black_square(),) * PICTURES)
     try:
         await client.chat([trial], Sampling(temperature=0.0, max_tokens=8))
     except RequestFailed as error:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sweet.errors import SweetError, UsageError
 from sweet.llm.pretrained import load_config, load_image_processor
-from sweet.render.similarity import read_picture
+from sweet.render.screenshot_images import read_image
 
 KEPT = 8
 """Prepared pictures that are kept for the next forward: one of 512 tokens has 10 MB."""
@@ -101,7 +101,7 @@ class Eye:
             png = path.read_bytes()
         except OSError as error:
             raise SweetError(f"A screenshot cannot be read: {error.strerror}.", where=path) from error
-        found = self.processor(images=[read_picture(png)], return_tensors="pt")
+        found = self.processor(images=[read_image(png)], return_tensors="pt")
         return found["pixel_values"], found["image_grid_thw"][0]
 
     def save_pretrained(self, folder: Path) -> None:

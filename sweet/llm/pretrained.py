@@ -22,7 +22,7 @@ from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import check_hub_model, resolve_device, without_bars
 from sweet.llm.adapter import Adapter, find_adapter
-from sweet.render.similarity import pillow
+from sweet.render.screenshot_images import require_pillow
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -144,7 +144,7 @@ def load_image_processor(name: str) -> Any:
     from transformers import AutoImageProcessor
 
     automatic: Any = AutoImageProcessor
-    pillow()
+    require_pillow()
     own = Path(name).expanduser()
     path = str(own) if (own / "preprocessor_config.json").is_file() else _base_path(name)
     with _explained(name):

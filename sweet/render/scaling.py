@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from sweet.render.page import Screenshot
-from sweet.render.similarity import read_picture
+from sweet.render.screenshot_images import read_image
 
 MOST_PIXELS = 2_000_000
 """Of one picture: a page of 1280 x 1562 as it is. Qwen2-VL, 784 pixels a token, takes about 2,550 tokens for it."""
@@ -35,5 +35,5 @@ def _scaled(shot: Screenshot, factor: float) -> bytes:
 
     size = (max(1, int(shot.width * factor)), max(1, int(shot.height * factor)))
     buffer = io.BytesIO()
-    read_picture(shot.png).resize(size, Resampling.LANCZOS).save(buffer, "PNG")
+    read_image(shot.png).resize(size, Resampling.LANCZOS).save(buffer, "PNG")
     return buffer.getvalue()

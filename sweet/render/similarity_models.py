@@ -19,7 +19,11 @@ from typing import Any
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import cached_file, check_hub_model, resolve_device, without_bars
-from sweet.render.similarity import CLIP, Vector, read_picture, unit
+from sweet.render.screenshot_images import read_image
+from sweet.render.similarity import Vector, unit
+
+CLIP = "openai/clip-vit-base-patch32"
+"""The paper's: CLIP ViT-B/32."""
 
 _BATCH = 32
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -49,7 +53,7 @@ class ImageTower:
 
         found: list[Vector] = []
         for start in range(0, len(pictures), _BATCH):
-            images = [read_picture(png) for png in pictures[start : start + _BATCH]]
+            images = [read_image(png) for png in pictures[start : start + _BATCH]]
             prepared = self._processor(images=images, return_tensors="pt")["pixel_values"].to(self._device)
             with torch.inference_mode():
                 output = self._tower(pixel_values=prepared.float())

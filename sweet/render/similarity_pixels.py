@@ -25,7 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sweet.render.similarity import Vector, read_picture, unit
+from sweet.render.screenshot_images import read_image
+from sweet.render.similarity import Vector, unit
 
 _SIDE = 256
 _CELLS = 8
@@ -58,7 +59,7 @@ class Pixels:
 def _embedding(png: bytes) -> Vector:
     from PIL.Image import Resampling
 
-    picture = read_picture(png)
+    picture = read_image(png)
     small = picture.resize((_SIDE, _SIDE), Resampling.BOX)
     pixels: Floats = np.asarray(small, dtype=np.float64) / 255
     colours = _colours(pixels)

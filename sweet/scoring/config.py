@@ -20,8 +20,8 @@ class EvalConfig(PlannedConfig):
     tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1)
     """Code: relative difference within which strict takes floats for equal; 0 wants them equal bit for bit."""
     similarity: str | None = None
-    """Pages: what compares screenshots: clip, a directory or hub id of a CLIP or SigLIP model, or a stand-in,
-    efficientnet or pixels. Without it clip where its weights are on this machine, else pixels."""
+    """Pages: what compares screenshots: clip, a directory or hub id of a CLIP or SigLIP model, or the stand-in
+    pixels. Without it clip where its weights are on this machine, else pixels."""
     from_: str | None = None
     """The rollouts to score; without it the newest."""
     compare: str | None = Field(default=None, json_schema_extra=OPERATIONAL)

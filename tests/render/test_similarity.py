@@ -14,7 +14,9 @@ from PIL import Image
 
 from sweet.errors import SweetError, UsageError
 from sweet.render.embeddings import Embeddings
-from sweet.render.similarity import BLACK_SIDE, Vector, black, cosine, open_similarity, read_picture, unit
+from sweet.render.screenshot_images import BLACK_SIDE, black_square, read_image
+from sweet.render.similarity import Vector, cosine, unit
+from sweet.render.similarity_choice import open_similarity
 from sweet.render.similarity_pixels import Pixels
 from tests.render.pictures import page, plain, png
 
@@ -28,7 +30,9 @@ def likeness(one: bytes, other: bytes) -> float:
 def test_the_same_page_is_one_other_pages_lower_and_none_at_all_lowest() -> None:
     reference = page(0)
     near, recoloured, other = page(0, shift=6), page(0, accent="#cc2222"), page(1, accent="#cc2222")
-    found = [likeness(reference, shown) for shown in (reference, near, recoloured, other, plain("white"), black())]
+    found = [
+        likeness(reference, shown) for shown in (reference, near, recoloured, other, plain("white"), black_square())
+    ]
     assert found[0] == pytest.approx(1, abs=1e-6)
     assert found[1] > found[2] > found[3] > found[4] > found[5] >= 0
     assert found[0] - found[1] > 0.01
@@ -59,19 +63,19 @@ def test_pictures_of_any_shape_have_an_embedding(size: tuple[int, int]) -> None:
 
 def test_what_is_transparent_is_white() -> None:
     clear = png(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
-    assert read_picture(clear).getpixel((3, 3)) == (255, 255, 255)
+    assert read_image(clear).getpixel((3, 3)) == (255, 255, 255)
     assert likeness(clear, plain("white", 30, 30)) == pytest.approx(1, abs=1e-6)
-    assert read_picture(png(Image.new("L", (3, 3), 7))).getpixel((1, 1)) == (7, 7, 7)
+    assert read_image(png(Image.new("L", (3, 3), 7))).getpixel((1, 1)) == (7, 7, 7)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a picture", page(0)[:200]])
 def test_a_picture_that_cannot_be_read_is_told(content: bytes) -> None:
     with pytest.raises(SweetError, match="cannot be read"):
-        read_picture(content)
+        read_image(content)
 
 
 def test_a_missing_page_is_a_black_square() -> None:
-    picture = read_picture(black())
+    picture = read_image(black_square())
     assert picture.size == (BLACK_SIDE, BLACK_SIDE)
     assert picture.getextrema() == ((0, 0), (0, 0), (0, 0))
 
@@ -97,6 +101,14 @@ def test_a_model_that_is_not_there_says_what_to_do(choice: str) -> None:
         open_similarity(choice, "cpu", print)
     assert caught.value.where == "--similarity"
     assert caught.value.fix
+
+
+def test_the_removed_efficientnet_is_refused_and_the_others_are_named() -> None:
+    with pytest.raises(UsageError, match="efficientnet was removed") as caught:
+        open_similarity("efficientnet", "cpu", print)
+    assert caught.value.where == "--similarity"
+    assert "--similarity pixels" in str(caught.value.fix)
+    assert "--similarity clip" in str(caught.value.fix)
 
 
 class Counting:

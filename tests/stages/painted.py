@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 
 from sweet.render.embeddings import Embeddings
 from sweet.render.page import Block, RenderFailed, Screenshot
-from sweet.render.similarity import open_similarity
+from sweet.render.similarity_choice import open_similarity
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind

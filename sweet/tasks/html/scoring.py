@@ -23,7 +23,9 @@ from typing import Any
 from sweet.render.embeddings import Embeddings
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.renderer import Renderer
-from sweet.render.similarity import Similarity, black, cosine, open_similarity
+from sweet.render.screenshot_images import black_square
+from sweet.render.similarity import Similarity, cosine
+from sweet.render.similarity_choice import open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
@@ -177,7 +179,7 @@ class HtmlEvaluation:
             return failure
 
     def _compare(self, rendered: _Rendered) -> list[Score]:
-        pictures = [shot.png if isinstance(shot, Screenshot) else black() for shot in rendered.pages]
+        pictures = [shot.png if isinstance(shot, Screenshot) else black_square() for shot in rendered.pages]
         wanted = [shot.png for shot in rendered.references if isinstance(shot, Screenshot)]
         vectors = self._embeddings.of([*pictures, *wanted])
         references = iter(vectors[len(pictures) :])

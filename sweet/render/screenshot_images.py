@@ -1,0 +1,64 @@
+"""Screenshots as Pillow images: check that Pillow is installed, decode a PNG, draw the picture of a missing page."""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import TYPE_CHECKING
+
+from sweet.errors import SweetError, UsageError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+BLACK_SIDE = 224
+"""Side in pixels of the black square that a missing page is scored as (the published protocol)."""
+
+
+def require_pillow() -> None:
+    """Check that Pillow can be imported.
+
+    Raises:
+        UsageError: Pillow is not installed.
+    """
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "Without Pillow no screenshot can be read.", where="pillow", fix="pip install 'sweet-rl[html]'"
+        ) from error
+
+
+def read_image(png: bytes) -> Image:
+    """Decode a PNG to an RGB image, with transparent pixels on white.
+
+    Raises:
+        SweetError: the PNG cannot be read.
+    """
+    require_pillow()
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as opened:
+            opened.load()
+            if opened.mode == "RGB":
+                return opened.copy()
+            rgba = opened.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise SweetError(
+            f"A screenshot cannot be read: {error}.", fix="remove the run's screenshots/ folder"
+        ) from error
+    white = Image.new("RGBA", rgba.size, "white")
+    white.alpha_composite(rgba)
+    return white.convert("RGB")
+
+
+@functools.cache
+def black_square() -> bytes:
+    """Return the PNG that a missing page is scored as."""
+    require_pillow()
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (BLACK_SIDE, BLACK_SIDE), "black").save(buffer, "PNG")
+    return buffer.getvalue()
