@@ -64,7 +64,7 @@ class JudgePrompt:
             InputError: the file cannot be read, or lacks a place.
         """
         if file is None:
-            return cls((resources.files("sweet.stages") / "texts" / "judge.txt").read_text("utf-8").strip())
+            return cls((resources.files("sweet.ranking") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
         there = {place_of(line) for line in text.split("\n")}
         places = (*_NEEDED, *(place for place in _POSSIBLE if place in there))
