@@ -24,67 +24,67 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-GLANCE = 0.2
+POLL_INTERVAL = 0.2
 """Seconds between two looks at the parent and the command."""
 
-SWEEP = 2.0
+KILL_TIMEOUT = 2.0
 """Seconds in which everything that was killed must be gone."""
 
 _PR_SET_PDEATHSIG = 1
 
 
-def kept(command: Sequence[str], patience: float) -> list[str]:
+def supervised(command: Sequence[str], grace_period: float) -> list[str]:
     """The command line that runs `command` behind a keeper of this process."""
-    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(patience), "--", *command]
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_period), "--", *command]
 
 
-def keep(parent: int, patience: float, command: Sequence[str]) -> int:
+def supervise(parent: int, grace_period: float, command: Sequence[str]) -> int:
     """Run `command` until it ends or process `parent` is gone; returns its exit status (128 + n for signal n)."""
     if os.getpgrp() != os.getpid():  # what is killed as a group is its own group, never its starter's
         os.setsid()
-    told: list[int] = []
+    received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: told.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     try:
-        child = subprocess.Popen(command, preexec_fn=_end_with_keeper if sys.platform == "linux" else None)
+        child = subprocess.Popen(command, preexec_fn=_die_with_supervisor if sys.platform == "linux" else None)
     except OSError as error:
         sys.stderr.write(f"{command[0]} cannot be started: {error}\n")
         return 127
     while child.poll() is None:
         if os.getppid() != parent:
-            _abandon(child, patience)
-        if told:
-            if told.pop() == signal.SIGINT:
-                _sweep()
+            _terminate_group(child, grace_period)
+        if received:
+            if received.pop() == signal.SIGINT:
+                _kill_rest_of_group()
             else:
                 child.terminate()
-        time.sleep(GLANCE)
-    _sweep()
+        time.sleep(POLL_INTERVAL)
+    _kill_rest_of_group()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def _abandon(child: subprocess.Popen[bytes], patience: float) -> None:
+def _terminate_group(child: subprocess.Popen[bytes], grace_period: float) -> None:
     """End the command, and everything of this process group: does not return."""
     child.terminate()
-    ends = time.monotonic() + patience
-    while child.poll() is None and time.monotonic() < ends:
-        time.sleep(GLANCE)
-    _sweep()
+    deadline = time.monotonic() + grace_period
+    while child.poll() is None and time.monotonic() < deadline:
+        time.sleep(POLL_INTERVAL)
+    _kill_rest_of_group()
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _sweep() -> None:
+def _kill_rest_of_group() -> None:
     """Kill what else is in this process group and wait until it is gone. Does nothing where there is no /proc."""
-    ends = time.monotonic() + SWEEP
-    while (others := _others()) and time.monotonic() < ends:
-        for pid, is_tracker in others.items():
+    deadline = time.monotonic() + KILL_TIMEOUT
+    while (members := _group_members()) and time.monotonic() < deadline:
+        for pid, is_tracker in members.items():
             if not is_tracker:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        time.sleep(GLANCE / 4)
+        time.sleep(POLL_INTERVAL / 4)
 
 
-def _others() -> dict[int, bool]:
+def _group_members() -> dict[int, bool]:
     """The living processes of this group but this one, and whether each is a tracker of shared memory."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -97,9 +97,9 @@ def _others() -> dict[int, bool]:
     return found
 
 
-def _end_with_keeper() -> None:
+def _die_with_supervisor() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    sys.exit(keep(int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]))
+    sys.exit(supervise(int(sys.argv[1]), float(sys.argv[2]), sys.argv[4:]))

@@ -35,19 +35,19 @@ def test_the_keeper_kills_what_does_not_listen(vllm: StandIn) -> None:
         [sys.executable, "-c", ORPHAN, supervisor.__file__, *words], stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
-        kept = int(parent.stdout.readline())
+        process = int(parent.stdout.readline())
         vllm.started()
         parent.kill()
-        assert gone(kept)
+        assert gone(process)
     assert vllm.all_gone()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_a_killed_keeper_takes_the_server_with_it(vllm: StandIn) -> None:
     words = ["vllm", "--served-model-name", "m", "--slow"]
-    with subprocess.Popen([sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", *words]) as kept:
+    with subprocess.Popen([sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", *words]) as process:
         start = vllm.started()
-        kept.kill()
+        process.kill()
     assert gone(start["pid"])
     os.kill(start["worker"], signal.SIGKILL)  # the stand-in does not look after its own, as vllm does
 
@@ -64,12 +64,12 @@ time.sleep(600)
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory cannot be seen here")
 def test_what_is_killed_leaves_no_shared_memory() -> None:
     words = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", SHARING]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as kept:
-        assert kept.stdout is not None
-        name = kept.stdout.readline().strip()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
         assert Path("/dev/shm", name).exists()
-        kept.send_signal(signal.SIGINT)
-        assert kept.wait(10) == 137
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 137
     assert not Path("/dev/shm", name).exists()
 
 

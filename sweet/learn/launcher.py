@@ -55,7 +55,7 @@ def local_exchange(master: str, environment: dict[str, str]) -> dict[str, str]:
 def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes] | None) -> subprocess.Popen[bytes]:
     """Start a launcher that does not outlive this process; it prints into `out`."""
     return subprocess.Popen(
-        supervisor.kept(command, ORPHAN_PATIENCE),
+        supervisor.supervised(command, ORPHAN_PATIENCE),
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=subprocess.STDOUT if out else None,

@@ -122,7 +122,7 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
-            supervisor.kept(command(python, job), ORPHAN_PATIENCE),
+            supervisor.supervised(command(python, job), ORPHAN_PATIENCE),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

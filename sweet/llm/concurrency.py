@@ -19,24 +19,24 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-START = 128
+INITIAL_LIMIT = 128
 """Requests at once to each server that are tried first."""
-TROUBLE = 0.15
+MAX_DROPPED_SHARE = 0.15
 """Share of refusals in a window above which the limit shrinks: some fail by chance on healthy servers."""
-GROWTH, SLOWER = 1.05, 1.5
+MIN_GAIN, MAX_SLOWDOWN = 1.05, 1.5
 """A step up that brings less than this much more, and answers that take this much longer, was one too many."""
 HOLD_SECONDS = 10.0
-FEWEST, MOST = 20, 256
+MIN_WINDOW, MAX_WINDOW = 20, 256
 """Answers over which a limit is judged: as many as it allows at once, within these."""
 
-SHORTEST_WAIT = 0.5
+MIN_HEDGE_SECONDS = 0.5
 """Seconds after which a request is sent again at the earliest."""
-SAMPLES, ENOUGH_SAMPLES = 512, 64
-SPARE_SHARE, SPARE_LEAST = 0.05, 5
+LATENCY_SAMPLES, MIN_LATENCY_SAMPLES = 512, 64
+HEDGED_SHARE, MIN_HEDGES = 0.05, 5
 
 
 @dataclass(frozen=True)
-class _Limit:
+class _Measurement:
     """What a limit brought: answers a second, and how long one took."""
 
     limit: int
@@ -44,130 +44,132 @@ class _Limit:
     seconds: float
 
 
-_NOTHING = _Limit(0, 0.0, 0.0)
+_NO_MEASUREMENT = _Measurement(0, 0.0, 0.0)
 
 
-class Pace:
+class AdaptiveLimiter:
     """The pace of one client. Belongs to one event loop."""
 
-    def __init__(self, ceiling: int, start: int = START, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, max_limit: int, start: int = INITIAL_LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._ceiling = max(1, ceiling)
-        self.limit = min(self._ceiling, start)
-        self.under_way = 0
+        self._max_limit = max(1, max_limit)
+        self.limit = min(self._max_limit, start)
+        self.in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._doubling = True
-        self._best = _NOTHING
+        self._best = _NO_MEASUREMENT
         self._hold_until = 0.0
-        self._open_window()
-        self._seconds: deque[float] = deque(maxlen=SAMPLES)
-        self._fresh = 0
-        self._slow: float | None = None
-        self._asked = self._spared = 0
+        self._start_window()
+        self._latencies: deque[float] = deque(maxlen=LATENCY_SAMPLES)
+        self._new_samples = 0
+        self._hedge_after: float | None = None
+        self._requests = self._hedges = 0
 
     @property
-    def ceiling(self) -> int:
+    def max_limit(self) -> int:
         """Requests at once at most."""
-        return self._ceiling
+        return self._max_limit
 
-    @ceiling.setter
-    def ceiling(self, value: int) -> None:
-        grown = value > self._ceiling
-        self._ceiling = max(1, value)
-        self.limit = min(self.limit, self._ceiling)
+    @max_limit.setter
+    def max_limit(self, value: int) -> None:
+        grown = value > self._max_limit
+        self._max_limit = max(1, value)
+        self.limit = min(self.limit, self._max_limit)
         if grown:
             self._hold_until = 0.0
         self._admit()
 
-    async def enter(self) -> None:
+    async def acquire(self) -> None:
         """Wait for a place; `leave` gives it back."""
-        self._asked += 1
-        if self.under_way < self.limit and not self._waiting:
-            self.under_way += 1
+        self._requests += 1
+        if self.in_flight < self.limit and not self._waiting:
+            self.in_flight += 1
             return
-        self._pressed = True
+        self._saturated = True
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.under_way -= 1
+                self.in_flight -= 1
                 self._admit()
             raise
 
-    def leave(self, seconds: float) -> None:
+    def on_success(self, seconds: float) -> None:
         """Give the place back after an answer that took `seconds`."""
-        self._seconds.append(seconds)
-        self._fresh += 1
-        if self._clock() >= self._opened:
-            self._took += seconds
-        self._count(refused=0)
+        self._latencies.append(seconds)
+        self._new_samples += 1
+        if self._clock() >= self._window_start:
+            self._window_seconds += seconds
+        self._count(dropped=0)
 
-    def refused(self) -> None:
+    def on_dropped(self) -> None:
         """Give the place back after a refusal that may pass: 429, 5xx, no connection, no answer."""
-        self._count(refused=1)
+        self._count(dropped=1)
 
-    def withdraw(self) -> None:
+    def on_ignored(self) -> None:
         """Give the place back after what says nothing of the servers' load."""
-        self.under_way -= 1
+        self.in_flight -= 1
         self._admit()
 
-    def _count(self, refused: int) -> None:
-        self.under_way -= 1
+    def _count(self, dropped: int) -> None:
+        self.in_flight -= 1
         now = self._clock()
-        if now >= self._opened:
+        if now >= self._window_start:
             self._done += 1
-            self._refused += refused
-            if self._done >= min(max(self.limit, FEWEST), MOST):
+            self._dropped += dropped
+            if self._done >= min(max(self.limit, MIN_WINDOW), MAX_WINDOW):
                 self._adjust(now)
         self._admit()
 
-    def patience(self) -> float | None:
+    def hedge_after(self) -> float | None:
         """Seconds without an answer after which a request is sent once more; None where it is not."""
-        if self._fresh >= ENOUGH_SAMPLES or (self._slow is None and len(self._seconds) >= ENOUGH_SAMPLES):
-            self._fresh = 0
-            ordered = sorted(self._seconds)
-            self._slow = max(SHORTEST_WAIT, ordered[int(0.99 * (len(ordered) - 1))])
-        if self._slow is None or self._spared >= SPARE_LEAST + SPARE_SHARE * self._asked:
+        if self._new_samples >= MIN_LATENCY_SAMPLES or (
+            self._hedge_after is None and len(self._latencies) >= MIN_LATENCY_SAMPLES
+        ):
+            self._new_samples = 0
+            ordered = sorted(self._latencies)
+            self._hedge_after = max(MIN_HEDGE_SECONDS, ordered[int(0.99 * (len(ordered) - 1))])
+        if self._hedge_after is None or self._hedges >= MIN_HEDGES + HEDGED_SHARE * self._requests:
             return None
-        return self._slow
+        return self._hedge_after
 
-    def spare(self) -> None:
+    def count_hedge(self) -> None:
         """Count a request that is sent a second time."""
-        self._spared += 1
+        self._hedges += 1
 
-    def _open_window(self, settling: float = 0.0) -> None:
-        self._opened = self._clock() + settling
-        self._done = self._refused = 0
-        self._took = 0.0
-        self._pressed = bool(self._waiting)
+    def _start_window(self, settling: float = 0.0) -> None:
+        self._window_start = self._clock() + settling
+        self._done = self._dropped = 0
+        self._window_seconds = 0.0
+        self._saturated = bool(self._waiting)
 
     def _adjust(self, now: float) -> None:
-        share = self._refused / self._done
-        good = self._done - self._refused
-        rate, seconds = good / max(now - self._opened, 1e-9), self._took / max(good, 1)
+        share = self._dropped / self._done
+        good = self._done - self._dropped
+        rate, seconds = good / max(now - self._window_start, 1e-9), self._window_seconds / max(good, 1)
         before = self.limit
-        if share > TROUBLE:
+        if share > MAX_DROPPED_SHARE:
             self.limit = max(1, int(self.limit * (1 - share / 2)))
-            self._doubling, self._best = False, _NOTHING
-        elif self._pressed and now >= self._hold_until:
-            self._grow(_Limit(self.limit, rate, seconds), now)
-        self._open_window(settling=0.0 if self.limit == before else seconds)
+            self._doubling, self._best = False, _NO_MEASUREMENT
+        elif self._saturated and now >= self._hold_until:
+            self._grow(_Measurement(self.limit, rate, seconds), now)
+        self._start_window(settling=0.0 if self.limit == before else seconds)
 
-    def _grow(self, tried: _Limit, now: float) -> None:
+    def _grow(self, tried: _Measurement, now: float) -> None:
         best = self._best
-        if tried.rate > GROWTH * best.rate or tried.seconds < SLOWER * best.seconds:
+        if tried.rate > MIN_GAIN * best.rate or tried.seconds < MAX_SLOWDOWN * best.seconds:
             self._best = tried if tried.rate > best.rate else replace(best, limit=tried.limit)
-            self.limit = min(self._ceiling, max(self.limit + 1, int(self.limit * (2 if self._doubling else 1.25))))
+            self.limit = min(self._max_limit, max(self.limit + 1, int(self.limit * (2 if self._doubling else 1.25))))
         elif self.limit > best.limit:
             # More at once brought no more: go back, and forget how it was, so that a later try is judged afresh.
-            self.limit, self._best, self._doubling = max(1, best.limit), _NOTHING, False
+            self.limit, self._best, self._doubling = max(1, best.limit), _NO_MEASUREMENT, False
             self._hold_until = now + HOLD_SECONDS
 
     def _admit(self) -> None:
-        while self._waiting and self.under_way < self.limit:
+        while self._waiting and self.in_flight < self.limit:
             turn = self._waiting.popleft()
             if not turn.done():
-                self.under_way += 1
+                self.in_flight += 1
                 turn.set_result(None)

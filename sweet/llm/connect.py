@@ -21,7 +21,7 @@ async def open_client(
     *,
     concurrency: int = 128,
     role: Role = "agent",
-    patience: float = 20.0,
+    retry_timeout: float = 20.0,
     device: Device = "auto",
     local: Local | None = None,
 ) -> AsyncIterator[ChatClient]:
@@ -49,7 +49,9 @@ async def open_client(
         if urls:
             from sweet.llm.remote import RemoteClient
 
-            client = await RemoteClient.open(model, urls, concurrency=concurrency, role=role, patience=patience)
+            client = await RemoteClient.open(
+                model, urls, concurrency=concurrency, role=role, retry_timeout=retry_timeout
+            )
         else:
             from sweet.llm.embedded import EmbeddedClient
 

@@ -23,19 +23,19 @@ class HttpError(Exception):
     """A request without a usable answer. `words` is what the server said of it, or why there was no connection."""
 
     def __init__(self, words: str) -> None:
-        self.words = " ".join(words.split())[:500]
-        super().__init__(self.words)
+        self.message = " ".join(words.split())[:500]
+        super().__init__(self.message)
 
 
-class Unanswered(HttpError):
+class TransportError(HttpError):
     """No connection, one that broke, or (`slow`) no answer in time."""
 
     def __init__(self, error: BaseException) -> None:
-        self.slow = isinstance(error, aiohttp.SocketTimeoutError)
-        super().__init__("no answer in time" if self.slow else str(error) or type(error).__name__)
+        self.timed_out = isinstance(error, aiohttp.SocketTimeoutError)
+        super().__init__("no answer in time" if self.timed_out else str(error) or type(error).__name__)
 
 
-class Refused(HttpError):
+class StatusError(HttpError):
     """An answer with an error's status.
 
     Attributes:
@@ -50,11 +50,11 @@ class Refused(HttpError):
         said = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
         self.status = status
         self.code = str(error.get("code")) if isinstance(error, dict) else None
-        self.wait = _seconds(headers.get("retry-after"))
+        self.retry_after = _seconds(headers.get("retry-after"))
         super().__init__(str(said or data.decode(errors="replace") or "no reason given"))
 
     @property
-    def may_pass(self) -> bool:
+    def retryable(self) -> bool:
         """Whether the same request may be answered later."""
         return self.status in (408, 425, 429) or self.status >= 500
 
@@ -101,9 +101,9 @@ class Channel:
             async with self._session.post(self._url + path, data=json.dumps(body).encode()) as answer:
                 data = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unanswered(error) from error
+            raise TransportError(error) from error
         if answer.status >= 400:
-            raise Refused(answer.status, data, answer.headers)
+            raise StatusError(answer.status, data, answer.headers)
         return _parsed(data)
 
     async def aclose(self) -> None:

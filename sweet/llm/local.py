@@ -30,7 +30,7 @@ from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, given, last_line
 
 EngineChoice = Literal["auto", "vllm", "embedded"]
 
-START_UP = 1800.0
+STARTUP_TIMEOUT = 1800.0
 """Seconds a vllm may take until it answers: it may have to download and compile first."""
 TOLD_EVERY = 15.0
 END_SEEN = 3.0
@@ -83,7 +83,7 @@ class Local:
     device: Device = "auto"
     options: Sequence[str] = ()
     logs: str = "vllm-"
-    start_up: float = START_UP
+    startup_timeout: float = STARTUP_TIMEOUT
     say: Callable[[str], None] = lambda _: None
     record: dict[str, Any] = field(default_factory=dict)
     others: int = 0
@@ -218,9 +218,9 @@ class Local:
         up = asyncio.create_task(server.wait_until_healthy())
         try:
             while not up.done():
-                left = self.start_up - (time.monotonic() - began)
+                left = self.startup_timeout - (time.monotonic() - began)
                 if left <= 0:
-                    raise server.failure(f"vllm did not answer within {self.start_up:g} seconds.")
+                    raise server.failure(f"vllm did not answer within {self.startup_timeout:g} seconds.")
                 await asyncio.wait({up}, timeout=min(TOLD_EVERY, left))
                 if not up.done():
                     lines = last_lines(server.log, 1)

@@ -1,14 +1,15 @@
-"""Models behind OpenAI-compatible servers.
+"""A chat client for models behind OpenAI-compatible servers.
 
-One client for each address, all on one event loop; a request goes to the address with the fewest under way, and
-`sweet.llm.concurrency` says how many may be. What may pass when tried again (no connection, 429, 5xx, a time-out) is
-tried again with growing, jittered pauses for `patience` seconds, at another address where there is one; the library's
-own retries are off, so that this is the only rule. What cannot pass fails at once. An address that failed several
-times in a row is left alone for a while that grows.
+There is one HTTP channel per address, all on one event loop. Each request goes to the address with the fewest requests
+in flight; `sweet.llm.concurrency` limits how many there are in total. Transient failures (no connection, 429, 5xx, a
+time-out) are retried for `retry_timeout` seconds with jittered exponential back-off, at another address if there is
+one. The retries of the openai library are switched off, so that this is the only rule. Permanent failures raise at
+once. An address that failed several times in a row is avoided for a cool-down period that grows.
 
-Token ids, log-probabilities and the plain distribution are asked for in the way vLLM and the embedded server
-understand; a server that refuses the question is asked from then on without what OpenAI's interface does not know, and
-if that does not help without log-probabilities. Answers are validated before anything reads them.
+Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
+understand. If a server refuses such a request, it is sent again without the fields that OpenAI's interface does not
+have, then without log-probabilities, and later requests start at the level that worked. Responses are validated before
+they are used.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from pydantic import ValidationError
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
-from sweet.llm.concurrency import START, Pace
-from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, Refused, Unanswered, allow_open_files
+from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
+from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, StatusError, TransportError, allow_open_files
 from sweet.llm.images import content_of
 from sweet.llm.response_schema import ChatAnswer, Served, describe
-from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, key_of
+from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, api_key
 from sweet.tasks.base import Message
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 8.0
-FAILURES = 3
+FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
+MAX_FAILURES = 3
 """So many in a row, and an address is used only when all others rest too: for REST seconds, then for twice as long."""
-REST, LONGEST_REST = 2.0, 60.0
-GLANCE = 1.0
+COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
+POLL_INTERVAL = 1.0
 """Seconds between looks at whether a request has taken too long, while nobody knows yet what that is."""
 
 _OVERFLOW = re.compile(
@@ -52,7 +53,7 @@ _PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of t
 
 
 _CHAT = "/chat/completions"
-_PLAIN = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+_NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Switches off what vllm otherwise takes from the model's own generation_config.json: with it, replies are drawn from
 another distribution than the one asked for."""
 
@@ -64,31 +65,31 @@ class _Target:
     url: str
     channel: Channel
     model: str = ""
-    under_way: int = 0
+    in_flight: int = 0
     failures: int = 0
-    resting_until: float = 0.0
-    asked: int = 2
+    cooldown_until: float = 0.0
+    extras: int = 2
 
     def fail(self) -> None:
         self.failures += 1
-        if self.failures >= FAILURES:
-            rest = min(REST * 2.0 ** (self.failures - FAILURES), LONGEST_REST)
-            self.resting_until = time.monotonic() + rest
+        if self.failures >= MAX_FAILURES:
+            rest = min(COOLDOWN * 2.0 ** (self.failures - MAX_FAILURES), MAX_COOLDOWN)
+            self.cooldown_until = time.monotonic() + rest
 
     def succeed(self) -> None:
-        self.failures, self.resting_until = 0, 0.0
+        self.failures, self.cooldown_until = 0, 0.0
 
 
-class _Failed(Exception):
+class _AttemptFailed(Exception):
     """A request that failed, and which address it had gone to."""
 
     def __init__(self, target: _Target, error: HttpError) -> None:
-        super().__init__(error.words)
+        super().__init__(error.message)
         self.target, self.error = target, error
 
 
 @dataclass
-class _Patience:
+class _RetryBudget:
     """The retries of one request: how long is left, how long to pause."""
 
     seconds: float
@@ -101,7 +102,7 @@ class _Patience:
         if self.ends is None:
             self.ends = now + self.seconds
         pause = max(wish or 0.0, self.pause * random.uniform(0.5, 1.5))
-        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+        self.pause = min(self.pause * 2, MAX_PAUSE)
         left = self.ends - now
         return None if left <= 0 else min(pause, left)
 
@@ -109,16 +110,22 @@ class _Patience:
 class RemoteClient:
     """Implements `sweet.llm.base.ChatClient` over one or more servers of one model. Made by `open`."""
 
-    def __init__(self, targets: list[_Target], pace: Pace, patience: float, role: Role) -> None:
+    def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
         self.targets = targets
-        self.pace = pace
-        self.patience = patience
+        self.limiter = limiter
+        self.retry_timeout = retry_timeout
         self.role = role
         self.model = ""
 
     @classmethod
     async def open(
-        cls, model: str, urls: Sequence[str], *, concurrency: int = 128, role: Role = "agent", patience: float = 20.0
+        cls,
+        model: str,
+        urls: Sequence[str],
+        *,
+        concurrency: int = 128,
+        role: Role = "agent",
+        retry_timeout: float = 20.0,
     ) -> RemoteClient:
         """Connect, and find out what each server calls `model`.
 
@@ -130,7 +137,7 @@ class RemoteClient:
         allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
         addresses = dict.fromkeys(base_url(url) for url in urls)
         targets = [_Target(url, _channel(url, concurrency, role)) for url in addresses]
-        self = cls(targets, Pace(concurrency, START * len(targets)), patience, role)
+        self = cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
         try:
             for target in self.targets:
                 target.model = await self._served_name(target, model)
@@ -151,130 +158,130 @@ class RemoteClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
-        patience = _Patience(self.patience)
+        budget = _RetryBudget(self.retry_timeout)
         for retries in itertools.count():
-            await self.pace.enter()
+            await self.limiter.acquire()
             try:
-                completion, seconds = await self._first(body, sampling)
-            except _Failed as failed:
+                completion, seconds = await self._hedged(body, sampling)
+            except _AttemptFailed as failed:
                 target, error = failed.target, failed.error
-                if not isinstance(error, Refused) or error.may_pass:
-                    self.pace.refused()
-                    await self._pause(patience, target, error)
+                if not isinstance(error, StatusError) or error.retryable:
+                    self.limiter.on_dropped()
+                    await self._back_off(budget, target, error)
                     continue
-                self.pace.withdraw()
-                room = _room(error, body["max_tokens"])
+                self.limiter.on_ignored()
+                room = _reply_room(error, body["max_tokens"])
                 if room is None:
-                    raise _refused(error, target) from error
+                    raise _request_failed(error, target) from error
                 # The reply is cut at the context's end, as the embedded engine does.
                 body["max_tokens"] = room
             except BaseException:
-                self.pace.withdraw()
+                self.limiter.on_ignored()
                 raise
             else:
-                self.pace.leave(seconds)
+                self.limiter.on_success(seconds)
                 return replace(completion, retries=retries)
         raise AssertionError("unreachable")
 
-    async def _first(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
+    async def _hedged(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
         """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.concurrency).
 
         With it the seconds that it took, by itself: with those of a lost one before it, pace would lose patience late.
         """
-        under_way = {asyncio.create_task(self._ask(body, sampling))}
+        in_flight = {asyncio.create_task(self._attempt(body, sampling))}
         sent = time.monotonic()
         try:
             while True:
-                patience = self.pace.patience()
-                wait = GLANCE if patience is None else max(0.0, sent + patience - time.monotonic())
-                done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                hedge_after = self.limiter.hedge_after()
+                wait = POLL_INTERVAL if hedge_after is None else max(0.0, sent + hedge_after - time.monotonic())
+                done, in_flight = await asyncio.wait(in_flight, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 failed = [task for task in done if task.exception() is not None]  # asked of all, or it is complained of
-                if len(failed) < len(done) or not under_way:
+                if len(failed) < len(done) or not in_flight:
                     return (done.difference(failed) or done).pop().result()
-                if not done and patience is not None:
-                    self.pace.spare()
-                    under_way.add(asyncio.create_task(self._ask(body, sampling)))
+                if not done and hedge_after is not None:
+                    self.limiter.count_hedge()
+                    in_flight.add(asyncio.create_task(self._attempt(body, sampling)))
                     sent = time.monotonic()
         finally:
-            for task in under_way:
+            for task in in_flight:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*in_flight, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(target.channel.aclose() for target in self.targets))
 
-    def _choose(self) -> _Target:
+    def _choose_target(self) -> _Target:
         now = time.monotonic()
-        return min(self.targets, key=lambda t: (max(t.resting_until - now, 0.0), t.under_way))
+        return min(self.targets, key=lambda t: (max(t.cooldown_until - now, 0.0), t.in_flight))
 
-    async def _pause(self, patience: _Patience, target: _Target, error: HttpError) -> None:
+    async def _back_off(self, budget: _RetryBudget, target: _Target, error: HttpError) -> None:
         """Wait before the next try, or raise what stands when there is no time for one."""
-        pause = patience.next_pause(error.wait if isinstance(error, Refused) else None)
+        pause = budget.next_pause(error.retry_after if isinstance(error, StatusError) else None)
         if pause is None:
-            raise _given_up(error, target, self.patience) from error
+            raise _retries_exhausted(error, target, self.retry_timeout) from error
         if any(not other.failures for other in self.targets if other is not target):
             return
         await asyncio.sleep(pause)
 
-    async def _ask(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
-        target, began = self._choose(), time.monotonic()
-        target.under_way += 1
+    async def _attempt(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
+        target, started = self._choose_target(), time.monotonic()
+        target.in_flight += 1
         try:
             raw = await self._post(target, body, sampling)
         except HttpError as error:
-            if not isinstance(error, Refused) or error.may_pass:
+            if not isinstance(error, StatusError) or error.retryable:
                 target.fail()
-            raise _Failed(target, error) from error
+            raise _AttemptFailed(target, error) from error
         finally:
-            target.under_way -= 1
+            target.in_flight -= 1
         target.succeed()
-        return _completion(raw, sampling, target), time.monotonic() - began
+        return _completion(raw, sampling, target), time.monotonic() - started
 
     async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
-        asked = target.asked
+        extras = target.extras
         while True:
-            more = self._more(sampling, asked)
+            fields = self._extra_fields(sampling, extras)
             try:
-                raw = await target.channel.post(_CHAT, {"model": target.model, **body, **more})
-            except Refused as error:
+                raw = await target.channel.post(_CHAT, {"model": target.model, **body, **fields})
+            except StatusError as error:
                 # Perhaps only what is asked for besides is refused: ask for less, and go on so if that helps.
-                less = [fewer for fewer in range(asked) if self._more(sampling, fewer) != more]
-                if not less or error.status not in (400, 422) or _overflows(error):
+                smaller = [level for level in range(extras) if self._extra_fields(sampling, level) != fields]
+                if not smaller or error.status not in (400, 422) or _overflows(error):
                     raise
-                asked = max(less)
+                extras = max(smaller)
             else:
-                target.asked = min(target.asked, asked)
+                target.extras = min(target.extras, extras)
                 return raw
 
-    def _more(self, sampling: Sampling, asked: int) -> dict[str, Any]:
+    def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
         """What is asked for beyond texts, and no more than is read: ids and figures make answers long."""
-        more: dict[str, Any] = dict(_PLAIN) if asked == 2 else {}
-        if asked == 2 and self.role == "agent":
-            more["return_token_ids"] = True
-        if asked and (sampling.logprobs or sampling.likeliest):
-            more["logprobs"] = True
-        if asked and sampling.likeliest:
-            more["top_logprobs"] = sampling.likeliest
-        return more
+        fields: dict[str, Any] = dict(_NEUTRAL_SAMPLING) if extras == 2 else {}
+        if extras == 2 and self.role == "agent":
+            fields["return_token_ids"] = True
+        if extras and (sampling.logprobs or sampling.likeliest):
+            fields["logprobs"] = True
+        if extras and sampling.likeliest:
+            fields["top_logprobs"] = sampling.likeliest
+        return fields
 
     async def _served_name(self, target: _Target, model: str) -> str:
-        patience = _Patience(self.patience)
+        budget = _RetryBudget(self.retry_timeout)
         while True:
             try:
                 names = await _names(target.url, self.role)
                 break
             except HttpError as error:
-                if isinstance(error, Refused) and not error.may_pass:
+                if isinstance(error, StatusError) and not error.retryable:
                     raise _unusable(error, target, self.role) from error
                 failure = error
-            pause = patience.next_pause(failure.wait if isinstance(failure, Refused) else None)
+            pause = budget.next_pause(failure.retry_after if isinstance(failure, StatusError) else None)
             if pause is None:
-                raise _given_up(failure, target, self.patience, opening=True) from failure
+                raise _retries_exhausted(failure, target, self.retry_timeout, opening=True) from failure
             await asyncio.sleep(pause)
         if model in names:
             return model
-        if len(names) == 1 and _is_local(model):
+        if len(names) == 1 and _is_path(model):
             return names[0]
         raise UsageError(
             f"The server does not serve {model}. It serves: {', '.join(names) or 'nothing'}.",
@@ -285,7 +292,7 @@ class RemoteClient:
 
 def _channel(url: str, connections: int, role: Role) -> Channel:
     # A proxy of the environment must not be asked for what is on this machine.
-    return Channel(url, key_of(role), connections, trust_env=not is_loopback(url))
+    return Channel(url, api_key(role), connections, trust_env=not is_loopback(url))
 
 
 async def _names(url: str, role: Role) -> list[str]:
@@ -300,15 +307,15 @@ async def _names(url: str, role: Role) -> list[str]:
     make: Any = openai.DefaultAioHttpClient  # of httpx or httpx2, whichever the library's version stands on
     http = make(timeout=CONNECT_TIMEOUT, trust_env=not is_loopback(url))
     client = openai.AsyncOpenAI(
-        api_key=key_of(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
+        api_key=api_key(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
     )
     async with client:
         try:
             return Served.model_validate(await client.get("/models", cast_to=object)).names
         except openai.APIStatusError as error:
-            raise Refused(error.status_code, error.response.content, error.response.headers) from error
+            raise StatusError(error.status_code, error.response.content, error.response.headers) from error
         except openai.APIConnectionError as error:
-            raise Unanswered(error.__cause__ or error) from error
+            raise TransportError(error.__cause__ or error) from error
         except (openai.APIError, ValueError) as error:
             raise UsageError(
                 "What answers there is not an OpenAI-compatible server: /models gives no list of models.",
@@ -335,40 +342,40 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
     )
 
 
-def _is_local(model: str) -> bool:
+def _is_path(model: str) -> bool:
     """Whether the name says where the model is on some machine, not what a server calls it."""
     return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()
 
 
-def _overflows(error: Refused) -> bool:
+def _overflows(error: StatusError) -> bool:
     if error.status not in (400, 413, 422):
         return False
-    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.words))
+    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.message))
 
 
-def _room(error: Refused, asked: int) -> int | None:
+def _reply_room(error: StatusError, requested: int) -> int | None:
     """Tokens left for the reply where the server says that the prompt alone would fit."""
     if not _overflows(error):
         return None
-    length = _LENGTH.search(error.words)
-    if length is not None and 0 < int(length[1]) < asked:
+    length = _LENGTH.search(error.message)
+    if length is not None and 0 < int(length[1]) < requested:
         return int(length[1])  # vllm looks at this before the prompt, and then cuts by itself
-    context, prompt = _CONTEXT.search(error.words), _PROMPT.search(error.words)
+    context, prompt = _CONTEXT.search(error.message), _PROMPT.search(error.message)
     if context is None or prompt is None:
         return None
     room = int(context[1]) - int(prompt[1])
-    return room if 0 < room < asked else None
+    return room if 0 < room < requested else None
 
 
-def _refused(error: Refused, target: _Target) -> RequestFailed:
+def _request_failed(error: StatusError, target: _Target) -> RequestFailed:
     kind = ContextOverflow if _overflows(error) else RequestFailed
-    return kind(f"The server refused the request ({error.status}): {error.words}", where=target.url)
+    return kind(f"The server refused the request ({error.status}): {error.message}", where=target.url)
 
 
-def _unusable(error: Refused, target: _Target, role: Role) -> UsageError:
+def _unusable(error: StatusError, target: _Target, role: Role) -> UsageError:
     if error.status in (401, 403):
         return UsageError(
-            f"The server refuses the API key ({error.status}): {error.words}",
+            f"The server refuses the API key ({error.status}): {error.message}",
             where=target.url,
             fix=f"export {KEY_VARIABLES[role][0]}=…",
         )
@@ -379,15 +386,15 @@ def _unusable(error: Refused, target: _Target, role: Role) -> UsageError:
     )
 
 
-def _given_up(error: HttpError, target: _Target, patience: float, *, opening: bool = False) -> SweetError:
+def _retries_exhausted(error: HttpError, target: _Target, retry_timeout: float, *, opening: bool = False) -> SweetError:
     """A server that is gone ends the stage; one that answers, or takes too long for this request, fails the request."""
-    status = error.status if isinstance(error, Refused) else None
-    slow = isinstance(error, Unanswered) and error.slow
-    why = error.words if status is None else f"{status} {error.words}"
+    status = error.status if isinstance(error, StatusError) else None
+    slow = isinstance(error, TransportError) and error.timed_out
+    why = error.message if status is None else f"{status} {error.message}"
     if opening or not (slow or (status is not None and status not in (502, 503, 504))):
         return ServerError(
-            f"The server at {target.url} could not be reached for {patience:g} seconds: {why}",
+            f"The server at {target.url} could not be reached for {retry_timeout:g} seconds: {why}",
             where=target.url,
             fix="start the server or check the address, then run the same command again",
         )
-    return RequestFailed(f"The server failed this request for {patience:g} seconds: {why}", where=target.url)
+    return RequestFailed(f"The server failed this request for {retry_timeout:g} seconds: {why}", where=target.url)

@@ -16,6 +16,6 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
 MODEL_OPTIONS: dict[Role, str] = {"agent": "--agent", "sim": "--sim", "judge": "--judge-model"}
 
 
-def key_of(role: Role) -> str:
+def api_key(role: Role) -> str:
     """The API key; a word that is none where there is none, for servers that want none."""
     return next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")

@@ -146,7 +146,7 @@ class VllmServer:
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *supervisor.kept(command(program, settings), ORPHAN_PATIENCE),
+                *supervisor.supervised(command(program, settings), ORPHAN_PATIENCE),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -203,7 +203,7 @@ class VllmServer:
             if not self._end.done():
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
-                await asyncio.wait({self._end}, timeout=2 * supervisor.SWEEP)
+                await asyncio.wait({self._end}, timeout=2 * supervisor.KILL_TIMEOUT)
         finally:  # a second Ctrl-C does not let anything live on
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.device import Device
-from sweet.llm.local import START_UP, EngineChoice
+from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
@@ -80,7 +80,7 @@ class RankConfig(PlannedConfig):
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
     (auto), always, or never (embedded). The agent micro is always embedded."""
-    start_up: float = Field(default=START_UP, gt=0, json_schema_extra=OPERATIONAL)
+    start_up: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=OPERATIONAL)
     """Seconds that a vllm started here may take until it answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""

@@ -82,7 +82,7 @@ class Desk:
             urls,
             concurrency=config.concurrency,
             role=role,
-            patience=config.patience,
+            retry_timeout=config.patience,
             device=config.device,
             local=self.local,
         )

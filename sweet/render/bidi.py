@@ -193,7 +193,7 @@ class DirectWindow:
 def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
     with profile.log.open("wb") as log:
         return subprocess.Popen(
-            supervisor.kept(command(firefox, profile.folder), 0.0),
+            supervisor.supervised(command(firefox, profile.folder), 0.0),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -146,7 +146,7 @@ def _client(
         *((config.agent, config.agent_url) if role == "agent" else (config.sim, config.sim_url)),
         concurrency=config.concurrency,
         role=role,
-        patience=config.patience,
+        retry_timeout=config.patience,
         device=config.device,
         local=local,
     )

@@ -43,7 +43,7 @@ def plan_models(
         engine=config.engine,
         device=config.device,
         options=tuple(config.vllm_options),
-        start_up=config.start_up,
+        startup_timeout=config.start_up,
         say=reporter.say,
         others=others,
         images=images or {},

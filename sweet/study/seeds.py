@@ -98,7 +98,7 @@ class _Crew:
     @contextmanager
     def _started(self, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         with self._lock:
-            command = supervisor.kept([sys.executable, "-m", PROGRAM], PATIENCE)
+            command = supervisor.supervised([sys.executable, "-m", PROGRAM], PATIENCE)
             worker = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self.environment
             )

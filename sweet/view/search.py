@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from sweet.supervisor import kept
+from sweet.supervisor import supervised
 
 PROGRAM = Path(__file__).with_name("searcher.py")
 GLANCE = 0.05
@@ -44,7 +44,7 @@ class Search:
         self._rest = b""
         self._ended = False
         self._process = subprocess.Popen(
-            kept([sys.executable, "-P", str(PROGRAM)], patience=0),
+            supervised([sys.executable, "-P", str(PROGRAM)], grace_period=0),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -54,10 +54,14 @@ def dialogue(*said: str) -> list[Message]:
 
 
 def replies(
-    server: ChatServer, messages: Sequence[Message], task: Task = TASK, album: Album | None = None, patience: float = 5
+    server: ChatServer,
+    messages: Sequence[Message],
+    task: Task = TASK,
+    album: Album | None = None,
+    retry_timeout: float = 5,
 ) -> HumanReply:
     async def work(url: str) -> HumanReply:
-        async with open_client(server.model, [url], role="sim", patience=patience) as client:
+        async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
             return await VisionHuman(client, HtmlKind(), album or Album()).reply(task, messages)
 
     with server.running() as url:
@@ -162,9 +166,9 @@ def test_what_may_pass_is_tried_again_and_what_cannot_is_not() -> None:
     assert len(server.asked) == 2, "once, and once without what only vllm understands"
 
 
-def tries(server: ChatServer, patience: float = 5.0) -> None:
+def tries(server: ChatServer, retry_timeout: float = 5.0) -> None:
     async def work(url: str) -> None:
-        async with open_client(server.model, [url], role="sim", patience=patience) as client:
+        async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
             await check_sight(client)
 
     with server.running() as url:
@@ -195,7 +199,7 @@ def test_a_model_that_cannot_see_two_pictures_is_refused_with_the_servers_words(
 
 def test_a_server_that_is_away_is_no_blind_model() -> None:
     with pytest.raises(ServerError):
-        tries(ChatServer("eyes", lambda body: refused(503, "starting")), patience=0.2)
+        tries(ChatServer("eyes", lambda body: refused(503, "starting")), retry_timeout=0.2)
 
 
 def test_an_overflow_at_a_turn_is_told_apart() -> None:

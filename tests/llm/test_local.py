@@ -45,7 +45,7 @@ async def ask(local: Local, *models: str) -> list[str]:
         if not rest:
             return []
         role: Any = "agent" if len(rest) == len(models) else "sim"
-        async with open_client(rest[0], role=role, local=local, patience=0.0) as client:
+        async with open_client(rest[0], role=role, local=local, retry_timeout=0.0) as client:
             return [(await client.chat(HELLO, Sampling())).replies[0].text, *(await inner(rest[1:]))]
 
     return await inner(models)
@@ -145,7 +145,7 @@ def test_one_that_dies_while_it_is_used_tells_why(vllm: StandIn, tmp_path: Path)
 
 def test_one_that_does_not_come_up_in_time(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweet.llm.local.TOLD_EVERY", 0.5)
-    local, said = make(tmp_path, "vllm", "--slow", start_up=4.0)
+    local, said = make(tmp_path, "vllm", "--slow", startup_timeout=4.0)
     with pytest.raises(SweetError, match=r"within 4 seconds.*\n.*loading"):
         asyncio.run(ask(local, MODEL))
     assert any("vllm is starting" in line and "loading" in line for line in said)

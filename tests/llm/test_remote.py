@@ -18,7 +18,7 @@ from starlette.routing import Route
 from sweet.errors import ServerError, UsageError
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
-from sweet.llm.concurrency import ENOUGH_SAMPLES
+from sweet.llm.concurrency import MIN_LATENCY_SAMPLES
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
 from sweet.llm.remote import RemoteClient
@@ -71,7 +71,7 @@ class Server:
 
 
 def run(
-    work: Callable[..., Coroutine[Any, Any, Any]], *servers: Server, patience: float = 5.0, model: str = "m"
+    work: Callable[..., Coroutine[Any, Any, Any]], *servers: Server, retry_timeout: float = 5.0, model: str = "m"
 ) -> Any:
     """`work(client)` over the servers."""
 
@@ -79,7 +79,7 @@ def run(
         async with AsyncExitStack() as stack:
             listeners = [listening(server.app, "127.0.0.1", 0) for server in servers]
             urls = [(await stack.enter_async_context(listener))[0] for listener in listeners]
-            client = await stack.enter_async_context(open_client(model, urls, patience=patience))
+            client = await stack.enter_async_context(open_client(model, urls, retry_timeout=retry_timeout))
             return await work(client)
 
     return asyncio.run(inside())
@@ -171,9 +171,9 @@ def test_what_cannot_pass_is_not(status: int) -> None:
 def test_patience_has_an_end() -> None:
     began = time.monotonic()
     with pytest.raises(RequestFailed, match=r"0\.6 seconds: 500 broken"):
-        run(ask, Server(*[error(500, "broken")] * 99), patience=0.6)
+        run(ask, Server(*[error(500, "broken")] * 99), retry_timeout=0.6)
     with pytest.raises(ServerError, match=r"127\.0\.0\.1.*0\.6 seconds: 503"):
-        run(ask, Server(*[error(503, "starting")] * 99), patience=0.6)
+        run(ask, Server(*[error(503, "starting")] * 99), retry_timeout=0.6)
     assert time.monotonic() - began < 8
 
 
@@ -187,7 +187,7 @@ def test_a_server_that_wishes_a_pause_gets_it() -> None:
 def test_nobody_there() -> None:
     began = time.monotonic()
     with pytest.raises(ServerError, match=r"http://127\.0\.0\.1:9/v1") as error:
-        asyncio.run(RemoteClient.open("m", ["127.0.0.1:9"], patience=0.5))
+        asyncio.run(RemoteClient.open("m", ["127.0.0.1:9"], retry_timeout=0.5))
     assert error.value.fix
     assert time.monotonic() - began < 5
 
@@ -196,7 +196,7 @@ def test_a_server_that_goes_away() -> None:
     async def work() -> None:
         server = Server()
         async with listening(server.app, "127.0.0.1", 0) as (url, _):
-            client = await RemoteClient.open("m", [url], patience=0.3)
+            client = await RemoteClient.open("m", [url], retry_timeout=0.3)
             await ask(client)
         try:
             with pytest.raises(ServerError, match="could not be reached"):
@@ -344,7 +344,7 @@ def test_the_models_name() -> None:
 def test_what_is_no_server_of_models() -> None:
     async def open_at(app: Any) -> None:
         async with listening(app, "127.0.0.1", 0) as (url, _):
-            await RemoteClient.open("m", [url], patience=0.2)
+            await RemoteClient.open("m", [url], retry_timeout=0.2)
 
     async def page(request: Request) -> Response:
         return Response("<html>", media_type="text/html")
@@ -410,13 +410,13 @@ def test_a_request_that_is_lost_is_asked_again_and_the_first_answer_counts() -> 
     server = Server(lost)
 
     async def work(client: RemoteClient) -> float:
-        for _ in range(ENOUGH_SAMPLES):
-            await client.pace.enter()
-            client.pace.leave(0.01)
+        for _ in range(MIN_LATENCY_SAMPLES):
+            await client.limiter.acquire()
+            client.limiter.on_success(0.01)
         began = time.monotonic()
         assert (await client.chat(ASK, ONE)).replies[0].text == "It is 5."
         assert (await client.chat(ASK, ONE)).retries == 0
-        assert client.pace.under_way == 0
+        assert client.limiter.in_flight == 0
         return time.monotonic() - began
 
     assert run(work, server) < 10
@@ -438,9 +438,9 @@ def test_two_tries_that_are_lost_together_are_one_failure_and_nobody_complains()
 
     async def work(client: RemoteClient) -> int:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
-        for _ in range(ENOUGH_SAMPLES):
-            await client.pace.enter()
-            client.pace.leave(0.01)
+        for _ in range(MIN_LATENCY_SAMPLES):
+            await client.limiter.acquire()
+            client.limiter.on_success(0.01)
         retries = (await client.chat(ASK, ONE)).retries
         gc.collect()
         await asyncio.sleep(0)

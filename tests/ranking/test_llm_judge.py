@@ -403,7 +403,7 @@ def credit(answer: Callable[[dict[str, Any]], Response]) -> list[dict[int, float
     judge = ChatServer("judge", answer)
 
     async def work(url: str) -> list[dict[int, float]]:
-        async with open_client("judge", [url], role="judge", patience=0.3) as client:
+        async with open_client("judge", [url], role="judge", retry_timeout=0.3) as client:
             return await LLMJudge(client, JudgePrompt.of(None)).credit(dialogues, "Ask.")
 
     with judge.running() as url:

@@ -358,7 +358,7 @@ asyncio.run(main())
 
 def running(folder: Path) -> list[str]:
     """The command lines of the browsers that work in this folder."""
-    return [row.command for row in _table() if str(folder) in row.command and "keeper" not in row.command]
+    return [row.command for row in _table() if str(folder) in row.command and "supervisor" not in row.command]
 
 
 @BOTH
