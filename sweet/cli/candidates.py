@@ -19,6 +19,7 @@ import typer
 
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
 from sweet.paths import RUNS
+from sweet.runs.stages import STAGES
 
 Complete = Callable[[typer.Context, str], list[str]]
 Source = Callable[[typer.Context, str], Iterable[str]]
@@ -61,17 +62,11 @@ def _source(command: Declaration, option: OptionSpec) -> Source:
 _SERVERS = {"agent": "agent_url", "sim": "sim_url", "judge-model": "judge_url"}
 """Options that name a model, and the field of the addresses it is served at."""
 
-_FROM = {
-    "eval": "rollouts",
-    "label": "scores",
-    "train-critic": "preferences",
-    "rank": "critic",
-    "pair": "candidates",
-    "train-actor": "pairs",
+_FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
     "view": "rollouts",
     "data export": "rollouts",
 }
-"""The kind of artifact that `--from` of a command takes."""
+"""The kind of artifact that `--from` of a command names by default."""
 
 
 def _artifact_kind(command: str, key: str) -> str | None:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from sweet.files import UNFINISHED
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.attempt import LOGS
-from sweet.runs.manifest import KIND_MAKER, Manifest
+from sweet.runs.manifest import Manifest
+from sweet.runs.stages import KINDS
 from sweet.runs.store import TEMPORARY
 
 SHORT = 5_000_000_000
@@ -56,7 +57,7 @@ def disk_use(root: Path, manifest: Manifest) -> DiskUse:
     leftovers: list[Disposable] = []
     for path, size in files_below(str(root)):
         parts = Path(path).relative_to(root).parts
-        kind = parts[0] if len(parts) > 1 and parts[0] in (*KIND_MAKER, SCREENSHOTS, LOGS) else "other"
+        kind = parts[0] if len(parts) > 1 and parts[0] in (*KINDS, SCREENSHOTS, LOGS) else "other"
         by_kind[kind] = by_kind.get(kind, 0) + size
         if why := _why_disposable(parts[-1]):
             leftovers.append(Disposable(path="/".join(parts), bytes=size, why=why))

@@ -11,34 +11,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.inspection.disk_use import DiskUse, disk_use
 from sweet.runs.lineage import Staleness, ancestors
-from sweet.runs.manifest import KIND_MAKER, Artifact, Attempt, Manifest, json_schema, now
+from sweet.runs.manifest import Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
+from sweet.runs.stages import stage_making, stage_named
 from sweet.stages.artifacts import NO_MODEL, agent_name, own_actor
 from sweet.stages.base import StageConfig, option_key, recorded
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
-
-_CONFIGS = {
-    "rollout": ("rollout", "RolloutConfig"),
-    "eval": ("evaluate", "EvalConfig"),
-    "label": ("label", "LabelConfig"),
-    "train-critic": ("train", "TrainCriticConfig"),
-    "rank": ("rank", "RankConfig"),
-    "pair": ("pair", "PairConfig"),
-    "train-actor": ("train", "TrainActorConfig"),
-}
-"""Module and class of each stage's configuration, by which an attempt's is turned back into options."""
-
-_FOLLOWS = {"preferences": "train-critic", "critic": "rank", "candidates": "pair", "pairs": "train-actor"}
-"""What is made next of the newest artifact, where an actor has been trained and another is on its way."""
 
 _HEADLINES = (
     "success_rate",
@@ -166,25 +152,23 @@ def _unfinished(manifest: Manifest) -> list[Attempt]:
         attempt
         for attempt in reversed(manifest.attempts)
         if attempt.id in writing
-        and attempt.stage in _CONFIGS
+        and stage_named(attempt.stage) is not None
         and attempt.status in ("failed", "interrupted")
         and latest[attempt.stage] == attempt.id
     ]
 
 
-def _config_of(stage: str) -> type[StageConfig]:
-    module, name = _CONFIGS[stage]
-    return cast(type[StageConfig], getattr(import_module(f"sweet.stages.{module}"), name))
-
-
 def default_settings(stage: str) -> dict[str, Any] | None:
     """A stage's options and their defaults, as a recorded configuration shows them; None where the stage is not one
     that makes an artifact."""
-    if stage not in _CONFIGS:
-        return None
+    known = stage_named(stage)
+    return None if known is None else _defaults(known.config)
+
+
+def _defaults(config: type[StageConfig]) -> dict[str, Any]:
     return {
         field: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
-        for field, info in _config_of(stage).model_fields.items()
+        for field, info in config.model_fields.items()
     }
 
 
@@ -194,9 +178,12 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
     Args:
         resume: go on from the checkpoint of a training.
     """
+    stage = stage_named(attempt.stage)
+    if stage is None:
+        raise ValueError(f"{attempt.stage} is no stage of the pipeline")
     words = ["sweet", attempt.stage, str(run)]
-    config = _config_of(attempt.stage)
-    defaults = default_settings(attempt.stage) or {}
+    config: type[StageConfig] = stage.config
+    defaults = _defaults(config)
     tail: list[str] = []
     for field, value in attempt.config.items():
         if field not in defaults or value is None or value == defaults[field]:
@@ -229,11 +216,12 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
         chosen = [] if unscored is rollouts[-1] else ["--from", unscored.id]
         return [_sweet("eval", run, *chosen)]
     if actor is not None:
-        begun = _FOLLOWS.get(_newest(manifest, stale).kind)
-        return _after_training(manifest, run, actor) if begun is None else [_sweet(begun, run)]
+        following = stage_making(_newest(manifest, stale).kind).next
+        return _after_training(manifest, run, actor) if following is None else [_sweet(following, run)]
     for kind in ("preferences", "critic", "candidates", "pairs"):
         if _fresh(manifest, kind, stale) is None:
-            return [_sweet(KIND_MAKER[kind], run, *_model(rollouts[-1], KIND_MAKER[kind]))]
+            stage = stage_making(kind).name
+            return [_sweet(stage, run, *_model(rollouts[-1], stage))]
     return [_sweet("train-actor", run, *_model(rollouts[-1], "train-actor"))]
 
 

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
@@ -23,6 +23,7 @@ from sweet.runs.environment import environment, recordable
 from sweet.runs.index import leave_index
 from sweet.runs.manifest import Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
+from sweet.runs.stages import KINDS
 from sweet.runs.store import Store, sync_folder
 
 LOGS = "logs"
@@ -124,7 +125,7 @@ class ActiveAttempt:
             UsageError: another attempt that still runs is writing that artifact; or it is unfinished, was begun with
                 other settings, and `anew` is not given.
         """
-        if kind not in get_args(Kind):
+        if kind not in KINDS:
             raise ValueError(f"{kind} is not a kind of artifact")
         meta = recordable(meta or {})
         with self._store.change() as manifest:

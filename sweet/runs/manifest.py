@@ -35,17 +35,6 @@ SCHEMA_VERSION = 1
 
 Kind = Literal["rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"]
 
-KIND_MAKER: dict[Kind, str] = {
-    "rollouts": "rollout",
-    "scores": "eval",
-    "preferences": "label",
-    "critic": "train-critic",
-    "candidates": "rank",
-    "pairs": "pair",
-    "actor": "train-actor",
-}
-"""The stage that makes each kind, in the order of the pipeline."""
-
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*-[1-9][0-9]{0,8}")
 
 

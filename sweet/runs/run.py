@@ -18,7 +18,8 @@ from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sum
 from sweet.runs.lineage import Staleness, input_of
-from sweet.runs.manifest import KIND_MAKER, Artifact, Kind, Manifest, now
+from sweet.runs.manifest import Artifact, Kind, Manifest, now
+from sweet.runs.stages import KINDS, stage_making
 from sweet.runs.store import LOCKS, TEMPORARY, Store
 from sweet.suggestions import did_you_mean
 
@@ -164,10 +165,10 @@ class Run:
             if partial:
                 raise self._unfinished(partial[-1], needed_by)
             what = f"{needed_by} needs {kind}, and the run has none yet."
-            raise UsageError(what, where=self.path, fix=self._command(KIND_MAKER[kind]))
+            raise UsageError(what, where=self.path, fix=self._maker(kind))
         if not self.file(chosen).exists():
             what = f"{needed_by} needs {chosen.id}, and its file is gone."
-            raise UsageError(what, where=self.file(chosen), fix=f"put it back, or {self._command(KIND_MAKER[kind])}")
+            raise UsageError(what, where=self.file(chosen), fix=f"put it back, or {self._maker(kind)}")
         return chosen
 
     def input_of(self, artifact: Artifact, kind: Kind) -> Artifact:
@@ -195,7 +196,7 @@ class Run:
         known = {artifact.path for artifact in manifest.artifacts}
         found = [
             entry.relative_to(self._root).as_posix()
-            for kind in KIND_MAKER
+            for kind in KINDS
             if (self._root / kind).is_dir()
             for entry in (self._root / kind).iterdir()
             if not entry.name.startswith(".")
@@ -227,6 +228,9 @@ class Run:
             raise
         attempt.end(None)
 
+    def _maker(self, kind: Kind) -> str:
+        return self._command(stage_making(kind).name)
+
     def _command(self, stage: str) -> str:
         return shlex.join(["sweet", stage, str(self.path)])
 
@@ -234,7 +238,7 @@ class Run:
         return UsageError(
             f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
             where=self.file(artifact),
-            fix=f"{self._command(KIND_MAKER[artifact.kind])} with the options it was begun with",
+            fix=f"{self._maker(artifact.kind)} with the options it was begun with",
         )
 
     def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:

@@ -12,34 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.preferences.config import LabelConfig, PairConfig
-from sweet.preferences.label import run_label
-from sweet.preferences.pair import run_pair
-from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import run_rank
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
 from sweet.runs.content import current_sum
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
-from sweet.scoring.config import EvalConfig
-from sweet.scoring.stage import run_eval
+from sweet.runs.stages import STAGES
 from sweet.stages.base import Reporter, StageConfig, StageResult
-from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.stage import run_train_actor, run_train_critic
 
-Stage = Callable[[Run, Any, Reporter], StageResult]
+Function = Callable[[Run, Any, Reporter], StageResult]
 
-STAGES: dict[type[StageConfig], tuple[str, Stage]] = {
-    RolloutConfig: ("rollout", run_rollout),
-    EvalConfig: ("eval", run_eval),
-    LabelConfig: ("label", run_label),
-    TrainCriticConfig: ("train-critic", run_train_critic),
-    RankConfig: ("rank", run_rank),
-    PairConfig: ("pair", run_pair),
-    TrainActorConfig: ("train-actor", run_train_actor),
-}
-"""A configuration's stage, by its name in the manifest, and what does it."""
+
+def stage_functions() -> dict[type[StageConfig], tuple[str, Function]]:
+    """The name and the function of each stage, by its configuration."""
+    return {stage.config: (stage.name, stage.run) for stage in STAGES}
 
 
 class NotDone(Exception):
@@ -77,10 +61,10 @@ class Ledger:
     """
 
     def __init__(
-        self, run: Run, reporter: Reporter, stages: dict[type[StageConfig], tuple[str, Stage]] | None = None
+        self, run: Run, reporter: Reporter, stages: dict[type[StageConfig], tuple[str, Function]] | None = None
     ) -> None:
         self.run, self.reporter = run, reporter
-        self.stages = STAGES if stages is None else stages
+        self.stages = stage_functions() if stages is None else stages
 
     def do(self, config: StageConfig, *, told: Sequence[str] = ()) -> Step:
         """The finished step, done now where it is not yet.

@@ -12,11 +12,10 @@ import pytest
 from sweet.errors import ServerError
 from sweet.inspection.status import StatusReport, json_schema, report, suggest_next
 from sweet.rollout.config import RolloutConfig
-from sweet.runs.manifest import KIND_MAKER, Artifact, Kind
+from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
+from sweet.runs.stages import KINDS, stage_making
 from tests.runs.conftest import Settings, make
-
-ORDER: tuple[Kind, ...] = tuple(KIND_MAKER)
 
 
 @pytest.fixture
@@ -27,9 +26,9 @@ def run(tmp_path: Path) -> Run:
 def pipeline(run: Run, until: Kind, **meta: object) -> dict[Kind, Artifact]:
     """One artifact of each kind up to `until`, each made from the one before."""
     made: dict[Kind, Artifact] = {}
-    for kind in ORDER[: ORDER.index(until) + 1]:
+    for kind in KINDS[: KINDS.index(until) + 1]:
         inputs = list(made.values())[-1:]
-        made[kind] = make(run, KIND_MAKER[kind], kind, *inputs, meta=meta if kind == "rollouts" else {})
+        made[kind] = make(run, stage_making(kind).name, kind, *inputs, meta=meta if kind == "rollouts" else {})
     return made
 
 
@@ -44,10 +43,10 @@ def test_an_empty_run(run: Run) -> None:
     assert shown.next == [f"sweet rollout {run.path}"]
 
 
-@pytest.mark.parametrize("kind", ORDER[:-1])
+@pytest.mark.parametrize("kind", KINDS[:-1])
 def test_the_next_stage_of_the_pipeline(run: Run, kind: Kind) -> None:
     pipeline(run, kind)
-    assert steps(run) == [f"sweet {KIND_MAKER[ORDER[ORDER.index(kind) + 1]]}"]
+    assert steps(run) == [f"sweet {stage_making(KINDS[KINDS.index(kind) + 1]).name}"]
     assert report(run).next == suggest_next(run.manifest(), run.path)
 
 

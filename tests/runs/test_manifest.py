@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from sweet.errors import InputError, UsageError
 from sweet.runs.manifest import (
-    KIND_MAKER,
     Artifact,
     ArtifactRef,
     Attempt,
@@ -27,6 +26,7 @@ from sweet.runs.manifest import (
     render,
 )
 from sweet.runs.run import Run
+from sweet.runs.stages import KINDS
 from tests.runs.conftest import Settings, make
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -62,7 +62,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         for number, stage in enumerate(stages, 1)
     ]
     artifacts: list[Artifact] = []
-    for number, kind in enumerate(draw(st.lists(st.sampled_from(list(KIND_MAKER)), max_size=4)), 1):
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(KINDS), max_size=4)), 1):
         done = draw(st.booleans())
         artifacts.append(
             Artifact(

@@ -10,7 +10,7 @@ from pydantic import Field
 from sweet.errors import SweetError
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
-from sweet.study.step_cache import STAGES, Ledger, NotDone, ReadOnly, Stage
+from sweet.study.step_cache import Function, Ledger, NotDone, ReadOnly
 from sweet.tasks.registry import task_kind
 
 
@@ -44,7 +44,7 @@ def second(run: Run, config: Second, reporter: Reporter) -> StageResult:
     return StageResult("eval", run.path, {}, [artifact])
 
 
-TOYS: dict[type[StageConfig], tuple[str, Stage]] = {First: ("rollout", first), Second: ("eval", second)}
+TOYS: dict[type[StageConfig], tuple[str, Function]] = {First: ("rollout", first), Second: ("eval", second)}
 
 
 @pytest.fixture
@@ -96,9 +96,3 @@ def test_a_ledger_that_only_reads_does_nothing(ledger: Ledger) -> None:
     with pytest.raises(NotDone):
         reading.do(First(size=2))
     assert attempts(ledger) == ["rollout-1"]
-
-
-def test_the_stages_are_named_as_their_attempts_are() -> None:
-    from sweet.runs.manifest import KIND_MAKER
-
-    assert {name for name, _ in STAGES.values()} == set(KIND_MAKER.values())

@@ -1,0 +1,142 @@
+"""The stages of the pipeline, in one table.
+
+A stage reads artifacts of a run and makes one of its own kind. Every module that has to know which stages there are,
+what they make or what comes next reads `STAGES`. This package is below those of the stages and stays light, so a stage
+names its classes and functions by reference, `module:object`, as entry points do; a property imports one when it is
+first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweet.runs.manifest import Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stage of the pipeline.
+
+    Attributes:
+        name: of its command, and of its attempts in the manifest.
+        makes: the kind of artifact that it writes.
+        reads: the kinds that `--from` may name; the first is the default.
+        next: the stage that reads what it made; None where that depends on what else the run has.
+        config_reference: its configuration, a `sweet.stages.base.StageConfig`.
+        run_reference: its function, `(run, config, reporter) -> StageResult`.
+        plan_reference: what it would do, for `--dry-run`: `(run, config, reporter)`, changing nothing.
+    """
+
+    name: str
+    makes: Kind
+    reads: tuple[Kind, ...] = ()
+    next: str | None = None
+    config_reference: str
+    run_reference: str
+    plan_reference: str
+
+    @property
+    def config(self) -> type[Any]:
+        """The class of its configuration."""
+        found: type[Any] = resolve_name(self.config_reference)
+        return found
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """The function that does it."""
+        found: Callable[..., Any] = resolve_name(self.run_reference)
+        return found
+
+    @property
+    def plan(self) -> Callable[..., Any]:
+        """The function that says what it would do."""
+        found: Callable[..., Any] = resolve_name(self.plan_reference)
+        return found
+
+
+STAGES = (
+    Stage(
+        name="rollout",
+        makes="rollouts",
+        config_reference="sweet.rollout.config:RolloutConfig",
+        run_reference="sweet.rollout.stage:run_rollout",
+        plan_reference="sweet.rollout.stage:plan_rollout",
+    ),
+    Stage(
+        name="eval",
+        makes="scores",
+        reads=("rollouts",),
+        config_reference="sweet.scoring.config:EvalConfig",
+        run_reference="sweet.scoring.stage:run_eval",
+        plan_reference="sweet.scoring.stage:plan_eval",
+    ),
+    Stage(
+        name="label",
+        makes="preferences",
+        reads=("scores",),
+        next="train-critic",
+        config_reference="sweet.preferences.config:LabelConfig",
+        run_reference="sweet.preferences.label:run_label",
+        plan_reference="sweet.preferences.label:plan_label",
+    ),
+    Stage(
+        name="train-critic",
+        makes="critic",
+        reads=("preferences", "scores"),
+        next="rank",
+        config_reference="sweet.training.config:TrainCriticConfig",
+        run_reference="sweet.training.stage:run_train_critic",
+        plan_reference="sweet.training.stage:plan_train_critic",
+    ),
+    Stage(
+        name="rank",
+        makes="candidates",
+        reads=("critic",),
+        next="pair",
+        config_reference="sweet.ranking.config:RankConfig",
+        run_reference="sweet.ranking.stage:run_rank",
+        plan_reference="sweet.ranking.stage:plan_rank",
+    ),
+    Stage(
+        name="pair",
+        makes="pairs",
+        reads=("candidates",),
+        next="train-actor",
+        config_reference="sweet.preferences.config:PairConfig",
+        run_reference="sweet.preferences.pair:run_pair",
+        plan_reference="sweet.preferences.pair:plan_pair",
+    ),
+    Stage(
+        name="train-actor",
+        makes="actor",
+        reads=("pairs", "preferences", "scores", "rollouts"),
+        config_reference="sweet.training.config:TrainActorConfig",
+        run_reference="sweet.training.stage:run_train_actor",
+        plan_reference="sweet.training.stage:plan_train_actor",
+    ),
+)
+"""In the order of the pipeline."""
+
+KINDS: tuple[Kind, ...] = tuple(stage.makes for stage in STAGES)
+"""Kinds of artifacts, in the order of the pipeline."""
+
+
+def stage_named(name: str) -> Stage | None:
+    """The stage of a name; None where it is none of the pipeline, such as `data-import`."""
+    return next((stage for stage in STAGES if stage.name == name), None)
+
+
+def stage_making(kind: str) -> Stage:
+    """The stage that makes artifacts of a kind.
+
+    Raises:
+        KeyError: there is no such kind.
+    """
+    found = next((stage for stage in STAGES if stage.makes == kind), None)
+    if found is None:
+        raise KeyError(kind)
+    return found

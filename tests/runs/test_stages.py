@@ -1,0 +1,71 @@
+"""The table of stages: it covers every kind, and every reference in it resolves to what it should."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from sweet.cli.app import load
+from sweet.cli.stage_command import StageCommand
+from sweet.runs.manifest import Kind
+from sweet.runs.stages import KINDS, STAGES, Stage, stage_making, stage_named
+from sweet.stages.base import PlannedConfig
+from sweet.training.stage import LEARNS_FROM
+
+each_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+
+
+def test_every_kind_is_made_by_one_stage() -> None:
+    assert get_args(Kind) == KINDS
+    assert [stage_making(kind).makes for kind in KINDS] == list(KINDS)
+    with pytest.raises(KeyError):
+        stage_making("gold")
+
+
+def test_names_are_found() -> None:
+    assert [stage_named(stage.name) for stage in STAGES] == list(STAGES)
+    assert stage_named("data-import") is None
+
+
+def test_a_stage_reads_what_an_earlier_one_makes() -> None:
+    for number, stage in enumerate(STAGES):
+        assert set(stage.reads) <= set(KINDS[:number])
+        assert bool(stage.reads) == bool(number)
+
+
+@each_stage
+def test_the_next_stage_reads_what_is_made(stage: Stage) -> None:
+    if stage.next is not None:
+        following = stage_named(stage.next)
+        assert following is not None
+        assert following.reads[0] == stage.makes
+
+
+@each_stage
+def test_references_resolve(stage: Stage) -> None:
+    assert issubclass(stage.config, PlannedConfig)
+    for function in (stage.run, stage.plan):
+        assert inspect.isfunction(function)
+        assert list(inspect.signature(function).parameters) == ["run", "config", "reporter"]
+        assert inspect.signature(function, eval_str=True).parameters["config"].annotation is stage.config
+
+
+@each_stage
+def test_the_command_of_a_stage_is_the_one_in_the_table(stage: Stage) -> None:
+    command = load(stage.name)
+    assert isinstance(command, StageCommand)
+    assert (command.config, command.stage, command.plan) == (stage.config, stage.run, stage.plan)
+
+
+def test_an_actor_learns_from_the_kinds_that_the_table_says() -> None:
+    assert tuple(LEARNS_FROM.values()) == stage_making("actor").reads
+
+
+def test_the_table_is_light() -> None:
+    """Completion reads it while somebody types."""
+    program = "import sys, sweet.runs.stages; assert not {'pydantic', 'torch', 'sweet.rollout'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
