@@ -1,33 +1,35 @@
-"""What prefix trees save, and what they change: nothing but time.
+"""Measure what prefix trees save in time, tokens and memory, and check that they compute the same numbers.
 
     python -m benchmarks.learn [--only exact|rank|train|memory] [--rounds 3]             (from the project's folder)
 
-`train` compares with TRL, which the project does not depend on. Either install it beside the project, or apart:
+`train` compares with TRL, which the project does not depend on. Install it into the project's environment, or into a
+folder of its own:
 
     pip install --no-deps --target DIR trl==1.16.0 datasets pyarrow pandas dill xxhash multiprocess python-dateutil six
 
-and name the folder with `--trl DIR` (seen with torch 2.13, transformers 5.23, accelerate 1.15, datasets 5.2).
+and name that folder with `--trl DIR` (tested with torch 2.13, transformers 5.23, accelerate 1.15, datasets 5.2).
 
-Prints one JSON object, figures as medians over the rounds (round r draws with `--seed` + r; exact: the worst),
-goals beside them. Each piece of work runs in a process of its own (benchmarks/learn_work.py) with one thread; model
-and first calls come before the clock starts. Wall clock moves with what else a machine does; the figures `cpu_…`
-compare processor time, which does so less.
+Prints one JSON object: medians over the rounds (round r draws with `--seed` + r; exact: the maximum) next to the
+goals. Each measurement runs in a separate process (benchmarks/learn_worker.py) with one thread; the model and the first
+calls are ready before the clock starts. Wall-clock time depends on the load of the machine; the metrics `cpu_…` compare
+processor time, which depends on it less.
 
-Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns of a reply of 80 tokens and an answer of 40,
-16 candidates a turn (128 sequences, 102,400 tokens), the first of which was taken. The model is a random Llama of 12M
-parameters in fp32. `plain` is the library's own scorer with trees switched off, so it too forms logits at supervised
-tokens only and needs no attention mask.
+Dialogues are synthetic token ids: an opening of 300 tokens, then 8 turns with a reply of 80 tokens and an answer of 40,
+16 candidates per turn (128 sequences, 102,400 tokens), of which the first one continues the dialogue. The model is a
+random Llama of 12M parameters in fp32. `plain` is the library's scorer without trees, which also computes logits at
+supervised tokens only and needs no attention mask.
 
-exact   the greatest difference, tree against the model's own forward over each sequence, of mean log-probabilities
-        and of gradients (relative, of a loss that weighs each sequence otherwise), trees whole and cut under a budget.
-rank    `tokens_ratio`, `speedup`: plain over tree; plain is the faster of length-sorted batches and one at a time.
-train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs a turn of
+exact   the greatest difference between trees and the forward pass of the model over each sequence, in mean
+        log-probabilities and in gradients (relative, of a loss with a different weight for each sequence), with whole
+        trees and with trees cut to a budget.
+rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
+train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs per turn of
         `--train-dialogues` dialogues, 8 pairs a step, reference included. The pairs of a dialogue come together
-        (`LoopSettings.together`), or with `--shuffled` in any order. TRL gets the same pairs in the same order, the
-        same optimizer and rate; `first_loss_difference` compares the loss of 8 pairs before any step under a policy
-        that was moved away from its reference, `step_loss_difference` that of each step of the epoch.
-memory  peak memory of a process that takes one batch of 8 pairs forward and backward in one pass; `above_ratio` leaves
-        out what the process held before.
+        (`LoopSettings.together`), or with `--shuffled` in random order. TRL gets the same pairs in the same order, the
+        same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before any step under a
+        policy that differs from its reference, `step_loss_difference` the loss of each step of the epoch.
+memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`
+        excludes the memory of the process before.
 """
 
 from __future__ import annotations
@@ -44,22 +46,22 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-Figures = dict[str, Any]
+Metrics = dict[str, Any]
 
 
-class Bench:
-    """The options, and how work is started."""
+class Runner:
+    """Starts measurements with the given options, each in a worker process."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
 
-    def work(self, name: str, seed: int, **more: Any) -> Figures:
-        """The figures of one piece of work in a process of its own."""
+    def run(self, name: str, seed: int, **more: Any) -> Metrics:
+        """Run one measurement in a worker process and return its metrics."""
         paths = [str(ROOT), *([self.options.trl] if self.options.trl and name == "trl" else [])]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         environment["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.learn_work"],
+        process = subprocess.run(
+            [sys.executable, "-m", "benchmarks.learn_worker"],
             cwd=ROOT,
             env=environment,
             input=json.dumps({"work": name, "seed": seed, **more}),
@@ -68,33 +70,32 @@ class Bench:
             timeout=3600,
             check=False,
         )
-        if done.returncode:
-            raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        figures: Figures = json.loads(done.stdout.splitlines()[-1])
-        return figures
+        if process.returncode:
+            raise SystemExit(f"{name} exited with {process.returncode}:\n{process.stderr[-2000:]}")
+        metrics: Metrics = json.loads(process.stdout.splitlines()[-1])
+        return metrics
 
     @property
-    def training(self) -> Figures:
+    def training(self) -> Metrics:
         options = self.options
         shape = {"dialogues": options.train_dialogues}
         common = {"pairs": 4, "batch": options.batch, "lr": 1e-5, "budget": options.train_budget, "shape": shape}
         return {**common, "trl_micro": options.trl_micro, "together": not options.shuffled}
 
 
-def apart(left: list[float], right: list[float]) -> float:
-    """The greatest difference between numbers of the same meaning."""
+def greatest_difference(left: list[float], right: list[float]) -> float:
     return max(abs(a - b) for a, b in zip(left, right, strict=True))
 
 
-def exact(bench: Bench, seed: int) -> Figures:
-    return bench.work("exact", seed)
+def exact(runner: Runner, seed: int) -> Metrics:
+    return runner.run("exact", seed)
 
 
-def rank(bench: Bench, seed: int) -> Figures:
-    options = bench.options
-    tree = bench.work("rank", seed, way="tree", budget=options.rank_budget)
-    batched = bench.work("rank", seed, way="batches", budget=options.plain_budget)
-    single = bench.work("rank", seed, way="single", budget=1)
+def rank(runner: Runner, seed: int) -> Metrics:
+    options = runner.options
+    tree = runner.run("rank", seed, method="tree", budget=options.rank_budget)
+    batched = runner.run("rank", seed, method="batches", budget=options.plain_budget)
+    single = runner.run("rank", seed, method="single", budget=1)
     plain = min(batched["seconds"], single["seconds"])
     return {
         "tokens_ratio": single["tokens"] / tree["tokens"],
@@ -110,44 +111,44 @@ def rank(bench: Bench, seed: int) -> Figures:
         "tree_peak_rss_mib": tree["peak_rss_mib"],
         "batches_peak_rss_mib": batched["peak_rss_mib"],
         "parameters": tree["parameters"],
-        "logprob_difference": apart(tree["means"], single["means"]),
+        "logprob_difference": greatest_difference(tree["means"], single["means"]),
     }
 
 
-def train(bench: Bench, seed: int) -> Figures:
-    told = bench.training
-    ours = bench.work("train", seed, way="tree", **told)
-    plain = bench.work("train", seed, way="plain", **told)
-    theirs = bench.work("trl", seed, way="train", order=ours["order"], **told)
-    first = bench.work("first", seed, **told)["losses"]
-    theirs_first = bench.work("trl", seed, way="first", **told)["losses"]
+def train(runner: Runner, seed: int) -> Metrics:
+    settings = runner.training
+    ours = runner.run("train", seed, method="tree", **settings)
+    plain = runner.run("train", seed, method="plain", **settings)
+    trl = runner.run("trl", seed, method="train", order=ours["order"], **settings)
+    first = runner.run("first", seed, **settings)["losses"]
+    trl_first = runner.run("trl", seed, method="first", **settings)["losses"]
     return {
-        "over_trl": ours["pairs_per_s"] / theirs["pairs_per_s"],
-        "cpu_over_trl": theirs["cpu_s"] / ours["cpu_s"],
+        "over_trl": ours["pairs_per_s"] / trl["pairs_per_s"],
+        "cpu_over_trl": trl["cpu_s"] / ours["cpu_s"],
         "over_plain": ours["pairs_per_s"] / plain["pairs_per_s"],
         "pairs_per_s": ours["pairs_per_s"],
-        "trl_pairs_per_s": theirs["pairs_per_s"],
+        "trl_pairs_per_s": trl["pairs_per_s"],
         "plain_pairs_per_s": plain["pairs_per_s"],
         "seconds": ours["seconds"],
         "reference_s": ours["reference_s"],
-        "trl_s": theirs["seconds"],
+        "trl_s": trl["seconds"],
         "tokens": ours["tokens"],
         "tokens_of_the_pairs": ours["plain_tokens"],
         "first_loss": sum(first) / len(first),
-        "trl_first_loss": sum(theirs_first) / len(theirs_first),
-        "first_loss_difference": apart(first, theirs_first),
-        "step_loss_difference": apart(ours["losses"], theirs["losses"]),
+        "trl_first_loss": sum(trl_first) / len(trl_first),
+        "first_loss_difference": greatest_difference(first, trl_first),
+        "step_loss_difference": greatest_difference(ours["losses"], trl["losses"]),
         "last_loss": ours["losses"][-1],
-        "trl_last_loss": theirs["losses"][-1],
+        "trl_last_loss": trl["losses"][-1],
         "peak_rss_mib": ours["peak_rss_mib"],
-        "trl_peak_rss_mib": theirs["peak_rss_mib"],
+        "trl_peak_rss_mib": trl["peak_rss_mib"],
     }
 
 
-def memory(bench: Bench, seed: int) -> Figures:
-    told = {**bench.training, "shape": {}}
-    tree = bench.work("memory", seed, way="tree", **told)
-    plain = bench.work("memory", seed, way="plain", **told)
+def memory(runner: Runner, seed: int) -> Metrics:
+    settings = {**runner.training, "shape": {}}
+    tree = runner.run("memory", seed, method="tree", **settings)
+    plain = runner.run("memory", seed, method="plain", **settings)
     return {
         "ratio": tree["peak_rss_mib"] / plain["peak_rss_mib"],
         "above_ratio": (tree["peak_rss_mib"] - tree["before_mib"]) / (plain["peak_rss_mib"] - plain["before_mib"]),
@@ -159,7 +160,7 @@ def memory(bench: Bench, seed: int) -> Figures:
     }
 
 
-MODES: dict[str, Callable[[Bench, int], Figures]] = {"exact": exact, "rank": rank, "train": train, "memory": memory}
+MODES: dict[str, Callable[[Runner, int], Metrics]] = {"exact": exact, "rank": rank, "train": train, "memory": memory}
 
 GOALS: dict[str, dict[str, str]] = {
     "exact": {"logprob_difference": "<= 1e-5", "gradient_difference": "<= 1e-4"},
@@ -170,10 +171,10 @@ GOALS: dict[str, dict[str, str]] = {
 
 
 def median(rounds: list[Any], pick: Callable[[list[Any]], Any] = statistics.median) -> Any:
-    """The median (or what `pick` takes) of each number in figures of the same form, in six digits."""
+    """Reduce metrics of the same form by the median (or `pick`) of each number, rounded to six digits."""
     first = rounds[0]
     if isinstance(first, dict):
-        return {key: median([figures[key] for figures in rounds], pick) for key in first}
+        return {key: median([metrics[key] for metrics in rounds], pick) for key in first}
     return float(f"{pick(rounds):.6g}")
 
 
@@ -182,28 +183,28 @@ def main() -> None:
     parser.add_argument("--only", choices=MODES, action="append")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rank-budget", type=int, default=8192, help="tokens of one forward of the tree")
-    parser.add_argument("--plain-budget", type=int, default=2048, help="of one plain batch")
-    parser.add_argument("--train-budget", type=int, default=2048, help="of a micro-batch, tree and plain")
+    parser.add_argument("--rank-budget", type=int, default=8192, help="tokens of one forward pass of a tree")
+    parser.add_argument("--plain-budget", type=int, default=2048, help="tokens of one plain batch")
+    parser.add_argument("--train-budget", type=int, default=2048, help="tokens of a micro-batch, tree and plain")
     parser.add_argument("--train-dialogues", type=int, default=2)
-    parser.add_argument("--shuffled", action="store_true", help="the pairs of all dialogues, not dialogue by dialogue")
-    parser.add_argument("--batch", type=int, default=8, help="pairs a step")
-    parser.add_argument("--trl", help="the folder TRL was installed into, where it was not beside the project")
-    parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward of TRL")
+    parser.add_argument("--shuffled", action="store_true", help="shuffle the pairs of all dialogues")
+    parser.add_argument("--batch", type=int, default=8, help="pairs per step")
+    parser.add_argument("--trl", help="the folder TRL was installed into, if it is not in the project's environment")
+    parser.add_argument("--trl-micro", type=int, default=1, help="pairs of one forward pass of TRL")
     options = parser.parse_args()
-    told: Figures = {"options": vars(options), "threads": 1, "cores": os.cpu_count(), "load_before": os.getloadavg()}
-    bench = Bench(options)
+    results: Metrics = {"options": vars(options), "threads": 1, "cores": os.cpu_count(), "load_before": os.getloadavg()}
+    runner = Runner(options)
     for mode in options.only or MODES:
-        began = time.monotonic()
-        rounds = [MODES[mode](bench, options.seed + number) for number in range(options.rounds)]
-        took = round(time.monotonic() - began, 1)
-        told[mode] = {
+        started = time.monotonic()
+        rounds = [MODES[mode](runner, options.seed + number) for number in range(options.rounds)]
+        seconds = round(time.monotonic() - started, 1)
+        results[mode] = {
             **median(rounds, max if mode == "exact" else statistics.median),
             "goals": GOALS[mode],
-            "took_s": took,
+            "took_s": seconds,
             "load": os.getloadavg(),
         }
-    print(json.dumps({**told, "load_after": os.getloadavg()}))
+    print(json.dumps({**results, "load_after": os.getloadavg()}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Trees against plain sequences on small random models (benchmarks/learn.py, mode exact).
+"""Compare trees with plain sequences on small random models (benchmarks/learn.py, mode exact).
 
-What is right is the model's own forward over one plain sequence, logits at every position; nothing of the library's.
+The expected values come from the forward pass of the model itself over one plain sequence, with logits at every
+position; no code of the library takes part in them.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from typing import Any
 
 import torch
 
-from benchmarks.learn_work import Counted, Figures, Shape, turns_of
+from benchmarks.synthetic import Metrics, Shape, TokenCounter, make_turns
 from sweet.learn.logprobs import Scorer, group_logprobs
 from sweet.learn.tokens import TokenSequence
 
 FAMILIES = ("llama", "qwen2", "mistral", "gemma")
 
 
-def small(family: str, seed: int) -> Any:
-    """A random model of four layers; weights large enough that the logits of a context depend on it."""
+def make_small_model(family: str, seed: int) -> Any:
+    """Build a random model of four layers, with weights large enough for the logits to depend on the context."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    sizes: Figures = {
+    sizes: Metrics = {
         "vocab_size": 512,
         "hidden_size": 64,
         "intermediate_size": 160,
@@ -41,47 +42,47 @@ def small(family: str, seed: int) -> Any:
 
 @contextmanager
 def gradients(model: Any) -> Iterator[list[torch.Tensor]]:
-    """All gradients of what is done inside, as one vector."""
-    found: list[torch.Tensor] = []
+    """Collect all gradients of the block into the list that is yielded, as one vector."""
+    vectors: list[torch.Tensor] = []
     model.zero_grad(set_to_none=True)
-    yield found
-    found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    yield vectors
+    vectors.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
 
 
-def alone(model: Any, sequence: TokenSequence) -> torch.Tensor:
-    """The mean log-probability of a turn from the model's own forward over one plain sequence."""
+def plain_mean(model: Any, sequence: TokenSequence) -> torch.Tensor:
+    """Return the mean log-probability of a turn by a plain forward pass of the model over one sequence."""
     ids = torch.tensor([sequence.ids])
     span = sequence.spans[0]
     table = model(input_ids=ids, use_cache=False).logits[0, span.start - 1 : span.stop - 1].log_softmax(-1)
     return table.gather(1, ids[0, span.start : span.stop, None]).mean()
 
 
-def exact(told: Figures, _shape: Shape) -> Figures:
-    """The greatest differences of means and gradients, trees whole and cut under a budget."""
+def exact(request: Metrics, _shape: Shape) -> Metrics:
+    """Return the greatest differences of means and gradients, with whole trees and trees cut to a budget."""
     shape = Shape(dialogues=2, turns=3, candidates=6, opening=60, reply=17, answer=9, vocabulary=512)
-    turns = turns_of(shape, told["seed"])
+    turns = make_turns(shape, request["seed"])
     flat = [sequence for rows in turns for sequence in rows]
     weights = torch.linspace(-1, 1, len(flat))
-    figures: Figures = {}
+    metrics: Metrics = {}
     for family in FAMILIES:
-        model = small(family, told["seed"])
+        model = make_small_model(family, request["seed"])
         scorer = Scorer(model)
         if not scorer.shares_up_to:
-            raise SystemExit(f"{family} is not computed by trees")
-        with gradients(model) as want:
-            plainly = torch.stack([alone(model, sequence) for sequence in flat])
-            torch.autograd.backward([(plainly * weights).sum()])
-        figures[family] = {"spread": float(plainly.detach().std())}
+            raise SystemExit(f"trees do not support {family}")
+        with gradients(model) as expected:
+            means = torch.stack([plain_mean(model, sequence) for sequence in flat])
+            torch.autograd.backward([(means * weights).sum()])
+        metrics[family] = {"spread": float(means.detach().std())}
         for name, budget in (("whole", 1 << 20), ("cut", 150)):
-            counted = Counted(model)
-            found = [mean for row in group_logprobs(scorer, turns, budget) for mean in row]
-            with gradients(model) as got:
+            counter = TokenCounter(model)
+            tree_means = [mean for row in group_logprobs(scorer, turns, budget) for mean in row]
+            with gradients(model) as actual:
                 for pack in scorer.packs([[sequence] for sequence in flat], budget):
                     scores = scorer([flat[i] for i in pack])
                     torch.autograd.backward([(scores.sums / scores.counts * weights[pack]).sum()])
-            figures[family][name] = {
-                "logprob_difference": float((torch.tensor(found) - plainly.detach()).abs().max()),
-                "gradient_difference": float((got[0] - want[0]).norm() / want[0].norm()),
-                "forwards": counted.forwards,
+            metrics[family][name] = {
+                "logprob_difference": float((torch.tensor(tree_means) - means.detach()).abs().max()),
+                "gradient_difference": float((actual[0] - expected[0]).norm() / expected[0].norm()),
+                "forwards": counter.forwards,
             }
-    return figures
+    return metrics

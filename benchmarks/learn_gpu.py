@@ -1,22 +1,22 @@
-"""Training and scoring on a GPU: trees by FlexAttention, trees block by block, and plain sequences.
+"""Measure training and scoring on a GPU: trees with FlexAttention, trees block by block, and plain sequences.
 
     python -m benchmarks.learn_gpu [--sizes 135m 1b] [--only score|actor|critic] [--tiny]   (in the project's folder)
 
-Prints one JSON object: figures by size, way and work, and their ratios to `plain`. Weights are random; each size and
-way has a process of its own. Every piece of work is done once before it is measured, for kernels are compiled at their
-first call. `--tiny` is a model of a few thousand weights on whatever device there is, to see that the script works: on
-a CPU there are no gradients for FlexAttention, so `flex` then goes by blocks and `refused` says so.
+Prints one JSON object: metrics by size, work and method, and their ratios to the method `plain`. Weights are random;
+each size and method runs in a separate process. All work runs once before it is measured, because kernels are compiled
+at their first call. `--tiny` is a model of a few thousand weights on any device, to check that the script works: on a
+CPU FlexAttention has no gradients, so `flex` computes by blocks and `refused` says so.
 
 score   log-probabilities of 16 candidates at each of 8 turns of a dialogue; weights in bf16.
-actor   step-level DPO over 4 pairs a turn, the pairs of a dialogue together: weights in fp32, computed in bf16, as
-        `sweet train-actor` does it. Reference, optimizer and clipping included.
-critic  trajectory preferences of whole dialogues of one task, equation (2), likewise.
+actor   step-level DPO over 4 pairs per turn, the pairs of a dialogue together: weights in fp32, computed in bf16, as in
+        `sweet train-actor`. Includes reference, optimizer and clipping.
+critic  the same with trajectory preferences between whole dialogues of one task (arXiv 2503.15478, equation 2).
 
-`tokens_per_s` counts the tokens of the sequences, each by itself; `computed_per_s` those that went through the model,
-padding included. `mfu` counts the operations that were asked of it: 2 a weight of its layers for each token computed,
-2 a weight of the output layer for each supervised token, 4 a layer, unit of width and slot seen for the attention of
-each token in its sequence (blocks and padding compute more than that), three times as much where there are gradients.
-`difference` is the greatest one of mean log-probabilities (score) or of losses of steps (else) to the plain way.
+`tokens_per_s` counts the tokens of all sequences, shared prefixes repeatedly; `computed_per_s` the tokens that went
+through the model, padding included. `mfu` counts the necessary operations: 2 per weight of the layers and computed
+token, 2 per weight of the output layer and supervised token, and for attention 4 per layer, unit of width and visible
+position of each token (blocks and padding compute more), three times as many with gradients. `difference` is the
+greatest difference of mean log-probabilities (score) or of step losses (actor, critic) from the method `plain`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.learn_work import BETA, Counted, Figures, Shape, pairs_of, peak_mib, turns_of
+from benchmarks.synthetic import BETA, Metrics, Shape, TokenCounter, make_pairs, make_turns, peak_mib
 from sweet.learn.data import Example, Objective, Pool
 from sweet.learn.engine import peak_flops
 from sweet.learn.logprobs import Scorer, group_logprobs
@@ -43,12 +43,12 @@ from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.tree import plant
 
 ROOT = Path(__file__).resolve().parent.parent
-WAYS = ("plain", "blocks", "flex")
+METHODS = ("plain", "blocks", "flex")
 
 
 @dataclass(frozen=True)
 class Size:
-    """A Llama with grouped query heads, and what it reads."""
+    """A Llama with grouped query heads, the shape of its dialogues and the tokens of a micro-batch."""
 
     width: int
     inner: int
@@ -86,8 +86,8 @@ def make_model(size: Size, device: torch.device, kind: torch.dtype) -> Any:
     return make(config).eval().to(device, kind)
 
 
-class Counting(Scorer):
-    """Counts operations as the head of this file says, and tokens as they come."""
+class CountingScorer(Scorer):
+    """A scorer that counts operations as the module docstring says, and the tokens of all sequences."""
 
     operations = 0.0
     tokens = 0
@@ -99,45 +99,45 @@ class Counting(Scorer):
         depths = tree.positions if self.shares_up_to else [p for s in sequences for p in range(len(s.ids))]
         config = self.model.config
         supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
-        seen = sum(depths) + len(depths)
-        attention = 4 * config.num_hidden_layers * config.hidden_size * seen
+        visible = sum(depths) + len(depths)
+        attention = 4 * config.num_hidden_layers * config.hidden_size * visible
         work = 2 * layers * len(depths) + 2 * output.numel() * supervised + attention
         self.operations += work * (3 if torch.is_grad_enabled() else 1)
         self.tokens += sum(len(sequence.ids) for sequence in sequences)
         return super().__call__(sequences)
 
 
-class Bench:
-    """One size and one way, in this process."""
+class Worker:
+    """Measures one size by one method in this process."""
 
-    def __init__(self, size: Size, way: str, device: torch.device) -> None:
-        self.size, self.way, self.device = size, way, device
+    def __init__(self, size: Size, method: str, device: torch.device) -> None:
+        self.size, self.method, self.device = size, method, device
         self.budget = size.budget
 
-    def scorer(self, model: Any) -> Counting:
-        way: Any = self.way
-        return Counting(model, share=way != "plain", attention=None if way == "plain" else way)
+    def scorer(self, model: Any) -> CountingScorer:
+        method: Any = self.method
+        return CountingScorer(model, share=method != "plain", attention=None if method == "plain" else method)
 
-    def measured(self, scorer: Counting, work: Callable[[], list[float]]) -> Figures:
-        """The figures of a piece of work, and what it gave."""
-        counted = Counted(scorer.model)
+    def measure(self, scorer: CountingScorer, work: Callable[[], list[float]]) -> Metrics:
+        """Run `work` and return its metrics, with its result under `values`."""
+        counter = TokenCounter(scorer.model)
         scorer.operations, scorer.tokens = 0.0, 0
         cuda = self.device.type == "cuda"
         if cuda:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-        began = time.perf_counter()
+        started = time.perf_counter()
         values = work()
         if cuda:
             torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         peak = peak_flops(self.device)
         return {
             "seconds": seconds,
             "tokens_per_s": scorer.tokens / seconds,
-            "computed_per_s": counted.tokens / seconds,
+            "computed_per_s": counter.tokens / seconds,
             "tokens": scorer.tokens,
-            "computed": counted.tokens,
+            "computed": counter.tokens,
             "mfu": scorer.operations / seconds / peak if peak else None,
             "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else peak_mib(),
             "attention": scorer.attention if scorer.shares_up_to else "plain",
@@ -145,25 +145,25 @@ class Bench:
             "values": values,
         }
 
-    def score(self) -> Figures:
+    def score(self) -> Metrics:
         scorer = self.scorer(make_model(self.size, self.device, torch.bfloat16))
-        turns = turns_of(self.size.shape, 0)
+        turns = make_turns(self.size.shape, 0)
 
         def work() -> list[float]:
             return [mean for row in group_logprobs(scorer, turns, 2 * self.budget) for mean in row]
 
         work()
-        return self.measured(scorer, work)
+        return self.measure(scorer, work)
 
-    def actor(self) -> Figures:
-        pool, examples = pairs_of(self.size.shape, 0, min(4, self.size.shape.candidates // 2))
+    def actor(self) -> Metrics:
+        pool, examples = make_pairs(self.size.shape, 0, min(4, self.size.shape.candidates // 2))
         return self._train(pool, examples, Objective(BETA, 0.01, "none"))
 
-    def critic(self) -> Figures:
-        pool, examples = preferences_of(self.size.shape)
+    def critic(self) -> Metrics:
+        pool, examples = make_preferences(self.size.shape)
         return self._train(pool, examples, Objective(BETA, 0.01))
 
-    def _train(self, pool: list[TokenSequence], examples: list[Example], objective: Objective) -> Figures:
+    def _train(self, pool: list[TokenSequence], examples: list[Example], objective: Objective) -> Metrics:
         model = make_model(self.size, self.device, torch.float32)
         settings = LoopSettings(lr=1e-6, epochs=1, batch=8, token_budget=self.budget, together=True)
         losses: list[float] = []
@@ -179,31 +179,31 @@ class Bench:
         model.load_state_dict(make_model(self.size, self.device, torch.float32).state_dict())
         losses.clear()
         loop = loop_over(examples)
-        assert isinstance(loop.scorer, Counting)
+        assert isinstance(loop.scorer, CountingScorer)
 
         def work() -> list[float]:
             loop.run()
             return losses
 
-        return self.measured(loop.scorer, work)
+        return self.measure(loop.scorer, work)
 
 
-def preferences_of(shape: Shape) -> tuple[list[TokenSequence], list[Example]]:
-    """Whole dialogues: of each task one that is best, and four others that part from it at turns of their own."""
+def make_preferences(shape: Shape) -> tuple[list[TokenSequence], list[Example]]:
+    """Return whole dialogues: the best one of each task and four others, which leave it at different turns."""
     pool, examples = Pool(), []
     for number in range(2 * shape.dialogues):
         best = _dialogue(shape, [(number, 0)] * shape.turns)
-        kept = pool.put((number, 0), [best])
+        chosen = pool.put((number, 0), [best])
         for other in range(1, 5):
-            leaves = other * shape.turns // 5
-            parted = [(number, 0) if turn < leaves else (number, other) for turn in range(shape.turns)]
-            worse = pool.put((number, other), [_dialogue(shape, parted)])
-            examples.append(Example(f"{number}-{other}", kept, worse, kin=str(number)))
+            branch = other * shape.turns // 5
+            authors = [(number, 0) if turn < branch else (number, other) for turn in range(shape.turns)]
+            rejected = pool.put((number, other), [_dialogue(shape, authors)])
+            examples.append(Example(f"{number}-{other}", chosen, rejected, kin=str(number)))
     return pool.sequences, examples
 
 
 def _dialogue(shape: Shape, authors: Sequence[tuple[int, int]]) -> TokenSequence:
-    """A dialogue whose turns are drawn by these seeds, every reply supervised."""
+    """Draw a dialogue from one seed per turn. Every reply is supervised."""
 
     def ids(count: int, *seed: int) -> list[int]:
         draw = torch.Generator().manual_seed(hash(seed))
@@ -216,38 +216,43 @@ def _dialogue(shape: Shape, authors: Sequence[tuple[int, int]]) -> TokenSequence
     return TokenSequence(tuple(row), tuple(spans))
 
 
-WORKS: dict[str, Callable[[Bench], Figures]] = {"score": Bench.score, "actor": Bench.actor, "critic": Bench.critic}
+WORKS: dict[str, Callable[[Worker], Metrics]] = {"score": Worker.score, "actor": Worker.actor, "critic": Worker.critic}
 
 
-def one(name: str, way: str, work: str) -> Figures:
-    """In a process of its own: the figures, or that the memory did not suffice."""
+def measure_here(name: str, method: str, work: str) -> Metrics:
+    """Measure in this process. Reports a lack of GPU memory as a result."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return WORKS[work](Bench(SIZES[name], way, device))
+        return WORKS[work](Worker(SIZES[name], method, device))
     except torch.OutOfMemoryError:
         return {"out_of_memory": True}
 
 
-def apart(name: str, way: str, work: str) -> Figures:
-    told = [sys.executable, "-m", "benchmarks.learn_gpu", "--one", name, way, work]
+def measure_in_process(name: str, method: str, work: str) -> Metrics:
+    """Measure in a separate process. A failed process is reported with the end of its stderr."""
+    command = [sys.executable, "-m", "benchmarks.learn_gpu", "--one", name, method, work]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(told, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600, check=False)
-    if done.returncode:
-        return {"failed": done.stderr[-1500:]}
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    process = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600, check=False
+    )
+    if process.returncode:
+        return {"failed": process.stderr[-1500:]}
+    metrics: Metrics = json.loads(process.stdout.splitlines()[-1])
+    return metrics
 
 
-def compared(of: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures by way with their ratios to the plain way, without the values they were compared by."""
-    plain = of["plain"]
-    for way, figures in of.items():
-        if way != "plain" and "seconds" in plain and "seconds" in figures:
-            figures["speedup"] = plain["seconds"] / figures["seconds"]
-            figures["peak_ratio"] = figures["peak_mib"] / plain["peak_mib"]
-            pairs = zip(plain["values"], figures["values"], strict=True)
-            figures["difference"] = max(abs(a - b) for a, b in pairs)
-    return {way: {key: value for key, value in told.items() if key != "values"} for way, told in of.items()}
+def compare(results: dict[str, Metrics]) -> dict[str, Metrics]:
+    """Add each method's ratios to the method `plain`, and drop the values that were compared."""
+    plain = results["plain"]
+    for method, metrics in results.items():
+        if method != "plain" and "seconds" in plain and "seconds" in metrics:
+            metrics["speedup"] = plain["seconds"] / metrics["seconds"]
+            metrics["peak_ratio"] = metrics["peak_mib"] / plain["peak_mib"]
+            pairs = zip(plain["values"], metrics["values"], strict=True)
+            metrics["difference"] = max(abs(a - b) for a, b in pairs)
+    return {
+        method: {key: value for key, value in metrics.items() if key != "values"} for method, metrics in results.items()
+    }
 
 
 def main() -> None:
@@ -255,19 +260,22 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["135m", "1b"])
     parser.add_argument("--only", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--tiny", action="store_true", help="a tiny model on any device")
-    parser.add_argument("--one", nargs=3, metavar=("SIZE", "WAY", "WORK"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, metavar=("SIZE", "METHOD", "WORK"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        sys.stdout.write("\n" + json.dumps(one(*options.one)) + "\n")
+        sys.stdout.write("\n" + json.dumps(measure_here(*options.one)) + "\n")
         return
     cuda = torch.cuda.is_available()
     if not cuda and not options.tiny:
-        raise SystemExit("torch sees no GPU: --tiny shows on a CPU that the script works")
-    told: Figures = {"device": torch.cuda.get_device_name() if cuda else "cpu", "torch": torch.__version__}
+        raise SystemExit("torch finds no GPU: use --tiny to check the script on a CPU")
+    results: Metrics = {"device": torch.cuda.get_device_name() if cuda else "cpu", "torch": torch.__version__}
     for name in ["tiny"] if options.tiny else options.sizes:
-        told[name] = {work: compared({way: apart(name, way, work) for way in WAYS}) for work in options.only}
-    print(json.dumps(told))
-    if any("failed" in f for name in SIZES if name in told for of in told[name].values() for f in of.values()):
+        results[name] = {
+            work: compare({method: measure_in_process(name, method, work) for method in METHODS})
+            for work in options.only
+        }
+    print(json.dumps(results))
+    if any("failed" in f for name in SIZES if name in results for m in results[name].values() for f in m.values()):
         raise SystemExit(1)
 
 

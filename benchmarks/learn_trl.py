@@ -1,5 +1,5 @@
-"""TRL's DPOTrainer over the pairs of benchmarks/learn.py, as fast as it goes here: no padding to speak of, no
-checkpointing, logits at completions only, the micro-batch that `--trl-micro` names (1 was the fastest on a CPU).
+"""Train TRL's DPOTrainer on the pairs of benchmarks/learn.py, with its fastest settings: hardly any padding, no
+gradient checkpointing, logits of completions only, and micro-batches of `--trl-micro` pairs (1 was fastest on a CPU).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch.utils.data import SequentialSampler
 from transformers import PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer
 
-from benchmarks.learn_work import BETA, Figures, Shape, model_of, pairs_of, peak_mib, perturbed
+from benchmarks.synthetic import BETA, Metrics, Shape, make_model, make_pairs, peak_mib, perturb
 
 
-class Same(DPOTrainer):
-    """Takes token ids as they are, in the order given."""
+class UnchangedOrder(DPOTrainer):
+    """Trains on the given token ids in the given order."""
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_more: Any) -> Any:
         return dataset
@@ -29,12 +29,12 @@ class Same(DPOTrainer):
         return SequentialSampler(train_dataset if train_dataset is not None else self.train_dataset)
 
 
-def train_trl(told: Figures, shape: Shape) -> Figures:
-    """The same epoch in the same order; where `way` is first, the losses of the first pairs before any step."""
-    pool, examples = pairs_of(shape, told["seed"], told["pairs"])
-    first = told["way"] == "first"
+def train_trl(request: Metrics, shape: Shape) -> Metrics:
+    """Train the same epoch in the same order. With method "first", return the losses of the first pairs only."""
+    pool, examples = make_pairs(shape, request["seed"], request["pairs"])
+    first = request["method"] == "first"
     rows = []
-    for example in examples[: told["batch"]] if first else [examples[i] for i in told["order"]]:
+    for example in examples[: request["batch"]] if first else [examples[i] for i in request["order"]]:
         chosen, rejected = pool[example.chosen[0]], pool[example.rejected[0]]
         cut = chosen.spans[0].start
         rows.append(
@@ -46,14 +46,14 @@ def train_trl(told: Figures, shape: Shape) -> Figures:
         )
     make: Any = PreTrainedTokenizerFast
     tokenizer = make(tokenizer_object=Tokenizer(models.WordLevel({"<pad>": 0}, "<pad>")), pad_token="<pad>")
-    policy = model_of(shape, told["seed"])
-    with tempfile.TemporaryDirectory() as place:
+    policy = make_model(shape, request["seed"])
+    with tempfile.TemporaryDirectory() as folder:
         args = DPOConfig(
-            output_dir=place,
+            output_dir=folder,
             beta=BETA,
             loss_type="sigmoid",
             max_length=None,
-            learning_rate=told["lr"],
+            learning_rate=request["lr"],
             lr_scheduler_type="constant",
             adam_beta1=0.9,
             adam_beta2=0.95,
@@ -61,8 +61,8 @@ def train_trl(told: Figures, shape: Shape) -> Figures:
             max_grad_norm=1.0,
             optim="adamw_torch_fused",
             num_train_epochs=1,
-            per_device_train_batch_size=told["trl_micro"],
-            gradient_accumulation_steps=max(1, told["batch"] // told["trl_micro"]),
+            per_device_train_batch_size=request["trl_micro"],
+            gradient_accumulation_steps=max(1, request["batch"] // request["trl_micro"]),
             gradient_checkpointing=False,
             bf16=False,
             use_cpu=True,
@@ -72,21 +72,21 @@ def train_trl(told: Figures, shape: Shape) -> Figures:
             disable_tqdm=True,
             dataloader_pin_memory=False,
         )
-        trainer = Same(
-            model=perturbed(policy, told["seed"]) if first else policy,
-            ref_model=model_of(shape, told["seed"]),
+        trainer = UnchangedOrder(
+            model=perturb(policy, request["seed"]) if first else policy,
+            ref_model=make_model(shape, request["seed"]),
             args=args,
-            # A name of its own, or the library pickles the table to make one, which some versions cannot.
+            # With no fingerprint given, the library pickles the table to compute one, which fails in some versions.
             train_dataset=Dataset(pyarrow.Table.from_pylist(rows), fingerprint="pairs"),
             processing_class=tokenizer,
         )
         if first:
             with torch.no_grad():
-                alone = [trainer.compute_loss(trainer.model, trainer.data_collator([row])) for row in rows]
-            return {"losses": [float(loss) for loss in alone]}
-        began, used = time.perf_counter(), time.process_time()
+                first_losses = [trainer.compute_loss(trainer.model, trainer.data_collator([row])) for row in rows]
+            return {"losses": [float(loss) for loss in first_losses]}
+        started, used = time.perf_counter(), time.process_time()
         trainer.train()
-        seconds, cpu = time.perf_counter() - began, time.process_time() - used
+        seconds, cpu = time.perf_counter() - started, time.process_time() - used
     return {
         "seconds": seconds,
         "cpu_s": cpu,

@@ -1,13 +1,13 @@
-"""What gradient checkpointing saves, and what it costs.
+"""Measure the memory that gradient checkpointing saves and the time that it costs.
 
     python -m benchmarks.recompute [--pairs 8]                                       (from the project's folder)
 
-Prints one JSON object. A batch of step-level pairs goes forward and backward once, in one pass, through the random
-model of 12M parameters and the synthetic dialogues of benchmarks/learn.py, in a process of its own for each of: trees
-or plain sequences, layers kept or computed again. `kept_mib` is what the graph holds when the backward pass begins,
-weights left out; `above_mib` the peak memory of the process above what it held before; `cpu_s` processor time of both
-passes. Ratios are kept over computed again (memory), computed again over kept (time); `gradient_difference` is the
-greatest between the two, relative to the greatest gradient.
+Prints one JSON object. One batch of step-level pairs (benchmarks/synthetic.py: a random model of 12M parameters and
+synthetic dialogues) goes through one forward and one backward pass, in a separate process for each combination of trees
+or plain sequences and of activations kept or recomputed. `kept_mib` is the memory of the graph when the backward pass
+begins, without the weights; `above_mib` the peak memory of the process above its memory before; `cpu_s` the processor
+time of both passes. Memory ratios are kept / recomputed, time ratios recomputed / kept; `gradient_difference` is the
+greatest difference between both, relative to the greatest gradient.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from typing import Any
 
 import torch
 
-from benchmarks.learn_work import BETA, Shape, model_of, pairs_of, peak_mib
+from benchmarks.synthetic import BETA, Shape, make_model, make_pairs, peak_mib
 from sweet.learn.data import Objective, losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.recompute import recompute_layers
 
 
-def work(way: str, again: bool, pairs: int, left: Path) -> dict[str, float]:
-    """One batch; its gradients go into the file `left`."""
+def work(method: str, recompute: bool, pairs: int, gradients: Path) -> dict[str, float]:
+    """Compute one batch and write its gradients into the file `gradients`."""
     torch.set_num_threads(1)
-    pool, examples = pairs_of(Shape(), 0, 4)
-    model = model_of(Shape(), 0)
-    if again:
+    pool, examples = make_pairs(Shape(), 0, 4)
+    model = make_model(Shape(), 0)
+    if recompute:
         recompute_layers(model)
-    scorer = Scorer(model, share=way == "tree")
+    scorer = Scorer(model, share=method == "tree")
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -52,17 +52,17 @@ def work(way: str, again: bool, pairs: int, left: Path) -> dict[str, float]:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss = losses(scorer, Objective(BETA, 0.0, "none"), pool, examples[-pairs:], reference).loss.sum()
     torch.autograd.backward([loss])
-    figures = {
+    metrics = {
         "kept_mib": sum(kept.values()) / 2**20,
         "above_mib": peak_mib() - before,
         "cpu_s": time.process_time() - used,
     }
-    torch.save([parameter.grad for parameter in model.parameters()], left)
-    return figures
+    torch.save([parameter.grad for parameter in model.parameters()], gradients)
+    return metrics
 
 
 def difference(one: Path, other: Path) -> float:
-    """The greatest difference of two files of gradients, relative to the greatest gradient."""
+    """Return the greatest difference between two files of gradients, relative to the greatest gradient."""
     first, second = (torch.load(path, weights_only=True) for path in (one, other))
     greatest = max(float(gradient.abs().max()) for gradient in first)
     return max(float((a - b).abs().max()) for a, b in zip(first, second, strict=True)) / greatest
@@ -74,26 +74,26 @@ def main() -> None:
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        way, again, left = args.work
-        sys.stdout.write("\n" + json.dumps(work(way, again == "again", args.pairs, Path(left))) + "\n")
+        method, how, gradients = args.work
+        sys.stdout.write("\n" + json.dumps(work(method, how == "again", args.pairs, Path(gradients))) + "\n")
         return
-    found: dict[str, Any] = {"pairs": args.pairs}
+    results: dict[str, Any] = {"pairs": args.pairs}
     with tempfile.TemporaryDirectory() as folder:
-        for way, how in itertools.product(("tree", "plain"), ("kept", "again")):
-            told = [way, how, f"{folder}/{way}-{how}"]
-            command = [sys.executable, "-m", "benchmarks.recompute", f"--pairs={args.pairs}", "--work", *told]
+        for method, how in itertools.product(("tree", "plain"), ("kept", "again")):
+            arguments = [method, how, f"{folder}/{method}-{how}"]
+            command = [sys.executable, "-m", "benchmarks.recompute", f"--pairs={args.pairs}", "--work", *arguments]
             out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            figures = json.loads(out.splitlines()[-1])
-            found.setdefault(way, {})[how] = {name: round(value, 2) for name, value in figures.items()}
-        for way in ("tree", "plain"):
-            kept, again = found[way]["kept"], found[way]["again"]
-            found[way] |= {
+            metrics = json.loads(out.splitlines()[-1])
+            results.setdefault(method, {})[how] = {name: round(value, 2) for name, value in metrics.items()}
+        for method in ("tree", "plain"):
+            kept, again = results[method]["kept"], results[method]["again"]
+            results[method] |= {
                 "kept_ratio": round(kept["kept_mib"] / again["kept_mib"], 2),
                 "above_ratio": round(kept["above_mib"] / max(again["above_mib"], 1), 2),
                 "time_ratio": round(again["cpu_s"] / kept["cpu_s"], 2),
-                "gradient_difference": difference(Path(folder, f"{way}-kept"), Path(folder, f"{way}-again")),
+                "gradient_difference": difference(Path(folder, f"{method}-kept"), Path(folder, f"{method}-again")),
             }
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def _complaint(command: Simple, parser: Parser) -> str | None:
 def _python(words: list[str], parser: Parser) -> str | None:
     if words[:2] == ["-m", "sweet"]:
         return parser.complaint(words[1:])
-    if words[0] == "-m" and words[1].split(".")[0] in ("sweet", "benchmarks"):
+    if words[0] == "-m" and words[1].split(".")[0] in ("sweet", "benchmarks", "docs"):
         return None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"there is no module {words[1]}"
     if words[0] == "-m":
         return None if words[1] in ("venv", "pytest", "pip") else f"what is the module {words[1]}?"

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
-import pytest
-
+from docs.tools.record_viewer import SCENES, film
 from tests.docs.pages import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(scope="module")
-def recorder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("record_viewer", ROOT / "docs" / "record_viewer.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _frame(words: str, y: int = 10) -> str:
@@ -35,8 +21,8 @@ def _frame(words: str, y: int = 10) -> str:
     )
 
 
-def test_what_frames_share_stands_once_and_each_is_seen_in_its_time(recorder: ModuleType) -> None:
-    made = recorder.film([_frame("one"), _frame("a &lt;b&gt;"), _frame("one")], [1.0, 2.0, 1.0])
+def test_what_frames_share_stands_once_and_each_is_seen_in_its_time() -> None:
+    made = film([_frame("one"), _frame("a &lt;b&gt;"), _frame("one")], [1.0, 2.0, 1.0])
     root = ElementTree.fromstring(made)
     assert [text.text for text in root.iter(f"{SVG}text")] == ["one", "a <b>"]
     assert len(list(root.iter(f"{SVG}rect"))) == 1
@@ -46,7 +32,7 @@ def test_what_frames_share_stands_once_and_each_is_seen_in_its_time(recorder: Mo
     assert {text.get("transform") for text in root.iter(f"{SVG}text")} == {"translate(9, 41)"}
 
 
-def test_the_picture_fetches_and_runs_nothing(recorder: ModuleType) -> None:
+def test_the_picture_fetches_and_runs_nothing() -> None:
     file: Path = ROOT / "docs" / "viewer.svg"
     text = file.read_text(encoding="utf-8")
     assert len(text) < 300_000
@@ -56,6 +42,4 @@ def test_the_picture_fetches_and_runs_nothing(recorder: ModuleType) -> None:
         *("svg", "style", "g", "rect", "circle", "text")
     }
     words = "".join(part.replace("\u00a0", " ") for part in root.itertext())
-    assert [scene.told for scene in recorder.SCENES if scene.told not in words] == [], (
-        "run: python docs/record_viewer.py"
-    )
+    assert [scene.told for scene in SCENES if scene.told not in words] == [], "run: python -m docs.tools.record_viewer"

@@ -1,6 +1,6 @@
-"""The tables of docs/planning.md, from `benchmarks.planning`.
+"""The tables of docs/planning.md, from `docs.tools.planning`.
 
-    python -m benchmarks.planning_page
+    python -m docs.tools.planning_page
 
 writes what stands between the page's markers; a test compares the page with the plan. No figure is typed by hand.
 """
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planning import DEVICES, MEASURED, SCALES, plan, read_measured
+from docs.tools.planning import DEVICES, MEASURED, SCALES, plan, read_measured
 from sweet.cli.console import size
 from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
 from sweet.view.pull_request import table
 
 PAGE = Path("docs/planning.md")
-BEGIN = "<!-- plan: python -m benchmarks.planning_page -->"
+BEGIN = "<!-- plan: python -m docs.tools.planning_page -->"
 END = "<!-- end of plan -->"
 
 WHAT = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.planning import MEASURED, MODELS, Dialogues, main, measure, memory, plan, read_measured, rows, work
-from benchmarks.planning_inputs import INPUTS, of
-from benchmarks.planning_page import BEGIN, END, PAGE, block, update
+from docs.tools.planning import MEASURED, MODELS, Dialogues, main, measure, memory, plan, read_measured, rows, work
+from docs.tools.planning_inputs import INPUTS, of
+from docs.tools.planning_page import BEGIN, END, PAGE, block, update
 from sweet.cli.generated import put_between
 from sweet.runs.run import Run
 from tests.docs.pages import ROOT
@@ -24,7 +24,7 @@ def found() -> dict[str, Any]:
 
 def test_the_page_is_current(found: dict[str, Any]) -> None:
     page = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert page == put_between(page, BEGIN, END, block(found)), "run: python -m benchmarks.planning_page"
+    assert page == put_between(page, BEGIN, END, block(found)), "run: python -m docs.tools.planning_page"
 
 
 def test_every_input_says_what_it_rests_on() -> None:

@@ -1,11 +1,11 @@
 """The paper's full recipe, planned: operations, GPU-hours, memory and bytes at 8B and 70B parameters, at one, ten and a
 hundred times the size.
 
-    python -m benchmarks.planning > plan.json                 the plan, from benchmarks.planning_inputs
-    python -m benchmarks.planning --measure RUN --measure RUN  what rows take in runs of this machine
-    python -m benchmarks.planning_page                        docs/planning.md's tables from both
+    python -m docs.tools.planning > plan.json                 the plan, from docs.tools.planning_inputs
+    python -m docs.tools.planning --measure RUN --measure RUN  what rows take in runs of this machine
+    python -m docs.tools.planning_page                        docs/planning.md's tables from both
 
-Nothing is run: every figure follows from `benchmarks.planning_inputs` by the formulas here, from the models' shapes by
+Nothing is run: every figure follows from `docs.tools.planning_inputs` by the formulas here, from the models' shapes by
 `sweet.learn.estimate`, and from the program's own rows, which are built at the sizes assumed and written as a stage
 would write them. Forward: 2 operations a parameter and token, training: 6 (arXiv 2001.08361, section 2.1).
 """
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.planning_inputs import INPUTS, of
+from docs.tools.planning_inputs import INPUTS, of
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.estimate import HALF, Shape, buffers, casts, model_states, of_forward
 from sweet.learn.zero import ZeroSettings

@@ -1,4 +1,4 @@
-"""What `benchmarks.planning` puts in: each number with what it rests on. Change one, and the plan is another."""
+"""What `docs.tools.planning` puts in: each number with what it rests on. Change one, and the plan is another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes docs/viewer.svg, the moving picture of the README: real screens of `sweet view`, one after the other.
 
     sweet demo runs/first --train-tasks 60 --eval-tasks 64 && sweet rank runs/first --fraction 1 --candidates 6
-    python docs/record_viewer.py runs/first docs/viewer.svg rollouts-2
+    python -m docs.tools.record_viewer runs/first docs/viewer.svg rollouts-2
 
 The viewer runs without a terminal, is driven by keys (`SCENES`), and gives each screen as an SVG. These are put into
 one: what several screens have in common stands there once, in a group for each set of screens it is part of, and CSS

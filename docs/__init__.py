@@ -1,0 +1,1 @@
+"""The documentation pages, and the programs that generate parts of them (`docs.tools`)."""
