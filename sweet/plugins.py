@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 
 GROUP = "sweet.tasks"
-OWN = "sweet-rl"
-"""The distribution that this package belongs to."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,8 @@ class Plugin:
 
     @property
     def ours(self) -> bool:
-        return self.package == OWN
+        """Whether the kind comes with `sweet`, under whichever name its distribution was installed."""
+        return self.point.module.partition(".")[0] == "sweet"
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}".rstrip()

@@ -16,20 +16,21 @@ def register(project: Path, site: Path) -> list[Path]:
         the folders that must be on the path of who is to find it.
     """
     told = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
-    return [_info(site, told["name"], told["version"], told["entry-points"]["sweet.tasks"]), project]
+    return [write_metadata(site, told["name"], told["version"], told["entry-points"]["sweet.tasks"]), project]
 
 
 def write_package(site: Path, name: str, source: str, kinds: dict[str, str], version: str = "1.0") -> list[Path]:
     """A package of one module; the same for it."""
     site.mkdir(parents=True, exist_ok=True)
     (site / f"{name.replace('-', '_')}.py").write_text(source)
-    return [_info(site, name, version, kinds)]
+    return [write_metadata(site, name, version, kinds)]
 
 
-def _info(site: Path, name: str, version: str, kinds: dict[str, str]) -> Path:
+def write_metadata(site: Path, name: str, version: str, points: dict[str, str], group: str = "sweet.tasks") -> Path:
+    """Write the metadata of an installed distribution, with entry points of one group. Returns `site`."""
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    points = "".join(f"{kind} = {value}\n" for kind, value in kinds.items())
-    (folder / "entry_points.txt").write_text(f"[sweet.tasks]\n{points}")
+    lines = "".join(f"{point} = {value}\n" for point, value in points.items())
+    (folder / "entry_points.txt").write_text(f"[{group}]\n{lines}")
     return site

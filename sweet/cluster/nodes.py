@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import ServerError, UsageError, first_line
+from sweet.installation import install_command
 
 _TOKEN_HINT = "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
 
@@ -78,7 +79,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise UsageError(
-            f"Ray is not installed: {first_line(error)}", where=f"--ray {address}", fix="pip install 'sweet-rl[ray]'"
+            f"Ray is not installed: {first_line(error)}", where=f"--ray {address}", fix=install_command("ray")
         ) from error
     own = {"include_dashboard": False} if address == "local" else {}
     found = address if address == "local" else _answering(address)

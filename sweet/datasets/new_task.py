@@ -13,7 +13,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sweet.errors import UsageError
-from sweet.plugins import OWN, plugins
+from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION
+from sweet.plugins import plugins
 from sweet.stages.base import StageConfig, StageResult
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
@@ -60,7 +61,8 @@ def _check_name(name: str) -> None:
             where="--name",
             fix=f"--name {plain or 'mine'}",
         )
-    if name in plugins() or f"sweet-{name}" == OWN or name == "task":  # whose class would be TaskKind
+    # The class of a kind called "task" would be TaskKind.
+    if name in plugins() or f"sweet-{name}" in (DISTRIBUTION, FORMER_DISTRIBUTION) or name == "task":
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")
 
 

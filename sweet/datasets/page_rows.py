@@ -13,6 +13,7 @@ from typing import Any
 
 from sweet.datasets.hub import reaching_hub
 from sweet.errors import SweetError, UsageError
+from sweet.installation import install_command
 from sweet.runs.jsonl import read_rows
 
 COLUMNS = ("text", "llm_generated_idea")
@@ -117,7 +118,7 @@ def _datasets() -> Any:
         raise UsageError(
             "Datasets of the hub and Parquet files need the package datasets.",
             where="--source",
-            fix="pip install 'sweet-rl[data]', or --source FILE.jsonl with the same columns",
+            fix=f"{install_command('data')}, or --source FILE.jsonl with the same columns",
         ) from error
     datasets.disable_progress_bars()
     return datasets

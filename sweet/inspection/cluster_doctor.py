@@ -29,7 +29,9 @@ def run_cluster_doctor(address: str, config: DoctorConfig, say: Callable[[str], 
         nodes = {node.name: node for node in cluster.nodes()}
         found = {name: [_given(nodes[name]), *told["checks"]] for name, told in spread.told.items() if name in nodes}
         for name, why in spread.out.items():
-            found[name] = [Check("node", "problem", why, WHY, "pip install the same sweet-rl there", required=True)]
+            found[name] = [
+                Check("node", "problem", why, WHY, "install the same version of sweet on that node", required=True)
+            ]
         return dict(sorted(found.items()))
 
 

@@ -26,7 +26,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, install_command
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import Plugin, plugins
@@ -82,6 +84,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
 
         first = [
             ask("Python", check_python, required=True),
+            ask("sweet", check_installation, required=True),
             ask("torch", partial(check_torch, config.patience), required=True),
             ask("micro agent", check_micro_agent, required=True),
             ask("disk", partial(check_disk, config.runs), required=True),
@@ -149,6 +152,39 @@ def check_python() -> list[Check]:
     return [Check("Python", status, found, "everything", fix, required=True)]
 
 
+def check_installation() -> list[Check]:
+    """The imported `sweet` is this project's, and its distribution is installed under its own name.
+
+    Kinds of tasks are found by the distribution's metadata. `sweet-rl`, the former name, is also an unrelated package
+    on PyPI whose module has the same name as ours.
+    """
+    why = "this program, and the kinds of tasks that come with it"
+    reinstall = f"pip uninstall {FORMER_DISTRIBUTION}, then {install_command()}"
+    imported = Path(sweet.__file__)
+    former, own = _version(FORMER_DISTRIBUTION), _version(DISTRIBUTION)
+    if former is not None and not _is_ours(FORMER_DISTRIBUTION):
+        what = f"the unrelated package {FORMER_DISTRIBUTION} {former} is installed, whose module is called sweet too"
+        return [Check("sweet", "problem", what, why, reinstall, required=True)]
+    if former is not None:
+        what = f"installed under its former name {FORMER_DISTRIBUTION}, that of an unrelated package on PyPI"
+        return [Check("sweet", "problem", what, why, reinstall)]
+    if own is None:
+        what = f"{imported.parent} is not installed: {DISTRIBUTION} has no metadata"
+        return [Check("sweet", "problem", what, why, install_command(), required=True)]
+    installed = Path(str(importlib.metadata.distribution(DISTRIBUTION).locate_file("sweet/__init__.py")))
+    if installed.exists() and not installed.samefile(imported):
+        what = f"another package called sweet is in {installed.parent}; this one is {imported.parent}"
+        fix = f"pip uninstall the package that installed it, then {install_command()}"
+        return [Check("sweet", "problem", what, why, fix, required=True)]
+    return [Check("sweet", "ok", f"{sweet.__version__} at {imported.parent}", why, required=True)]
+
+
+def _is_ours(distribution: str) -> bool:
+    """Whether a distribution brings this program: its command `sweet` is ours."""
+    points = importlib.metadata.distribution(distribution).entry_points
+    return any(point.value == "sweet.cli:main" for point in points.select(group="console_scripts"))
+
+
 _TORCH = """
 import json, torch
 gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
@@ -179,7 +215,7 @@ def check_micro_agent() -> list[Check]:
     from sweet.tasks.micro import AGENT
 
     why = "the agent of sweet demo, and of every command that is given no other"
-    fix = "pip install --force-reinstall --no-deps sweet-rl"
+    fix = install_command()
     folder = Path(AGENT)
     wrong = checkpoint_problem(folder)
     if wrong is None:
@@ -321,7 +357,7 @@ def check_vllm() -> list[Check]:
     why = "serving agents and simulated humans of 1B parameters and more"
     version, program = _version("vllm"), shutil.which("vllm")
     if version is None and program is None:
-        fix = "pip install 'sweet-rl[gpu]', or give the address of a server with --agent-url and --sim-url"
+        fix = f"{install_command('gpu')}, or give the address of a server with --agent-url and --sim-url"
         return [Check("vllm", "missing", "not installed", why, fix)]
     if program is None:
         fix = "pip install --force-reinstall --no-deps vllm"
@@ -333,7 +369,7 @@ def check_deepspeed() -> list[Check]:
     why = "training on more than one GPU or node"
     version = _version("deepspeed")
     if version is None:
-        return [Check("deepspeed", "missing", "not installed", why, "pip install 'sweet-rl[gpu]'")]
+        return [Check("deepspeed", "missing", "not installed", why, install_command("gpu"))]
     return [Check("deepspeed", "ok", version, why)]
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.installation import install_command
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, known_error
 from sweet.learn.heartbeat import Pulse
@@ -76,7 +77,7 @@ class Layout:
 def check_deepspeed() -> None:
     """Raise UsageError where deepspeed is not installed."""
     if find_spec("deepspeed") is None:
-        raise UsageError("deepspeed is not installed.", where="--engine deepspeed", fix="pip install 'sweet-rl[gpu]'")
+        raise UsageError("deepspeed is not installed.", where="--engine deepspeed", fix=install_command("gpu"))
 
 
 def check_hostfile(path: Path) -> None:

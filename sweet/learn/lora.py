@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from sweet.errors import UsageError
+from sweet.installation import install_command
 
 ALL_LINEAR = "all-linear"
 """peft's word for every linear layer but the output layer."""
@@ -38,7 +39,7 @@ class LoraSettings:
 def check_peft() -> None:
     """Raise UsageError where peft is not installed."""
     if find_spec("peft") is None:
-        raise UsageError("peft is not installed.", where="--lora", fix="pip install 'sweet-rl[gpu]'")
+        raise UsageError("peft is not installed.", where="--lora", fix=install_command("gpu"))
 
 
 def add_lora(model: Any, settings: LoraSettings) -> Any:

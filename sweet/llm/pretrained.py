@@ -21,6 +21,7 @@ import torch
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import check_hub_model, resolve_device, without_bars
+from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
 
@@ -180,7 +181,7 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         raise UsageError(
             f"{name} is a LoRA adapter, and without peft it cannot be merged into its base.",
             where=adapter.path,
-            fix="pip install 'sweet-rl[gpu]'",
+            fix=install_command("gpu"),
         ) from error
     with _explained(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers

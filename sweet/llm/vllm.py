@@ -23,6 +23,7 @@ from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
+from sweet.installation import install_command
 from sweet.llm.adapter import Adapter
 from sweet.llm.address import bind, url_of
 
@@ -74,7 +75,7 @@ def not_installed() -> UsageError:
     return UsageError(
         "vllm is not installed.",
         where="--engine vllm",
-        fix="pip install 'sweet-rl[gpu]' (or --engine embedded, which needs nothing more)",
+        fix=f"{install_command('gpu')}, or --engine embedded, which needs nothing more",
     )
 
 

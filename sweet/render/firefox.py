@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.errors import UsageError
+from sweet.installation import install_command
 
-INSTALL_EXTRA = "pip install 'sweet-rl[html]'"
 INSTALL_FIREFOX = (
     "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
 )
@@ -57,7 +57,7 @@ def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
         UsageError: there is none, a package that it takes is not installed, or one of the two names nothing.
     """
     if importlib.util.find_spec("cryptography") is None:
-        raise UsageError("Rendering pages needs the package cryptography.", fix=INSTALL_EXTRA)
+        raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html"))
     wanted = environment.get("SWEET_BROWSER_DRIVER") or None
     if wanted not in (None, "playwright", "direct"):
         raise UsageError(
@@ -69,7 +69,9 @@ def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
     package = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
     if wanted == "playwright" and package is None:
         raise UsageError(
-            "The package playwright is not installed.", where="SWEET_BROWSER_DRIVER=playwright", fix=INSTALL_EXTRA
+            "The package playwright is not installed.",
+            where="SWEET_BROWSER_DRIVER=playwright",
+            fix=install_command("html"),
         )
     driver: Literal["playwright", "direct"] = "playwright" if wanted == "playwright" else "direct"
     if given := environment.get("SWEET_FIREFOX"):

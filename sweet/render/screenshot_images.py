@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from sweet.errors import SweetError, UsageError
+from sweet.installation import install_command
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,7 +26,7 @@ def require_pillow() -> None:
         import PIL.Image  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            "Without Pillow no screenshot can be read.", where="pillow", fix="pip install 'sweet-rl[html]'"
+            "Without Pillow no screenshot can be read.", where="pillow", fix=install_command("html")
         ) from error
 
 

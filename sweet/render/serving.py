@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sweet.errors import SweetError, UsageError
+from sweet.installation import install_command
 from sweet.render.assets import HOSTS, AssetStore, Served
 
 HOST = "page.invalid"
@@ -154,9 +155,7 @@ def certificate() -> ssl.SSLContext:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
-        raise UsageError(
-            "Rendering pages needs the package cryptography.", fix="pip install 'sweet-rl[html]'"
-        ) from error
+        raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html")) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
     now = datetime.datetime.now(datetime.UTC)

@@ -222,7 +222,7 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
             f"The run was written by a newer sweet (manifest schema {version}; this one knows {SCHEMA_VERSION}). "
             "Nothing was changed.",
             where=path,
-            fix="pip install --upgrade sweet-rl",
+            fix="update the checkout of sweet, then pip install . there",
         )
     try:
         return Manifest.model_validate_json(data)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sweet.errors import UsageError, first_line
+from sweet.installation import install_command
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
 
@@ -30,7 +31,7 @@ LogTarget = Literal["tensorboard", "wandb", "trackio"]
 
 PROJECT = "sweet"
 INSTALL: dict[LogTarget, str] = {
-    "tensorboard": "pip install 'sweet-rl[log]'",
+    "tensorboard": install_command("log"),
     "wandb": "pip install wandb",
     "trackio": "pip install trackio",
 }

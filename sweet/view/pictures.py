@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet.errors import UsageError
+from sweet.installation import install_command
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
@@ -113,7 +114,7 @@ def scaled(png: bytes, width: int, height: int) -> Image.Image:
     try:
         from PIL import Image
     except ImportError as error:
-        raise Unreadable("pictures are read with Pillow: pip install 'sweet-rl[html]'") from error
+        raise Unreadable(f"pictures are read with Pillow: {install_command('html')}") from error
     # The size stands in every PNG's first chunk: a giant one is not even opened.
     across, down = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if across * down > LARGEST:

@@ -104,6 +104,7 @@ def test_an_empty_folder_is_filled_where_it_is(tmp_path: Path, monkeypatch: pyte
         ("a" * 41, "--name " + "a" * 40),
         ("code", "--name my-code"),
         ("rl", "--name my-rl"),
+        ("colbench", "--name my-colbench"),
         ("task", "--name my-task"),
     ],
 )

@@ -207,7 +207,7 @@ def test_without_the_package_datasets(data: Path, tmp_path: Path, monkeypatch: p
     for source in ("owner/name", str(tmp_path / "a.parquet")):
         with pytest.raises(UsageError, match="need the package datasets") as caught:
             run_data_websight(WebSightConfig(source=source), Silent())
-        assert "sweet-rl[data]" in str(caught.value.fix)
+        assert ".[data]" in str(caught.value.fix)
 
 
 def test_killed_in_the_middle_it_goes_on(source: Path, data: Path) -> None:

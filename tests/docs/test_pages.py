@@ -170,7 +170,7 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Page) -> None:
 
 def test_every_extra_that_is_installed_exists(page: Page) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = set(re.findall(r"(?:sweet-rl|['\" ]\.)\[(\w+)\]", page.path.read_text(encoding="utf-8")))
+    named = set(re.findall(r"['\" ]\.\[(\w+)\]", page.path.read_text(encoding="utf-8")))
     assert named - project["optional-dependencies"].keys() == set()
 
 

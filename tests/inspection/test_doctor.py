@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import sweet
 from sweet.inspection import doctor
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, checkpoint_problem, healthy, run_doctor
+from sweet.installation import DISTRIBUTION
+from tests.packages import write_metadata
 
 
 @pytest.fixture
@@ -95,6 +98,46 @@ def test_an_unreachable_hub_and_an_offline_one(hub: type[Hub], monkeypatch: pyte
     assert doctor.check_hub(5)[0].fix == "unset HF_HUB_OFFLINE"
 
 
+def installation(monkeypatch: pytest.MonkeyPatch, site: Path) -> Check:
+    """The check of an environment whose installed packages are in `site` alone."""
+    site.mkdir(exist_ok=True)
+    monkeypatch.setattr(sys, "path", [str(site)])
+    (check,) = doctor.check_installation()
+    return check
+
+
+def test_an_installed_distribution_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = installation(monkeypatch, write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {}))
+    assert (check.status, sweet.__version__ in check.found) == ("ok", True)
+
+
+def test_missing_metadata_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = installation(monkeypatch, tmp_path / "site")
+    assert (check.status, check.required, DISTRIBUTION in check.found) == ("problem", True, True)
+    assert check.fix == "pip install . in the checkout of sweet"
+
+
+def test_the_unrelated_package_of_the_former_name_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {})
+    check = installation(monkeypatch, write_metadata(site, "sweet-rl", "0.1", {}))
+    assert (check.status, check.required, "unrelated package sweet-rl 0.1" in check.found) == ("problem", True, True)
+    assert check.fix.startswith("pip uninstall sweet-rl, then pip install .")
+
+
+def test_an_installation_under_the_former_name_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_metadata(tmp_path / "site", "sweet-rl", "0.1.0", {"sweet": "sweet.cli:main"}, "console_scripts")
+    check = installation(monkeypatch, site)
+    assert (check.status, check.required, "former name" in check.found) == ("problem", False, True)
+
+
+def test_another_package_called_sweet_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = write_metadata(tmp_path / "site", DISTRIBUTION, "0.1.0", {})
+    (site / "sweet").mkdir()
+    (site / "sweet" / "__init__.py").touch()
+    check = installation(monkeypatch, site)
+    assert (check.status, check.required, str(site / "sweet") in check.found) == ("problem", True, True)
+
+
 def script(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -146,7 +189,7 @@ def test_firefox_and_what_pages_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_firefox_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "sweet-rl[html]" in doctor.check_firefox()[0].fix
+    assert ".[html]" in doctor.check_firefox()[0].fix
 
 
 def test_vllm_without_its_command_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,7 @@ def test_without_peft_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(lora, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="peft is not installed") as caught:
         check_peft()
-    assert caught.value.fix == "pip install 'sweet-rl[gpu]'"
+    assert caught.value.fix == "pip install '.[gpu]' in the checkout of sweet"
 
 
 def test_a_job_with_an_adapter_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_newer_version_is_told_and_left_alone(run: Run) -> None:
     before = path.read_bytes()
     with pytest.raises(UsageError, match="newer sweet") as error:
         Run.open(run.path)
-    assert (error.value.exit_code, error.value.fix) == (2, "pip install --upgrade sweet-rl")
+    assert (error.value.exit_code, error.value.fix) == (2, "update the checkout of sweet, then pip install . there")
     with pytest.raises(UsageError, match="newer"), run.attempt("rollout", Settings()):
         pass
     assert path.read_bytes() == before

@@ -81,7 +81,7 @@ def test_a_package_whose_entry_points_nobody_can_read_spoils_nothing(tmp_path: P
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         assert {"code", "html", "odd", "other"} <= set(plugins())
-        assert [plugin.package for plugin in plugins()["code"]] == ["sweet-rl"]
+        assert [plugin.ours for plugin in plugins()["code"]] == [True]
 
 
 def replaced(old: str, new: str) -> str:

@@ -212,7 +212,7 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(distributed, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="not installed") as caught:
         layout_of(TrainConfig(engine="deepspeed"))
-    assert caught.value.fix == "pip install 'sweet-rl[gpu]'"
+    assert caught.value.fix == "pip install '.[gpu]' in the checkout of sweet"
 
 
 @pytest.mark.parametrize(

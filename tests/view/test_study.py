@@ -147,12 +147,12 @@ def test_without_matplotlib_there_are_tables_and_the_extra_is_named(
     monkeypatch.setattr(plots, "available", lambda: False)
     written = write_report(tmp_path, study())
     assert written.plots == []
-    assert "sweet-rl[plots]" in written.remark
+    assert ".[plots]" in written.remark
     text = written.page.read_text(encoding="utf-8")
-    assert "sweet-rl[plots]" in text
+    assert ".[plots]" in text
     assert "<img" not in text
     assert "multi-turn-dpo" in text
-    with pytest.raises(UsageError, match=r"sweet-rl\[plots\]"):
+    with pytest.raises(UsageError, match=r"\.\[plots\]"):
         plots.plots(study())
 
 

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
+from sweet.installation import install_command
 from sweet.report.facts import Point, Rate, Series
 from sweet.study.results import MethodResult, StudyResults
 from sweet.view.study import metrics
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 200
-INSTALL = "pip install 'sweet-rl[plots]'"
+INSTALL = install_command("plots")
 
 BLUE, SKY, ORANGE, VERMILION, GREEN, GREY, INK = (
     "#0072B2",
