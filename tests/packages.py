@@ -1,9 +1,12 @@
-"""Packages that bring a kind of task, made importable without installing them: no network, no build backend."""
+"""Make packages importable without installing them (no network, no build backend), or hide installed ones."""
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 EXAMPLE = Path(__file__).parent / "example_kind"
 """The worked example: SQL queries."""
@@ -34,3 +37,11 @@ def write_metadata(site: Path, name: str, version: str, points: dict[str, str], 
     lines = "".join(f"{point} = {value}\n" for point, value in points.items())
     (folder / "entry_points.txt").write_text(f"[{group}]\n{lines}")
     return site
+
+
+def hide_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `import name` fail as if the package were not installed.
+
+    None as an entry of `sys.modules` is the way that Python's reference names ("The import system", 5.3.1).
+    """
+    monkeypatch.setitem(sys.modules, name, None)

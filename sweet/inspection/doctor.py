@@ -122,7 +122,7 @@ def _guarded(name: str, examination: Examination, required: bool = False) -> lis
         return [Check(name, "problem", what, "unknown", "report this as a bug in sweet", required)]
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -161,7 +161,7 @@ def check_installation() -> list[Check]:
     why = "this program, and the kinds of tasks that come with it"
     reinstall = f"pip uninstall {FORMER_DISTRIBUTION}, then {install_command()}"
     imported = Path(sweet.__file__)
-    former, own = _version(FORMER_DISTRIBUTION), _version(DISTRIBUTION)
+    former, own = installed_version(FORMER_DISTRIBUTION), installed_version(DISTRIBUTION)
     if former is not None and not _is_ours(FORMER_DISTRIBUTION):
         what = f"the unrelated package {FORMER_DISTRIBUTION} {former} is installed, whose module is called sweet too"
         return [Check("sweet", "problem", what, why, reinstall, required=True)]
@@ -195,7 +195,7 @@ print(json.dumps({"torch": torch.__version__, "gpus": gpus, "threads": torch.get
 def check_torch(patience: float) -> list[Check]:
     why = "the embedded engine and all training"
     fix = "pip install 'torch>=2.6,<2.14'"
-    version = _version("torch")
+    version = installed_version("torch")
     if version is None:
         return [Check("torch", "missing", "not installed", why, fix, required=True)]
     said, problem = _ask_python(sys.executable, _TORCH, patience)
@@ -203,7 +203,7 @@ def check_torch(patience: float) -> list[Check]:
         return [Check("torch", "problem", f"{version} does not import: {problem}", why, fix, required=True)]
     facts = json.loads(said.splitlines()[-1])
     device = ", ".join(facts["gpus"]) or f"no GPU, {facts['threads']} CPU threads"
-    transformers = _version("transformers")
+    transformers = installed_version("transformers")
     checks = [Check("torch", "ok", f"{facts['torch']}, {device}", why, required=True)]
     if transformers is None:
         fix = "pip install 'transformers>=5.0,<6'"
@@ -355,7 +355,7 @@ def _check_kind(plugin: Plugin) -> Check:
 
 def check_vllm() -> list[Check]:
     why = "serving agents and simulated humans of 1B parameters and more"
-    version, program = _version("vllm"), shutil.which("vllm")
+    version, program = installed_version("vllm"), shutil.which("vllm")
     if version is None and program is None:
         fix = f"{install_command('gpu')}, or give the address of a server with --agent-url and --sim-url"
         return [Check("vllm", "missing", "not installed", why, fix)]
@@ -367,7 +367,7 @@ def check_vllm() -> list[Check]:
 
 def check_deepspeed() -> list[Check]:
     why = "training on more than one GPU or node"
-    version = _version("deepspeed")
+    version = installed_version("deepspeed")
     if version is None:
         return [Check("deepspeed", "missing", "not installed", why, install_command("gpu"))]
     return [Check("deepspeed", "ok", version, why)]
@@ -394,7 +394,7 @@ def check_firefox() -> list[Check]:
     except SweetError as error:
         checks = [Check("Firefox", "missing", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")]
     else:
-        version = f" {_version('playwright')}" if found.driver == "playwright" else ""
+        version = f" {installed_version('playwright')}" if found.driver == "playwright" else ""
         checks = [Check("Firefox", "ok", f"{found}{version}", why)]
     folder, why = asset_folder(), "frontend pages that load Tailwind, as those of ColBench do"
     lacking = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]

@@ -131,6 +131,7 @@ class EmbeddedEngine:
         self._tokens_allowed = self.limits.cache_bytes // max(1, self.decoder.cache.bytes_per_token)
         self._prefixes = PrefixStore(self.limits.prefix_bytes)
         self._waiting: deque[_Request] = deque()
+        self._taken: list[_Request] = []  # by `_admit`, on the way from the queue into the batch
         self._rows: list[_Row] = []
         self._changed = threading.Condition()
         self._closing = False
@@ -227,7 +228,7 @@ class EmbeddedEngine:
         finally:
             with self._changed:
                 self._closing = True
-                left = {*self._waiting, *(row.request for row in self._rows)}
+                left = {*self._waiting, *self._taken, *(row.request for row in self._rows)}
                 self._waiting.clear()
             self._rows.clear()
             for request in left:
@@ -270,7 +271,7 @@ class EmbeddedEngine:
         while self._waiting:
             request = self._waiting[0]
             if request.scoring:
-                self._waiting.popleft()
+                self._taken.append(self._waiting.popleft())
                 self._guarded([request], partial(self._score, request))
                 continue
             width = max(longest, request.length)
@@ -279,6 +280,7 @@ class EmbeddedEngine:
             if take <= 0:
                 break
             admitted.append(_Entry(request, range(request.begun, request.begun + take)))
+            self._taken.append(request)
             request.begun += take
             count, longest = count + take, width
             if request.begun == request.sampling.n:
@@ -286,6 +288,7 @@ class EmbeddedEngine:
         while admitted:
             group = self._group(admitted)
             self._guarded([entry.request for entry in group], partial(self._prefill, group))
+        self._taken.clear()
 
     def _group(self, admitted: list[_Entry]) -> list[_Entry]:
         """Remove the prompts to compute together, beginning with the shortest, and copy what is known of them."""

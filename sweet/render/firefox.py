@@ -22,7 +22,7 @@ INSTALL_FIREFOX = (
     "playwright install firefox, or your system's Firefox, e.g. apt install firefox-esr, or set SWEET_FIREFOX to one"
 )
 
-_MAC = "/Applications/Firefox.app/Contents/MacOS/firefox"
+MACOS_FIREFOX = "/Applications/Firefox.app/Contents/MacOS/firefox"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
         return Firefox(path, driver)
     if package and wanted != "direct" and (own := _own_build(package, environment)):
         return Firefox(own, "playwright", own=True)
-    path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(_MAC)
+    path = shutil.which("firefox-esr") or shutil.which("firefox") or shutil.which(MACOS_FIREFOX)
     if path is None:
         raise UsageError("Rendering pages needs Firefox, and there is none.", fix=INSTALL_FIREFOX)
     return Firefox(path, driver)

@@ -75,11 +75,11 @@ def probe_tier(tier: Tier) -> TierStatus:
     if fault is not None:
         return TierStatus(tier, False, *fault)
     try:
-        left_open = _left_open(tier)
+        openings = left_open(tier)
     except JailError as error:
         return TierStatus(tier, False, error.what, _mend(tier))
-    if left_open:
-        return TierStatus(tier, False, f"the jail leaves open: {', '.join(left_open)}", _mend(tier))
+    if openings:
+        return TierStatus(tier, False, f"the jail leaves open: {', '.join(openings)}", _mend(tier))
     return TierStatus(tier, True, _describe(tier))
 
 
@@ -129,8 +129,8 @@ def _choose(tier: TierChoice) -> Tier:
     )
 
 
-def _left_open(tier: Tier) -> list[str]:
-    """What a program in the jail could do that it must not."""
+def left_open(tier: Tier) -> list[str]:
+    """Run a program in the jail and return the forbidden actions that it could perform."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         secret = Path(folder, "secret")
         secret.write_text("not for you")

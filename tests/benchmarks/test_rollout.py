@@ -19,7 +19,6 @@ import pytest
 
 from benchmarks.finished import fill
 from benchmarks.lockstep import Step, lockstep
-from benchmarks.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
 from benchmarks.rollout import bound, listed, median, warm_task
 from sweet.errors import ServerError
 from sweet.rollout.config import RolloutConfig
@@ -29,6 +28,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn
+from tests.rollout.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
 
 QUICK = Draws(seed=3, mean=0.001)
 

@@ -21,6 +21,7 @@ from sweet.errors import ServerError, SweetError, UsageError
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from tests.datasets.hub_server import DATASET, serve_hub
+from tests.packages import hide_package
 
 IMAGE = "<img src='https://source.unsplash.com/random/{0}x{0}/?food,cafe'>"
 
@@ -202,7 +203,7 @@ def test_a_folder_of_json_lines_and_one_above_it(tmp_path: Path, data: Path) -> 
 
 
 def test_without_the_package_datasets(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
+    hide_package("datasets", monkeypatch)
     (tmp_path / "a.parquet").touch()
     for source in ("owner/name", str(tmp_path / "a.parquet")):
         with pytest.raises(UsageError, match="need the package datasets") as caught:

@@ -194,9 +194,9 @@ def test_firefox_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_vllm_without_its_command_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(doctor, "_version", lambda package: None)
+    monkeypatch.setattr(doctor, "installed_version", lambda package: None)
     assert [doctor.check_vllm()[0].status, doctor.check_deepspeed()[0].status] == ["missing", "missing"]
-    monkeypatch.setattr(doctor, "_version", lambda package: "0.33.0")
+    monkeypatch.setattr(doctor, "installed_version", lambda package: "0.33.0")
     assert [doctor.check_vllm()[0].status, doctor.check_deepspeed()[0].status] == ["problem", "ok"]
     script(tmp_path / "vllm", "true")
     assert doctor.check_vllm()[0].status == "ok"

@@ -205,14 +205,13 @@ def test_a_failure_concerns_its_batch_only(llama: Any, monkeypatch: pytest.Monke
 def test_a_dead_worker_fails_everything_with_its_cause(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EmbeddedEngine(llama, [END])
 
-    def die() -> None:
+    def die(*_: Any) -> None:
         raise SystemExit("the end")
 
-    monkeypatch.setattr(engine, "_admit", die)
+    monkeypatch.setattr(engine.decoder, "extend", die)
     future: Future[Any] = engine.submit([5], Sampling())
     with pytest.raises(RequestFailed, match="the end"):
         future.result(60)
-    engine._worker.join(60)
     with pytest.raises(RequestFailed, match="the end"):
         engine.submit([5], Sampling())
     engine.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sweet.llm.pretrained import check_vocabulary, config_path, load_model, load
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+from tests.packages import hide_package
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_an_adapter_that_lacks_matrices(adapted: Path) -> None:
 
 
 def test_an_adapter_without_peft(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peft", None)
+    hide_package("peft", monkeypatch)
     folder = tmp_path / "adapter"
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(checkpoint)}))

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchmarks.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 from sweet.errors import UsageError
 from sweet.render.assets import ASSETS, AssetStore, placeholder
 from sweet.render.browser import Browser
@@ -29,6 +28,7 @@ from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.profiles import remove_left
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
+from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
 
 
 def _why_not(driver: str) -> str | None:

@@ -25,7 +25,7 @@ def _nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
-    monkeypatch.setattr("sweet.render.firefox._MAC", "no-such-program")
+    monkeypatch.setattr("sweet.render.firefox.MACOS_FIREFOX", "no-such-program")
 
 
 def program(path: Path) -> str:

@@ -6,7 +6,6 @@ import base64
 import io
 import re
 import struct
-import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from sweet.view.pictures import Album, Picture, Unreadable, scaled
 from sweet.view.records import Records
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
+from tests.packages import hide_package
 from tests.render.pictures import png
 from tests.view.conftest import HOSTILE, made
 from tests.view.test_page import read, written
@@ -223,7 +223,7 @@ def test_the_recipe_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
 
 def test_without_pillow_the_pictures_are_told_of(pages: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     scaled.cache_clear()
-    monkeypatch.setitem(sys.modules, "PIL", None)
+    hide_package("PIL", monkeypatch)
     shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 200, color=True)
     assert ".[html]" in shown
     assert "▀" not in shown

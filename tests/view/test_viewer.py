@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +207,7 @@ def test_on_a_terminal_what_is_to_be_printed_is_printed(run: Run) -> None:
 def test_a_terminal_gets_the_application(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     called: list[tuple[Path, ViewConfig]] = []
-    app = types.ModuleType("sweet.view.app")
-    app.browse = lambda run, config: called.append((run.path, config))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "sweet.view.app", app)
+    monkeypatch.setattr("sweet.view.app.browse", lambda run, config: called.append((run.path, config)))
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     assert program(["view", str(run.path), "--faults", "--sort", "reward"]) == 0

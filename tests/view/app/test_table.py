@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from textual.app import ComposeResult
 from textual.pilot import Pilot
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from sweet.runs.run import Run
 from sweet.view.app.app import ViewerApp
+from sweet.view.app.dialogue import DialogueScreen
 from sweet.view.app.frame import Facts, Keys
 from sweet.view.app.help import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
-from sweet.view.records import Records, Summary
+from sweet.view.app.side_by_side import SideBySide
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
 from tests.view.conftest import HOSTILE, made, score, task, trajectory
@@ -40,45 +36,6 @@ def cursor(app: ViewerApp) -> str:
 
 def head(app: ViewerApp) -> str:
     return "".join(seen(app).splitlines()[:3])
-
-
-class FakeDialogue(Screen[None]):
-    """In place of the dialogue: the table's part is which trajectories it hands over, and what follows."""
-
-    def __init__(self, records: Records, shown: Sequence[Summary], position: int, **options: Any) -> None:
-        super().__init__()
-        self.records, self.shown, self.position, self.options = records, shown, position, options
-        self.reloaded = 0
-
-    @property
-    def current(self) -> Summary | None:
-        return self.shown[self.position]
-
-    def copied(self) -> str:
-        return "the whole dialogue"
-
-    def reload(self) -> None:
-        self.reloaded += 1
-
-    def compose(self) -> ComposeResult:
-        yield Static("a dialogue")
-        yield Keys()
-
-
-class FakeSides(FakeDialogue):
-    def __init__(self, records: Records, left: Summary, right: Summary, *, album: object = None) -> None:
-        super().__init__(records, [left, right], 0)
-
-
-@pytest.fixture
-def _dialogues(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, attribute, fake in (
-        ("dialogue", "DialogueScreen", FakeDialogue),
-        ("side_by_side", "SideBySide", FakeSides),
-    ):
-        module = ModuleType(f"sweet.view.app.{name}")
-        setattr(module, attribute, fake)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW])
@@ -165,7 +122,6 @@ def test_sorting_with_the_mouse(run: Run) -> None:
     played(viewer(run), script)
 
 
-@pytest.mark.usefixtures("_dialogues")
 def test_clicking_rows(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
@@ -175,7 +131,7 @@ def test_clicking_rows(run: Run) -> None:
         await pilot.click("Rows", offset=(10, 12))
         assert cursor(app) == "t002", "below the last row"
         await pilot.click("Rows", offset=(10, 5), times=2)
-        assert isinstance(app.screen, FakeDialogue)
+        assert isinstance(app.screen, DialogueScreen)
         assert app.screen.position == 4
 
     played(viewer(run), script)
@@ -319,24 +275,22 @@ def test_marks(run: Run) -> None:
     played(viewer(run), script)
 
 
-@pytest.mark.usefixtures("_dialogues")
 def test_opening_and_coming_back(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
         assert isinstance(app, ViewerApp)
         await pilot.press("o", "down", "enter")
         screen = app.screen
-        assert isinstance(screen, FakeDialogue)
+        assert isinstance(screen, DialogueScreen)
         assert ([s.id for s in screen.shown], screen.position) == (["t000", "t001", "t003", "t004"], 1)
-        assert screen.options == {"hidden": True, "album": None}
+        assert screen.manner.hidden
+        assert screen.manner.album is None
         await pilot.press("y")
-        assert app.clipboard == "the whole dialogue"
+        assert app.clipboard == screen.copied() != ""
         await pilot.press("b")
         await answer(pilot, "x")
         assert app.bookmarks.notes == {"t001": "x"}
-        assert screen.reloaded == 1
-        screen.position = 3
-        await pilot.press("q")
+        await pilot.press("n", "n", "q")
         assert app.screen is app.table
         assert cursor(app) == "t004", "the cursor follows to what was looked at"
         await pilot.press("enter", "escape")
@@ -348,7 +302,6 @@ def test_opening_and_coming_back(run: Run) -> None:
     played(viewer(run, hidden=True), script)
 
 
-@pytest.mark.usefixtures("_dialogues")
 def test_side_by_side(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         app = pilot.app
@@ -360,11 +313,11 @@ def test_side_by_side(run: Run) -> None:
         await pilot.pause()
         assert app.screen is app.table, "of another task"
         await pilot.press("up", "s")
-        assert isinstance(app.screen, FakeSides)
-        assert [s.id for s in app.screen.shown] == ["t000", "t001"]
+        assert isinstance(app.screen, SideBySide)
+        assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
         await pilot.press("q", "down", "space", "end", "s")
-        assert isinstance(app.screen, FakeSides)
-        assert [s.id for s in app.screen.shown] == ["t000", "t001"]
+        assert isinstance(app.screen, SideBySide)
+        assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
 
     played(viewer(run), script)
 
