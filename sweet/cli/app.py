@@ -1,21 +1,21 @@
-"""The program: which commands there are, and how a call of it ends."""
+"""The program: its commands, and the way from its words to one of them.
+
+Help, `--version` and completion need neither Typer nor a command's own module; a call imports both.
+"""
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from sweet.cli import index
 from sweet.cli.declaration import Declaration
-from sweet.cli.parser import CommandLine, Group, unknown_option
-from sweet.cli.typer_internals import NoSuchOption
-from sweet.errors import UsageError
+from sweet.cli.registry import Registry
+from sweet.cli.unknown import unknown_command, unknown_option
 
 if TYPE_CHECKING:
     from sweet.cli.command import Command
@@ -53,59 +53,86 @@ COMPLETE = "_SWEET_COMPLETE"
 """The variable by which a shell asks for completions, or for the file that makes it ask."""
 
 
-def build(commands: Sequence[Command[Any]] | None = None) -> CommandLine:
-    """The command line, of all commands unless some are given."""
+HELP = ("-h", "--help")
+
+
+def build(commands: Sequence[Command[Any]] | None = None) -> Registry:
+    """Return the registry of the program's commands, or of the given ones."""
     if commands is not None:
         by_name = {command.name: command for command in commands}
         summaries = {name: command.summary for name, command in by_name.items()}
-        return CommandLine({"Commands": list(by_name)}, summaries, by_name.__getitem__)
+        return Registry({"Commands": list(by_name)}, summaries, by_name.__getitem__)
     panels = {title: [name.replace("_", "-") for name in names] for title, names in MODULES.items()}
-    return CommandLine(
+    return Registry(
         panels, index.summaries(), load, index.declaration, GROUPS, introduction=INTRODUCTION, examples=EXAMPLES
     )
 
 
 def load(name: str) -> Command[Any]:
-    """The command of a name, and of all modules only its own. KeyError where there is none."""
+    """Return the command with a name, importing no other command. Raises KeyError if there is none."""
     module = import_module(f"sweet.cli.commands.{name.split()[0].replace('-', '_')}")
     found: dict[str, Command[Any]] = {command.name: command for command in module.COMMANDS}
     return found[name]
 
 
 def declarations() -> list[Declaration]:
-    """What every command says of itself, from the commands themselves."""
+    """Return the declaration of every command, made from the commands themselves."""
     from sweet.cli.command import declare
 
     modules = [import_module(f"sweet.cli.commands.{name}") for names in MODULES.values() for name in names]
     return [declare(command) for module in modules for command in module.COMMANDS]
 
 
-def run(arguments: Sequence[str], line: CommandLine | None = None) -> int:
-    """One call of the program; returns the exit code."""
+def run(arguments: Sequence[str], registry: Registry | None = None) -> int:
+    """Run the program once and return the exit code."""
     from sweet.cli.exits import ended  # completion draws nothing
 
-    before_tail = itertools.takewhile(lambda word: word != "--", arguments)
-    program = Group.of(line or build(), looking=not {"-h", "--help"}.isdisjoint(before_tail))
-    return ended(lambda: _invoke(program, list(arguments)))
+    return ended(lambda: _dispatch(registry or build(), list(arguments)))
 
 
-def _invoke(program: Group, arguments: list[str]) -> int:
+def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None) -> int:
+    """Run the command that the words name, or show the help that they ask for."""
+    path = "sweet" if group is None else f"sweet {group}"
+    word, rest = (words[0], words[1:]) if words else (HELP[0], [])
+    if word in HELP:
+        return _show(_help(registry, group))
+    if word.startswith("-"):
+        if group is None and word == "--version":
+            from sweet import __version__
+
+            return _show(f"sweet {__version__}")
+        raise unknown_option(path, word, ["--help", *(["--version"] if group is None else [])])
+    if group is None and word in registry.groups:
+        return _dispatch(registry, rest, group=word)
+    if group is None and word not in registry.members(None):
+        raise unknown_command(path, word, registry.members(None))
+    asks_help = any(other in HELP for other in takewhile(lambda other: other != "--", rest))
     try:
-        with program.make_context("sweet", arguments) as context:
-            code = program.invoke(context)
-    except typer.Exit as end:
-        return end.exit_code
-    except NoSuchOption as error:
-        raise unknown_option(error) from None
-    except typer.TyperException as error:
-        raise _usage_error(error) from None
-    return code if isinstance(code, int) else 0
+        declaration = registry.declaration(word if group is None else f"{group} {word}", from_index=asks_help)
+    except KeyError:
+        raise unknown_command(path, word, registry.members(group)) from None
+    if asks_help:
+        from sweet.cli import help
+
+        return _show(help.of_command(declaration))
+    from sweet.cli.calls import call
+
+    return call(registry, declaration, rest)
 
 
-def _usage_error(error: typer.TyperException) -> UsageError:
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "sweet"
-    return UsageError(error.format_message(), fix=f"{path} --help shows what is allowed")
+def _help(registry: Registry, group: str | None) -> str:
+    from sweet.cli import help
+
+    members = registry.members(group)
+    if group is not None:
+        return help.of_group(group, registry.groups[group], members.items())
+    panels = {title: [(word, members[word]) for word in words] for title, words in registry.panels.items()}
+    return help.of_program(registry.introduction, registry.examples, panels)
+
+
+def _show(text: str) -> int:
+    sys.stdout.write(f"{text}\n")
+    return 0
 
 
 def main() -> None:
@@ -113,7 +140,7 @@ def main() -> None:
     if instruction := os.environ.get(COMPLETE):
         from sweet.cli.completion import answer
 
-        answer(instruction, Group.of(build(), looking=True))
+        answer(instruction, build())
         return
     from sweet.cli.signals import end_with
 

@@ -1,99 +1,121 @@
-"""A call of a command, from the words that were given to the exit code.
+"""Runs one call of a command, from its words to the exit code.
 
-It is always the same: merge what was given, stop here for `--dry-run`, find or make the run, work, show the result.
+The steps are always the same: parse the words, merge the settings, stop here for `--dry-run`, find or create the run,
+do the work, show the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweet.cli.command import Call, Command, Common
 from sweet.cli.config_file import read_config
-from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
+from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
+from sweet.cli.environment import from_environment
 from sweet.cli.exits import ended
-from sweet.cli.options import Given, resolve
-from sweet.cli.parser import CommandLine
+from sweet.cli.options import Setting, resolve
+from sweet.cli.parser import parse
+from sweet.cli.registry import Registry
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.verbose import Verbose
 from sweet.errors import Interrupted, UsageError
 from sweet.stages.base import Reporter, Silent, StageConfig
 
+Values = Mapping[str, Any]
+"""Arguments and options by field name, as `sweet.cli.parser.parse` returns them."""
 
-def call(line: CommandLine, declared: Declaration, values: Mapping[str, Any], sources: Mapping[str, str]) -> int:
-    """Do what was asked for; returns the exit code.
+
+def call(registry: Registry, declaration: Declaration, words: Sequence[str]) -> int:
+    """Run a command and return the exit code.
 
     Args:
-        values: of the arguments and options, by name, as text.
-        sources: where Typer has each from: COMMANDLINE, ENVIRONMENT, DEFAULT.
+        words: those after the command's name.
+
+    Raises:
+        UsageError: the words cannot be parsed.
     """
-    common = _common(values)
-    return ended(lambda: _call(line, declared, common, values, sources), debug=common.debug)
+    values = parse(declaration, words)
+    common = _common(declaration.name, values)
+    return ended(lambda: _call(registry, declaration, common, values), debug=common.debug)
 
 
-def _common(values: Mapping[str, Any]) -> Common:
-    given = {name: values[f"common_{name}"] for name in Common.__dataclass_fields__}
-    return Common(**{**given, "config": None if given["config"] is None else Path(given["config"])})
+def _common(command: str, values: Values) -> Common:
+    found = {option.key.replace("-", "_"): _common_value(option, values) for option in common_options(command)}
+    return Common(**{**found, "config": None if found["config"] is None else Path(found["config"])})
 
 
-def _call(
-    line: CommandLine,
-    declared: Declaration,
-    common: Common,
-    values: Mapping[str, Any],
-    sources: Mapping[str, str],
-) -> int:
+_YES, _NO = ("1", "true", "t", "yes", "y", "on"), ("0", "false", "f", "no", "n", "off")
+
+
+def _common_value(option: OptionSpec, values: Values) -> Any:
+    """Return the value of an option that has no field in a configuration, and so is validated here."""
+    if values[option.field] is not None:
+        return values[option.field]
+    text = from_environment(option)
+    if not option.is_switch:
+        return text
+    if text is None:
+        return False
+    word = str(text).strip().lower()
+    if word not in (*_YES, *_NO):
+        raise UsageError(
+            f"{option.envvar}: should be 1 or 0, not {text!r}.", where=option.envvar, fix="set it to 1 or 0"
+        )
+    return word in _YES
+
+
+def _call(registry: Registry, declaration: Declaration, common: Common, values: Values) -> int:
     if common.quiet and common.verbose:
         raise UsageError("--quiet and --verbose contradict each other.", where="--quiet, --verbose", fix="give one")
-    command: Command[Any] = line.load(declared.name)
-    arguments = {argument.name: _argument(argument, values[argument.name]) for argument in declared.positional}
-    given = _given(declared.options, values, sources)
-    by_file = read_config(common.config, declared.name, _options_of_all(line, declared)) if common.config else {}
-    merged = {**by_file, **given}
-    config = resolve(command.config, declared.options, merged, declared.name)
-    words = [
+    command: Command[Any] = registry.load(declaration.name)
+    arguments = {argument.name: _argument(argument, values[argument.name]) for argument in declaration.positional}
+    settings = _settings(declaration, values)
+    if common.config is not None:
+        settings = read_config(common.config, declaration.name, _all_options(registry, declaration)) | settings
+    config = resolve(command.config, declaration.options, settings, declaration.name)
+    flags = [
         word
-        for option in declared.options
-        if option.field in given and option.field not in arguments and given[option.field].flag
-        for word in option.render(given[option.field].value)
+        for option in declaration.flags
+        if option.field in settings and settings[option.field].is_flag
+        for word in option.render(settings[option.field].value)
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)
-    one: Call[StageConfig] = Call(command, config, arguments, common, words, reporter)
-    told = Verbose(one) if common.verbose else None
-    if told:
-        told.settings(declared, merged)
+    this: Call[StageConfig] = Call(command, config, arguments, common, flags, reporter)
+    verbose = Verbose(this) if common.verbose else None
+    if verbose:
+        verbose.settings(declaration, settings)
     try:
-        (command.foresee if common.dry_run else command.work)(one)
+        (command.foresee if common.dry_run else command.work)(this)
     except (KeyboardInterrupt, Interrupted) as stop:
         what = stop.what if isinstance(stop, Interrupted) else "Stopped. What was done is kept."
-        raise Interrupted(what, where=one.run, fix=one.again()) from stop
+        raise Interrupted(what, where=this.run, fix=this.again()) from stop
     finally:
-        if told:
-            told.what_was_done()
+        if verbose:
+            verbose.what_was_done()
     return 0
 
 
 def _argument(argument: ArgumentSpec, value: Any) -> Any:
-    if isinstance(value, tuple):
-        return list(value)
     return Path(value) if argument.is_path and value is not None else value
 
 
-def _given(options: tuple[OptionSpec, ...], values: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Given]:
-    """The options that came as a flag or from the environment, by field."""
-    found: dict[str, Given] = {}
-    for option in options:
-        source = sources.get(option.field)
-        if source in ("COMMANDLINE", "ENVIRONMENT"):
-            by_flag = source == "COMMANDLINE"
-            value = values[option.field]
-            value = list(value) if isinstance(value, tuple) else value
-            found[option.field] = Given(value, option.flag if by_flag else option.envvar, by_flag)
-    return found
+def _settings(declaration: Declaration, values: Values) -> dict[str, Setting]:
+    """Return the settings from the command line and the environment, by field."""
+    settings = {option.field: Setting(text, option.envvar) for option, text in _from_environment(declaration)}
+    for option in declaration.options:
+        if (value := values.get(option.field)) is not None:
+            settings[option.field] = Setting(value, option.flag, is_flag=True)
+    return settings
 
 
-def _options_of_all(line: CommandLine, declared: Declaration) -> dict[str, tuple[OptionSpec, ...]]:
-    """The options of every command: a configuration file may speak to all of them."""
-    own = {declared.name: declared.options}
-    return {name: line.declaration(name, looking=True).options for name in line.summaries} | own
+def _from_environment(declaration: Declaration) -> list[tuple[OptionSpec, str | list[str]]]:
+    found = ((option, from_environment(option)) for option in declaration.flags)
+    return [(option, text) for option, text in found if text is not None]
+
+
+def _all_options(registry: Registry, declaration: Declaration) -> dict[str, tuple[OptionSpec, ...]]:
+    """Return the options of every command: a configuration file may have tables for all of them."""
+    own = {declaration.name: declaration.options}
+    return {name: registry.declaration(name, from_index=True).options for name in registry.summaries} | own

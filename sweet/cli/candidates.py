@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import typer
 
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec
 from sweet.paths import RUNS
 from sweet.runs.stages import STAGES
 
-Complete = Callable[[typer.Context, str], list[str]]
-Source = Callable[[typer.Context, str], Iterable[str]]
+Values = Mapping[str, Any]
+"""The arguments and options that are given so far, by field name."""
+Complete = Callable[[Values, str], list[str]]
+Source = Callable[[Values, str], Iterable[str]]
 
 HARMLESS = re.compile(r"[\w./:@%+=-]+")
 """Words that every shell takes as they are. A leading hyphen would make an option of one."""
@@ -49,9 +49,9 @@ def _source(command: Declaration, option: OptionSpec) -> Source:
     if option.choices:
         return lambda _, __: option.choices
     if kind := _artifact_kind(command.name, option.key):
-        return lambda ctx, _: _artifacts(_given_run(ctx), kind)
+        return lambda values, _: _artifacts(_given_run(values), kind)
     if option.key in _SERVERS:
-        return lambda ctx, typed: [*_models(ctx, _SERVERS[option.key]), *_checkpoints(typed)]
+        return lambda values, typed: [*_models(values, _SERVERS[option.key]), *_checkpoints(typed)]
     if option.key == "compare":
         return _comparable
     return _BY_KEY.get(option.key) or (
@@ -76,9 +76,9 @@ def _artifact_kind(command: str, key: str) -> str | None:
 
 
 def _safely(source: Source) -> Complete:
-    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+    def complete(values: Values, incomplete: str) -> list[str]:
         try:
-            words = (word for word in dict.fromkeys(source(ctx, incomplete)) if word.startswith(incomplete))
+            words = (word for word in dict.fromkeys(source(values, incomplete)) if word.startswith(incomplete))
             return list(islice(filter(is_harmless, words), MOST))
         except Exception:  # while somebody types there is nobody to tell
             return []
@@ -131,9 +131,9 @@ def _is_run(path: Path) -> bool:
     return (path / "manifest.json").is_file()
 
 
-def _given_run(ctx: typer.Context) -> Path | None:
+def _given_run(values: Values) -> Path | None:
     """The run of the command line so far; without one the newest, as the command would take it."""
-    given = ctx.params.get("run")
+    given = values.get("run")
     if given:
         return Path(given).expanduser()
     runs = [path for path in _entries(RUNS) if _is_run(path)]
@@ -152,7 +152,7 @@ def _artifacts(run: Path | None, kind: str) -> list[str]:
     return [id for id in reversed(ids) if ID.fullmatch(id) and id.rpartition("-")[0] == kind]
 
 
-def _comparable(_: typer.Context, typed: str) -> list[str]:
+def _comparable(_: Values, typed: str) -> list[str]:
     """Runs, and behind `RUN:` what of them can be compared."""
     run, colon, _beginning = typed.rpartition(":")
     if not colon:
@@ -160,9 +160,9 @@ def _comparable(_: typer.Context, typed: str) -> list[str]:
     return [f"{run}:{id}" for kind in ("scores", "rollouts") for id in _artifacts(Path(run).expanduser(), kind)]
 
 
-def _models(ctx: typer.Context, field: str) -> list[str]:
+def _models(values: Values, field: str) -> list[str]:
     """The models at the addresses that were given."""
-    urls: Any = ctx.params.get(field) or ()
+    urls: Any = values.get(field) or ()
     if not urls:
         return []
     from sweet.cli.served import models
@@ -170,15 +170,15 @@ def _models(ctx: typer.Context, field: str) -> list[str]:
     return models(str(urls[0]))
 
 
-def _tasks(_: typer.Context, __: str) -> Iterable[str]:
+def _tasks(_: Values, __: str) -> Iterable[str]:
     from sweet.plugins import plugins
 
     return plugins()
 
 
-def _datasets(ctx: typer.Context, typed: str) -> Iterable[str]:
+def _datasets(values: Values, typed: str) -> Iterable[str]:
     """Datasets by name, and files of tasks."""
-    named = ["pages", "websight"] if ctx.params.get("task") == "html" else ["micro", "micro-long", "colbench"]
+    named = ["pages", "websight"] if values.get("task") == "html" else ["micro", "micro-long", "colbench"]
     return [*named, *_paths(typed)]
 
 

@@ -1,98 +1,41 @@
-"""Completion: what a shell is answered, and the file that makes it ask.
+"""Completion: answers the shells that ask which words can follow.
 
-A shell asks by running `sweet` with `_SWEET_COMPLETE=complete_SHELL` and the words so far in a variable; it is answered
-with one candidate a line, for all shells but bash with a tab and the help behind it. Nothing is ever printed on stderr
-and the exit code is 0, whatever is wrong: somebody is typing. `_SWEET_COMPLETE=source_SHELL` prints the shell's file.
-None of these files evaluates what it is answered.
+A shell asks by running `sweet` with `_SWEET_COMPLETE=complete_SHELL` and the words so far in a variable. The answer is
+one candidate per line; for all shells but bash, a tab and the candidate's help follow. `_SWEET_COMPLETE=source_SHELL`
+prints the file that makes the shell ask. Nothing is printed on stderr and the exit code is 0, even after an error: the
+user is typing.
+
+The words before the cursor are read leniently (`read_words`), from the declaration in the index: an unknown option is
+skipped, a missing argument is no error. Typer and pydantic are not imported.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from sweet.cli.typer_internals import Command, CompletionItem, resolve_context, resolve_incomplete, split_arg_string
-
-BASH = r"""_sweet_completion() {
-    local IFS=$'\n'
-    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \
-        _SWEET_COMPLETE=complete_bash "$1" 2>/dev/null ) )
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-    return 0
-}
-
-complete -o default -F _sweet_completion sweet
-"""
-
-ZSH = r"""#compdef sweet
-
-_sweet_completion() {
-    local -a values shown folders
-    local line
-    for line in "${(@f)$(env _SWEET_WORDS="${(j: :)words[1,$CURRENT]}" \
-            _SWEET_COMPLETE=complete_zsh "$words[1]" 2>/dev/null)}"; do
-        [[ -z $line ]] && continue
-        if [[ $line == */$'\t'* ]]; then
-            folders+=("${line%%$'\t'*}")
-        else
-            values+=("${line%%$'\t'*}")
-            shown+=("${line/$'\t'/  }")
-        fi
-    done
-    (( $#values )) && compadd -U -l -V sweet -d shown -a values
-    (( $#folders )) && compadd -U -S '' -V folders -a folders
-    (( $#values + $#folders )) || _files
-}
-
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    _sweet_completion "$@"
-else
-    compdef _sweet_completion sweet
-fi
-"""
-
-FISH = r"""function _sweet_completion
-    set -l words (commandline -cp | string collect)
-    set -l found (env _SWEET_COMPLETE=complete_fish _SWEET_WORDS="$words" sweet 2>/dev/null)
-    if test (count $found) -gt 0
-        printf '%s\n' $found
-    else
-        complete -C "sweet-files "(commandline -ct) # what fish itself offers a program it does not know: ~ too
-    end
-end
-
-complete --no-files --keep-order --command sweet --arguments '(_sweet_completion)'
-"""
-
-POWERSHELL = r"""Register-ArgumentCompleter -Native -CommandName sweet -ScriptBlock {
-    param($wordToComplete, $commandAst, $cursorPosition)
-    $line = $commandAst.ToString()
-    $length = $cursorPosition - $commandAst.Extent.StartOffset
-    if ($length -le $line.Length) { $line = $line.Substring(0, $length) } else { $line += ' ' }
-    $Env:_SWEET_COMPLETE = 'complete_powershell'
-    $Env:_SWEET_WORDS = $line
-    try {
-        sweet 2>$null | ForEach-Object {
-            $value, $help = $_ -split "`t", 2
-            if (-not $help) { $help = $value }
-            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
-        }
-    } finally {
-        Remove-Item Env:_SWEET_COMPLETE, Env:_SWEET_WORDS
-    }
-}
-"""
-
-SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH, "powershell": POWERSHELL, "pwsh": POWERSHELL}
+from sweet.cli import candidates
+from sweet.cli.declaration import Declaration, OptionSpec
+from sweet.cli.environment import from_environment
+from sweet.cli.registry import Registry
+from sweet.cli.shell_scripts import SCRIPTS
 
 _BREAKS = (":", "=")
-"""Where bash takes a word apart that everybody else takes as one: `RUN:scores-2`, `http://host`, `--task=code`."""
+"""Characters at which bash splits a word that other shells keep whole: `RUN:scores-2`, `http://host`, `--task=code`."""
 
 
-def answer(instruction: str, program: Command) -> None:
+class Candidate(NamedTuple):
+    """A word that may replace the one at the cursor."""
+
+    value: str
+    help: str = ""
+
+
+def answer(instruction: str, registry: Registry) -> None:
     """Print what `_SWEET_COMPLETE` asks for."""
     what, _, shell = instruction.partition("_")
     if what == "source" and shell in SCRIPTS:
@@ -101,38 +44,145 @@ def answer(instruction: str, program: Command) -> None:
     try:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 2)
-        text = "".join(f"{line}\n" for line in _lines(shell, program)) if what == "complete" else ""
+        text = "".join(f"{line}\n" for line in _lines(shell, registry)) if what == "complete" else ""
         sys.stdout.buffer.write(text.encode())
         sys.stdout.flush()
-    except BaseException:  # even an interrupt: nobody is there to be told
+    except BaseException:  # an interrupt too: there is no place to report it
         os._exit(0)
 
 
-def _lines(shell: str, program: Command) -> list[str]:
+def _lines(shell: str, registry: Registry) -> list[str]:
     if shell == "bash":
         words, strip = bash_words(os.environ["COMP_WORDS"], int(os.environ["COMP_CWORD"]))
-        return [item.value[strip:] for item in completions(program, words)]
+        return [item.value[strip:] for item in completions(registry, words)]
     line = os.environ["_SWEET_WORDS"]
-    words = split_arg_string(line)
+    words = split_words(line)
     if not words or line[-1:].isspace():
         words.append("")
     flag, equals, _ = words[-1].partition("=")
     before = flag + equals if flag.startswith("--") and equals else ""  # these shells replace the whole word
-    return [f"{before}{item.value}\t{' '.join((item.help or '').split())}" for item in completions(program, words)]
+    return [f"{before}{item.value}\t{' '.join(item.help.split())}" for item in completions(registry, words)]
 
 
-def completions(program: Command, words: Sequence[str]) -> list[CompletionItem]:
-    """What may stand in place of the last word; the first is the program's name."""
-    before = list(words[1:-1])
-    context = resolve_context(program, {}, "sweet", before)
-    wanted, incomplete = resolve_incomplete(context, before, words[-1])
-    return wanted.shell_complete(context, incomplete)
+def completions(registry: Registry, words: Sequence[str]) -> list[Candidate]:
+    """Return the candidates for the last word. The first word is the program's name."""
+    before, typed = list(words[1:-1]), words[-1]
+    group = before.pop(0) if before and before[0] in registry.groups else None
+    if not before:
+        flags = ["-h", "--help", *(["--version"] if group is None else [])]
+        return _starting_with(typed, [*map(Candidate, flags)] if typed.startswith("-") else _commands(registry, group))
+    name = before[0] if group is None else f"{group} {before[0]}"
+    try:
+        declaration = registry.declaration(name, from_index=True)
+    except (ImportError, KeyError):
+        return []
+    return _of_command(declaration, before[1:], typed)
+
+
+def _commands(registry: Registry, group: str | None) -> list[Candidate]:
+    return [Candidate(name, help) for name, help in registry.members(group).items()]
+
+
+def _of_command(declaration: Declaration, before: Sequence[str], typed: str) -> list[Candidate]:
+    flag, equals, value = typed.partition("=")
+    if equals and flag.startswith("--"):
+        before, typed = [*before, flag], value
+    line = read_words(declaration, before)
+    if line.awaiting is not None:
+        complete = candidates.of_option(declaration, line.awaiting)
+    elif typed.startswith("-") and not line.after_separator:
+        return _starting_with(typed, _flags(declaration, line))
+    elif line.next_argument < len(declaration.arguments):
+        complete = candidates.of_argument(declaration, declaration.arguments[line.next_argument])
+    else:
+        return []
+    return [Candidate(word) for word in complete(line.values, typed)]
+
+
+def _flags(declaration: Declaration, line: WordsRead) -> Iterator[Candidate]:
+    """The options that can still be given."""
+    for option in declaration.accepted:
+        if option.is_list or option.field not in line.given:
+            yield from (Candidate(flag, option.help) for flag in option.flags)
+    yield from (Candidate(flag, "Show this help.") for flag in ("-h", "--help"))
+
+
+def _starting_with(typed: str, items: Sequence[Candidate] | Iterator[Candidate]) -> list[Candidate]:
+    return [item for item in items if item.value.startswith(typed)]
+
+
+@dataclass
+class WordsRead:
+    """The meaning of the words before the cursor.
+
+    Attributes:
+        values: arguments and options by field name, also those from the environment.
+        given: the fields of the options among the words.
+        awaiting: the option whose value comes next.
+        next_argument: the number of arguments so far.
+        after_separator: whether `--` is among the words, so that no option follows.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
+    awaiting: OptionSpec | None = None
+    next_argument: int = 0
+    after_separator: bool = False
+
+
+def read_words(declaration: Declaration, words: Sequence[str]) -> WordsRead:
+    """Read a command's words before the cursor. Unknown options are skipped."""
+    by_flag = {flag: option for option in declaration.accepted for flag in option.flags}
+    line = WordsRead({o.field: text for o in declaration.flags if (text := from_environment(o)) is not None})
+    remaining = iter(words)
+    for word in remaining:
+        if word == "--" and not line.after_separator:
+            line.after_separator = True
+            if declaration.tail is not None:
+                line.next_argument = len(declaration.arguments)
+                break
+        elif word.startswith("-") and not line.after_separator:
+            flag, equals, value = word.partition("=")
+            if (option := by_flag.get(flag)) is None:
+                continue
+            if not option.is_switch and not equals:
+                following = next(remaining, None)
+                if following is None:
+                    line.awaiting = option
+                    break
+                value = following
+            _keep(line, option, value)
+        else:
+            if line.next_argument < len(declaration.arguments):
+                line.values[declaration.arguments[line.next_argument].name] = word
+            line.next_argument += 1
+    return line
+
+
+def _keep(line: WordsRead, option: OptionSpec, value: str) -> None:
+    earlier = line.values.get(option.field, []) if option.is_list and option.field in line.given else []
+    line.values[option.field] = [*earlier, value] if option.is_list else value
+    line.given.add(option.field)
+
+
+def split_words(line: str) -> list[str]:
+    """Split a command line as a shell does; a quotation that is still open ends with the line."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            words.append(word)  # noqa: PERF402 (keeps the words before the error)
+    except ValueError:  # the open quotation, or a backslash at the end
+        words.append(lexer.token)
+    return words
 
 
 def bash_words(line: str, position: int) -> tuple[list[str], int]:
-    """The words up to the one at `position`, as other shells see them, and how many characters of the last one bash
-    has already behind it and does not want to be told again."""
-    given = split_arg_string(line)[: position + 1]
+    """Return the words up to the one at `position` as other shells split them, and the number of characters of the last
+    word that bash already has before the cursor and expects to be omitted from the answer."""
+    given = split_words(line)[: position + 1]
     given += [""] * (position + 1 - len(given))
     words: list[str] = []
     joined = False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.cli.declaration import OptionSpec
-from sweet.cli.options import Given
+from sweet.cli.options import Setting
 from sweet.errors import InputError, UsageError
 from sweet.suggestions import nearest
 
@@ -23,7 +23,7 @@ def table_name(command: str) -> str:
     return command.replace(" ", "-")
 
 
-def read_config(path: Path, command: str, commands: Mapping[str, Sequence[OptionSpec]]) -> dict[str, Given]:
+def read_config(path: Path, command: str, commands: Mapping[str, Sequence[OptionSpec]]) -> dict[str, Setting]:
     """What the file says for one command, by field. `commands` are the options of every command there is.
 
     Raises:
@@ -43,12 +43,12 @@ def read_config(path: Path, command: str, commands: Mapping[str, Sequence[Option
             for key in value:
                 _known(_kebab(key), f"{name}.{key}", keys, path, "")
     own: dict[str, Any] = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
-    found: dict[str, Given] = {}
+    found: dict[str, Setting] = {}
     for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
         by_key = {_kebab(key): value for key, value in values.items()}
         for spec in commands[command]:
             if spec.key in by_key:
-                found[spec.field] = Given(by_key[spec.key], f"{path}, key {prefix}{spec.key}")
+                found[spec.field] = Setting(by_key[spec.key], f"{path}, key {prefix}{spec.key}")
     return found
 
 

@@ -45,6 +45,11 @@ class OptionSpec:
         return f"--{self.key}"
 
     @property
+    def flags(self) -> list[str]:
+        """The words that give the option: `--nll` and `--no-nll`."""
+        return [self.flag, f"--no-{self.key}"] if self.two_sided else [self.flag]
+
+    @property
     def two_sided(self) -> bool:
         """Whether `--no-…` switches it off; the common ones are only switched on."""
         return self.is_switch and not self.field.startswith("common_")
@@ -106,6 +111,11 @@ class Declaration:
         """The options that are given as such: those whose place no argument takes."""
         taken = {argument.name for argument in self.positional}
         return [option for option in self.options if option.field not in taken]
+
+    @property
+    def accepted(self) -> list[OptionSpec]:
+        """The command's own flags and the common ones."""
+        return [*self.flags, *common_options(self.name)]
 
     @property
     def positional(self) -> list[ArgumentSpec]:

@@ -30,12 +30,12 @@ METAVARS: dict[Any, str] = {bool: "", int: "N", float: "X", str: "TEXT", Path: "
 
 
 @dataclass(frozen=True)
-class Given:
-    """A value somebody gave, and where: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`."""
+class Setting:
+    """A value that was given, and its source: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`."""
 
     value: Any
     where: str
-    flag: bool = False
+    is_flag: bool = False
 
 
 def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
@@ -86,7 +86,7 @@ def _bounds(info: FieldInfo) -> str:
     return " and ".join(f"{word} {limit:g}" for word, limit in limits)
 
 
-def resolve(config: type[C], specs: Sequence[OptionSpec], given: Mapping[str, Given], command: str) -> C:
+def resolve(config: type[C], specs: Sequence[OptionSpec], given: Mapping[str, Setting], command: str) -> C:
     """The configuration of what was given.
 
     Raises:

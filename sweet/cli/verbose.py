@@ -13,7 +13,7 @@ from typing import Any
 from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.cli.declaration import Declaration
-from sweet.cli.options import Given
+from sweet.cli.options import Setting
 from sweet.errors import SweetError
 from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -28,7 +28,7 @@ class Verbose:
         self._call = call
         self._began = time.monotonic()
 
-    def settings(self, declared: Declaration, given: Mapping[str, Given]) -> None:
+    def settings(self, declared: Declaration, given: Mapping[str, Setting]) -> None:
         """A line for each setting: its value, and where it came from."""
         values: dict[str, Any] = self._call.config.model_dump(mode="json")
         for option in declared.options:

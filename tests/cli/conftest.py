@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run
-from tests.cli.toy import line
+from tests.cli.toy import registry
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def sweet(workplace: Any, capsys: pytest.CaptureFixture[str]) -> Program:
 
 def _program(capsys: pytest.CaptureFixture[str], *, toy: bool) -> Program:
     def call(*words: str) -> Outcome:
-        code = run(words, line() if toy else None)
+        code = run(words, registry() if toy else None)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
 

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from sweet.cli.app import build
 from sweet.cli.candidates import MOST, is_harmless
-from sweet.cli.completion import SCRIPTS, bash_words, completions
-from sweet.cli.parser import Group
-from sweet.cli.typer_internals import Command
+from sweet.cli.completion import bash_words, completions
+from sweet.cli.shell_scripts import SCRIPTS
 
 HOSTILE = [
     "$(touch hacked)",
@@ -60,8 +59,7 @@ def runs(workplace: Path) -> Path:
 
 def offered(*words: str) -> list[str]:
     """What may stand in place of the last word."""
-    program: Command = Group.of(build(), looking=True)
-    return [item.value for item in completions(program, ["sweet", *words])]
+    return [item.value for item in completions(build(), ["sweet", *words])]
 
 
 def test_commands_subcommands_options_and_choices(workplace: Path) -> None:

@@ -21,8 +21,11 @@ NEEDED_BY_WORK = (
     "torch",
     "transformers",
     "textual",
+    "typer",
     "asyncio",
 )
+LIGHT = ("sweet.runs", "sweet.runs.stages")
+"""The table of the stages, which imports nothing that work needs."""
 ROOMS = ("stages", "runs", "tasks", "llm", "learn", "humans", "render", "sandbox", "cli.commands")
 
 PROGRAM = """
@@ -56,7 +59,8 @@ def loaded_by(words: list[str], folder: Path, **environment: str) -> tuple[set[s
 
 def wanted_by_work(modules: set[str]) -> list[str]:
     rooms = tuple(f"sweet.{room}" for room in ROOMS)
-    return sorted(name for name in modules if name in NEEDED_BY_WORK or name.startswith(rooms))
+    needed = {name for name in modules if name in NEEDED_BY_WORK or name.startswith(rooms)}
+    return sorted(needed.difference(LIGHT))
 
 
 @pytest.mark.parametrize("words", ["", "-h", "--help", "rollout -h", "train-critic --help", "data", "data import -h"])

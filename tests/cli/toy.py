@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from sweet.cli.app import build
-from sweet.cli.parser import CommandLine
+from sweet.cli.registry import Registry
 from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
@@ -85,7 +85,7 @@ def learn(run: Run, config: LearnConfig, reporter: Reporter) -> StageResult:
     return StageResult("learn", run.path, {"steps": config.seed})
 
 
-def line() -> CommandLine:
+def registry() -> Registry:
     return build(
         [
             StageCommand(

@@ -113,7 +113,7 @@ class Parser:
         self.commands = {one.name: one for one in declarations()}
         self.words = {word for name in self.commands for word in (name, name.split()[0])}
         self.flags = COMMON | {"--version"} | {flag for one in self.commands.values() for flag in _flags(one)}
-        self._line = replace(build(), load=lambda name: _idle(load(name)), kept=None)
+        self._line = replace(build(), load=lambda name: _idle(load(name)), indexed=None)
 
     def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
         """What the program has against a call, `words` beginning with `sweet`; None where it takes it."""
