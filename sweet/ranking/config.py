@@ -8,12 +8,14 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.device import Device
+from sweet.errors import UsageError
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     BEHIND_DASHES,
     OPERATIONAL,
     Packing,
     PlannedConfig,
+    option_key,
 )
 from sweet.tasks.base import Recipe
 
@@ -84,3 +86,38 @@ class RankConfig(PlannedConfig):
     """Seconds that a vllm started here may take until it answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
+
+
+CRITIC_JUDGES = ("critic", "untrained")
+"""The values of `judge` that are models which read each reply on this machine or on Ray's nodes."""
+
+_JUDGES_OF_OPTION = {
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
+    **dict.fromkeys(("from_", "recipe"), ("critic",)),
+    **dict.fromkeys(("reference", "max_length", "ray"), CRITIC_JUDGES),
+}
+"""Options that only some judges accept, with those judges."""
+
+_SAMPLING_OPTIONS = ("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens")
+"""Options of the sampling, which is not done where the replies are given."""
+
+
+def check_options(config: RankConfig) -> None:
+    """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
+    if config.judge == "llm" and config.judge_model is None:
+        raise UsageError("The judge llm needs a model.", where="--judge llm", fix="--judge-model MODEL")
+    for name, judges in _JUDGES_OF_OPTION.items():
+        if config.judge not in judges and getattr(config, name) not in (None, []):
+            option, other = f"--{option_key(name)}", f"--judge {judges[0]}"
+            raise UsageError(
+                f"{option} is an option of {other}, and the judge is {config.judge}.",
+                where=option,
+                fix=f"omit {option}, or {other}",
+            )
+    sampling = [f"--{option_key(name)}" for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
+    if config.replies is not None and sampling:
+        raise UsageError(
+            f"{sampling[0]} is an option of the sampling, and the replies of {config.replies} are sampled already.",
+            where=sampling[0],
+            fix=f"omit {sampling[0]} or --replies",
+        )

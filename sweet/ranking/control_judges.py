@@ -1,9 +1,9 @@
-"""Judges that are no critics, which a critic is held against: they judge the same replies, and all else stays the same.
+"""Judges that are not critics, to compare a critic with: they judge the same replies, and nothing else differs.
 
-`oracle` says what the task itself knows of a reply (`sweet.tasks.kind.TaskKind.credit`): as good as a critic can be.
-`random` knows nothing: it draws a number for each text at a turn. A third, `untrained`, is the model that critics start
-from, which says how much likelier the training-time information makes a reply
-(`sweet.learn.critic.AdvantageCritic`, its reference kept blind).
+`oracle` scores a reply with the credit that the task itself knows (`sweet.tasks.kind.TaskKind.credit`), the best that a
+critic could do. `random` draws a number for each text at a turn. The third control, `untrained`, is the model that
+critics start from; it scores how much likelier the training-time information makes a reply
+(`sweet.learn.critic.AdvantageCritic` with a reference that does not see it; loaded by `sweet.ranking.critic_judge`).
 """
 
 from __future__ import annotations
@@ -14,69 +14,69 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from sweet.errors import UsageError
-from sweet.ranking.credit import Knowledge
-from sweet.ranking.judge import SCORED_TOGETHER, Judged, SampledTurn, Unjudged, above_mean, candidate
-from sweet.ranking.turns import Place
+from sweet.ranking.credit import CreditScorer
+from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.ranking.turns import SelectedTurn
 from sweet.stages.base import digest_of
 
 UNKNOWN = "the task does not know what it is worth"
-"""Why the oracle says nothing of a reply."""
+"""Why the oracle cannot judge a reply."""
 
 
-def check_known(knowledge: Knowledge, places: Iterable[Place]) -> None:
-    """Raise UsageError where the tasks know nothing of any reply that was given."""
-    for place in places:
-        dialogue = place.trajectory
-        said = dialogue.dialogue_history[place.turn].said
-        if knowledge.of(dialogue.task, dialogue.observation(place.turn, None), [said]) != [None]:
+def check_credit_known(scorer: CreditScorer, turns: Iterable[SelectedTurn]) -> None:
+    """Raise UsageError where the tasks know the credit of none of the replies that were given at these turns."""
+    for turn in turns:
+        dialogue = turn.trajectory
+        said = dialogue.dialogue_history[turn.index].said
+        if scorer.score(dialogue.task, dialogue.observation(turn.index, None), [said]) != [None]:
             return
     raise UsageError(
-        f"These tasks, of the kind {knowledge.kind.name}, do not know what a reply is worth.",
+        f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
         where="--judge oracle",
         fix="tasks with facts, as micro has them, or --judge critic",
     )
 
 
-class _Control(ABC):
-    """Judges each turn by itself (implements `sweet.ranking.judge.Judge`)."""
+class _ControlJudge(ABC):
+    """Judges each turn separately (implements `sweet.ranking.judge.Judge`)."""
 
-    together, at_once = SCORED_TOGETHER, 1
+    batch_size, max_calls = CRITIC_BATCH, 1
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
         return await asyncio.to_thread(lambda: [self._judge(turn) for turn in turns])
 
     @abstractmethod
-    def _judge(self, turn: SampledTurn) -> Judged: ...
+    def _judge(self, turn: SampledTurn) -> JudgedTurn: ...
 
 
-class Oracle(_Control):
-    """The advantage of a reply is its credit above the mean of the turn's sampled replies."""
+class OracleJudge(_ControlJudge):
+    """The advantage of a reply is its credit minus the mean credit of the turn's sampled replies."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        self.knowledge = knowledge
+    def __init__(self, scorer: CreditScorer) -> None:
+        self.scorer = scorer
 
-    def _judge(self, turn: SampledTurn) -> Judged:
-        known = self.knowledge.of(turn.trajectory.task, turn.observation, [reply.text for reply in turn.everything])
-        values = [None if credit is None else credit.value for credit in known]
-        found = zip(turn.everything, values, above_mean(values, len(turn.replies)), strict=True)
-        return Judged(
+    def _judge(self, turn: SampledTurn) -> JudgedTurn:
+        credits = self.scorer.score(turn.trajectory.task, turn.observation, [reply.text for reply in turn.all_replies])
+        values = [None if credit is None else credit.value for credit in credits]
+        scored = zip(turn.all_replies, values, above_mean(values, len(turn.replies)), strict=True)
+        return JudgedTurn(
             "oracle",
             tuple(
-                Unjudged(reply.text, UNKNOWN) if advantage is None else candidate(reply, advantage, value)
-                for reply, value, advantage in found
+                UnjudgedReply(reply.text, UNKNOWN) if advantage is None else candidate(reply, advantage, value)
+                for reply, value, advantage in scored
             ),
         )
 
 
-class Chance(_Control):
-    """The advantage of a reply is a number from -1 to 1, by the seed, the turn and the text."""
+class RandomJudge(_ControlJudge):
+    """The advantage of a reply is a number from -1 to 1 that depends on the seed, the turn and the text."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def _judge(self, turn: SampledTurn) -> Judged:
-        return Judged("random", tuple(candidate(reply, self._draw(turn, reply.text)) for reply in turn.everything))
+    def _judge(self, turn: SampledTurn) -> JudgedTurn:
+        return JudgedTurn("random", tuple(candidate(reply, self._draw(turn, reply.text)) for reply in turn.all_replies))
 
     def _draw(self, turn: SampledTurn, text: str) -> float:
-        # A seed in words is the same on every machine; the random sequence of `random.Random` is guaranteed.
+        # A string seed is the same on every machine; the sequence of `random.Random` is guaranteed.
         return random.Random(digest_of([self.seed, "judge", *turn.key, text])).uniform(-1, 1)

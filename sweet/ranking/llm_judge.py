@@ -1,14 +1,15 @@
 """A language model as the judge of replies, the baseline that the paper compares its critic with.
 
-It is asked about one reply at a time, greedily: shown the training-time information c, the dialogue so far and the
-reply, it answers with a score of 1 to 9, one digit and so one token in the vocabularies there are. Where the server
-tells the likeliest tokens at the digit's place, the score is the mean of the digits under their probabilities, which
-ranks finer than nine grades; else it is the digit itself. All replies of a turn are scored the same way (`basis`).
+It is asked about one reply at a time, with greedy decoding. The prompt shows the training-time information c, the
+dialogue so far and the reply; the answer is a score of 1 to 9, one digit, which is one token in common vocabularies.
+Where the server reports the likeliest tokens at the digit's position, the score is the mean of the digits under their
+probabilities, which ranks finer than nine grades; otherwise it is the digit. All replies of a turn are scored in the
+same way (`basis`).
 
-The prompt is a file, `texts/judge.txt` in this package or one of one's own; one without the place `{reference}` keeps c
-from the judge. What models and people wrote stands indented in it (`sweet.tasks.prompt_text`), and of the answer only
-the score is read. An answer without one is asked for again once, with the reason; a reply that gets none then is not
-judged. Replies of the same text are judged once.
+The prompt is `texts/judge.txt` of this package or the user's file; one without the placeholder `{reference}` does not
+show c. Text by models and people is indented in the prompt (`sweet.tasks.prompt_text`), and only the score is read
+from an answer. After an answer without a score the judge is asked once more, with the reason; if that answer has none
+either, the reply is not judged. Replies with the same text are judged once.
 """
 
 from __future__ import annotations
@@ -24,51 +25,50 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweet.llm.base import ChatClient, Place, Reply, RequestFailed, Sampling
-from sweet.ranking.judge import Judged, SampledTurn, Unjudged, above_mean, candidate
+from sweet.ranking.judge import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message, Task
 from sweet.tasks.prompt_text import check_places, fill, indented, place_of, read_prompt
-from sweet.tasks.trajectory import Trajectory
 
 LIKELIEST = 20
-"""As many tokens as OpenAI's interface tells, and vllm's unless it was started with another bound."""
+"""Likeliest tokens requested at each position: the maximum of OpenAI's interface, and vllm's default maximum."""
 
-_NEEDED, _POSSIBLE = ("dialogue", "reply"), ("reference", "instructions")
+_REQUIRED, _OPTIONAL = ("dialogue", "reply"), ("reference", "instructions")
 _SPEAKER = {"user": "Person:", "assistant": "Assistant:"}
-_AGAIN = (
+_RETRY = (
     "Your last answer could not be read: {why}. Answer with one line and nothing else: SCORE: and a whole number from"
     " 1 to 9."
 )
 
-_DRESS = r"[ \t\r*_`]*"
+_PAD = r"[ \t\r*_`]*"
 _SCORE = re.compile(
-    rf"^[ \t*_`#>]*SCORE{_DRESS}:{_DRESS}(?P<digit>[1-9]){_DRESS}(?:/[ \t]*9{_DRESS})?\.?{_DRESS}$", re.IGNORECASE
+    rf"^[ \t*_`#>]*SCORE{_PAD}:{_PAD}(?P<digit>[1-9]){_PAD}(?:/[ \t]*9{_PAD})?\.?{_PAD}$", re.IGNORECASE
 )
-_LINE = re.compile(r"^.*\S.*$", re.MULTILINE)
-_BARE = re.compile(r"^\s*(?P<digit>[1-9])\s*$")
+_NONEMPTY_LINE = re.compile(r"^.*\S.*$", re.MULTILINE)
+_DIGIT_ALONE = re.compile(r"^\s*(?P<digit>[1-9])\s*$")
 
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """What the judge is asked, with places for what it is shown."""
+    """The judge's prompt, with placeholders."""
 
     text: str
 
     @classmethod
     def of(cls, file: Path | None) -> JudgePrompt:
-        """The prompt of a file, or the packaged one.
+        """Read the prompt from a file, or the packaged one.
 
         Raises:
-            InputError: the file cannot be read, or lacks a place.
+            InputError: the file cannot be read, or lacks a placeholder.
         """
         if file is None:
             return cls((resources.files("sweet.ranking") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
-        there = {place_of(line) for line in text.split("\n")}
-        places = (*_NEEDED, *(place for place in _POSSIBLE if place in there))
-        fix = "{dialogue} and {reply} must be there, {reference} and {instructions} may be"
+        found = {place_of(line) for line in text.split("\n")}
+        places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
+        fix = "{dialogue} and {reply} are required, {reference} and {instructions} are optional"
         check_places(text, places, file, whose="judge's", fix=fix)
         return cls(text)
 
@@ -78,11 +78,11 @@ class JudgePrompt:
 
     @cached_property
     def informed(self) -> bool:
-        """Whether the judge is told the training-time information."""
+        """Whether the prompt shows the training-time information."""
         return "reference" in map(place_of, self.text.split("\n"))
 
     def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
-        """The question about one reply to an observation."""
+        """Return the prompt for one reply to an observation."""
         spoken = [m for m in observation if m.role != "system"]
         return fill(
             self.text,
@@ -97,68 +97,56 @@ class JudgePrompt:
 
 @dataclass(frozen=True)
 class Score:
-    """What the judge said of a reply: the digit, and its mean under the digits' probabilities where they were told."""
+    """The judge's score of a reply.
+
+    Attributes:
+        digit: 1 to 9.
+        expected: the mean digit under the reported probabilities; None where they were not reported.
+    """
 
     digit: int
     expected: float | None
 
-    def on(self, basis: Basis) -> float:
+    def value(self, basis: Basis) -> float:
         return self.expected if basis == "expected" and self.expected is not None else float(self.digit)
 
 
 class LLMJudge:
-    """Asks `client` (implements `sweet.ranking.judge.Judge`).
+    """Asks a language model through `client` (implements `sweet.ranking.judge.Judge`).
 
     Args:
-        concurrency: turns that are judged at once; how many requests may be under way is the client's to say.
+        concurrency: turns that are judged at the same time; `client` limits the requests in flight.
         max_tokens: of an answer.
     """
 
-    together = 1
+    batch_size = 1
 
     def __init__(
         self, client: ChatClient, prompt: JudgePrompt, *, concurrency: int = 64, max_tokens: int = 512
     ) -> None:
-        self.client, self.prompt, self.at_once = client, prompt, concurrency
+        self.client, self.prompt, self.max_calls = client, prompt, concurrency
         self.sampling = Sampling(temperature=0.0, max_tokens=max_tokens, likeliest=LIKELIEST)
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
-        """The advantage of a reply is its score above the mean of the turn's sampled replies."""
-        return await _all([self._judge(turn) for turn in turns])
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+        """Judge each turn: a reply's advantage is its score minus the mean score of the turn's sampled replies."""
+        return await _run_all([self._judge(turn) for turn in turns])
 
-    async def credit(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
-        """The score of each turn that the agent took, by the turn's index; a turn that could not be judged has none.
-
-        Raises:
-            sweet.errors.ServerError: the judge cannot be reached.
-        """
-        places = [(dialogue, turn) for dialogue in dialogues for turn in dialogue.agent_turns]
-        found = await _all(
-            [self._score(d.observation(t, system), d.task, d.dialogue_history[t].said) for d, t in places]
-        )
-        basis = _basis(found)
-        credits: dict[str, dict[int, float]] = {dialogue.id: {} for dialogue in dialogues}
-        for (dialogue, turn), score in zip(places, found, strict=True):
-            if isinstance(score, Score):
-                credits[dialogue.id][turn] = score.on(basis)
-        return [credits[dialogue.id] for dialogue in dialogues]
-
-    async def _judge(self, turn: SampledTurn) -> Judged:
-        texts = list(dict.fromkeys(reply.text for reply in turn.everything))
-        found = await _all([self._score(turn.observation, turn.trajectory.task, text) for text in texts])
-        scores, basis = dict(zip(texts, found, strict=True)), _basis(found)
-        given = [scores[reply.text] for reply in turn.everything]
-        values = [score.on(basis) if isinstance(score, Score) else None for score in given]
+    async def _judge(self, turn: SampledTurn) -> JudgedTurn:
+        texts = list(dict.fromkeys(reply.text for reply in turn.all_replies))
+        answers = await _run_all([self._score(turn.observation, turn.trajectory.task, text) for text in texts])
+        by_text, basis = dict(zip(texts, answers, strict=True)), _basis(answers)
+        scores = [by_text[reply.text] for reply in turn.all_replies]
+        values = [score.value(basis) if isinstance(score, Score) else None for score in scores]
         advantages = above_mean(values, len(turn.replies))
-        return Judged(basis, tuple(map(_told, turn.everything, given, values, advantages)))
+        return JudgedTurn(basis, tuple(map(_judged_reply, turn.all_replies, scores, values, advantages)))
 
     async def _score(self, observation: Sequence[Message], task: Task, reply: str) -> Score | str:
-        """The score of one reply, or why there is none."""
+        """Return the score of one reply, or why it has none."""
         question = self.prompt.fill(observation, task.hidden, reply)
         try:
             score = await self._ask(question)
             if isinstance(score, str):
-                score = await self._ask(f"{question}\n\n{_AGAIN.format(why=score)}")
+                score = await self._ask(f"{question}\n\n{_RETRY.format(why=score)}")
         except RequestFailed as error:
             return error.what
         return f"The judge's second answer could not be read either: {score}." if isinstance(score, str) else score
@@ -169,79 +157,85 @@ class LLMJudge:
 
 
 def read_score(reply: Reply) -> Score | str:
-    """The score in a judge's answer, or why it cannot be read.
+    """Read the score from a judge's answer; a string is the reason why it cannot be read.
 
-    It stands in the last line, or in the first where that is the only one: a score that the judge quotes from what it
-    judges is not taken for its own.
+    The score must be in the last line, or in the first where no other line has one: a score that the judge quotes from
+    the text that it judges is not mistaken for its own.
     """
-    lines = [(match.group(), match.start()) for match in _LINE.finditer(reply.text)]
+    lines = [(match.group(), match.start()) for match in _NONEMPTY_LINE.finditer(reply.text)]
     scores = [(match, start) for line, start in lines if (match := _SCORE.match(line))]
-    if len(lines) == 1 and (bare := _BARE.match(lines[0][0])):
-        scores = [(bare, lines[0][1])]
+    if len(lines) == 1 and (digit := _DIGIT_ALONE.match(lines[0][0])):
+        scores = [(digit, lines[0][1])]
     if not scores:
         cut = "it was cut off before a score came"
         return cut if reply.finish_reason == "length" else "it has no line SCORE: and a whole number from 1 to 9"
     match, start = scores[-1]
     if start != lines[-1][1] and (len(scores) > 1 or start != lines[0][1]):
-        return "its score does not stand in its last line"
-    return Score(int(match["digit"]), _expected(reply, start + match.start("digit")))
+        return "its score is not in its last line"
+    return Score(int(match["digit"]), _expected_digit(reply, start + match.start("digit")))
 
 
-def _expected(reply: Reply, at: int) -> float | None:
-    """The mean digit under the probabilities of the likeliest tokens at the place of the digit that stands at `at`."""
-    place = _place_at(reply, at)
-    if place is None:
+def _expected_digit(reply: Reply, offset: int) -> float | None:
+    """Return the mean digit under the probabilities of the likeliest tokens at the digit's position.
+
+    Args:
+        offset: of the digit in the text of the reply.
+    """
+    position = _token_position(reply, offset)
+    if position is None:
         return None
     weights: dict[int, float] = {}
-    for text, logprob in place.likeliest:
-        if _BARE.match(text):
+    for text, logprob in position.likeliest:
+        if _DIGIT_ALONE.match(text):
             weights[int(text)] = weights.get(int(text), 0.0) + math.exp(min(logprob, 0.0))
     total = sum(weights.values())
-    if int(place.text) not in weights or total <= 0:
+    if int(position.text) not in weights or total <= 0:
         return None
     return sum(digit * weight for digit, weight in weights.items()) / total
 
 
-def _place_at(reply: Reply, at: int) -> Place | None:
-    """The place of the token that is the digit at `at` of the text, where the tokens make up the text.
+def _token_position(reply: Reply, offset: int) -> Place | None:
+    """Return the token position at `offset` of the text, if its token is a digit alone and the tokens contain the text.
 
-    They may hold more than it: the reasoning before it, the token that ends the turn.
+    The tokens may contain more than the text: the reasoning before it, the token that ends the turn.
     """
-    places = reply.places or ()
-    begin = "".join(place.text for place in places).rfind(reply.text)
+    positions = reply.places or ()
+    begin = "".join(position.text for position in positions).rfind(reply.text)
     if begin < 0:
         return None
-    for place in places:
-        if begin + at < len(place.text):
-            return place if _BARE.match(place.text) else None
-        begin -= len(place.text)
+    for position in positions:
+        if begin + offset < len(position.text):
+            return position if _DIGIT_ALONE.match(position.text) else None
+        begin -= len(position.text)
     return None
 
 
-def _basis(found: Iterable[Score | str]) -> Basis:
-    """`expected` where every score has it: numbers that are got in different ways are not compared."""
-    return "expected" if all(score.expected is not None for score in found if isinstance(score, Score)) else "number"
+def _basis(scores: Iterable[Score | str]) -> Basis:
+    """Return `expected` where every score has a mean: means and single digits are not compared with each other."""
+    return "expected" if all(s.expected is not None for s in scores if isinstance(s, Score)) else "number"
 
 
-def _told(reply: Reply, score: Score | str, value: float | None, advantage: float | None) -> Candidate | Unjudged:
+def _judged_reply(
+    reply: Reply, score: Score | str, value: float | None, advantage: float | None
+) -> Candidate | UnjudgedReply:
     if advantage is None:
-        return Unjudged(reply.text, str(score))
+        return UnjudgedReply(reply.text, str(score))
     return candidate(reply, advantage, value)
 
 
 def _quoted(text: str) -> str:
-    """Indented, whatever it takes for the end of a line."""
+    """Indent every line, for every character that Python treats as the end of a line."""
     return indented("\n".join(text.splitlines()))
 
 
 T = TypeVar("T")
 
 
-async def _all(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """What they give, in order; where one raises, the others are ended and its error is raised."""
+async def _run_all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run the coroutines and return their results, in order; if one raises, cancel the others and raise its error."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in works]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except BaseExceptionGroup as errors:
         raise first_cause(errors) from errors
     return [task.result() for task in tasks]

@@ -1,7 +1,7 @@
-"""Ranking on the nodes of a Ray cluster: a replica of the critic on each GPU, or on each node where there are none.
+"""Ranking on the nodes of a Ray cluster: a replica of the critic on each GPU, or on each node where no node has one.
 
-Replicas read the critic from the run's folder, which must be at the same place on every node; one that does not find it
-there is left out by name.
+Replicas read the critic from the run's folder, which must have the same path on every node. A node that does not find
+it there is excluded, and the message names it.
 """
 
 from __future__ import annotations
@@ -17,84 +17,87 @@ from sweet.cluster.scheduler import Spread
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
-from sweet.ranking.judge import SCORED_TOGETHER, CriticJudge, Judged, SampledTurn
+from sweet.ranking.critic_judge import CriticJudge
+from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn
 from sweet.runs.environment import NODES
 from sweet.stages.base import Reporter, Silent
 
-AT_ONCE = 2
-"""Batches that a replica has: one that it reads, and the next."""
+BATCHES_IN_FLIGHT = 2
+"""Batches that a replica has at a time: the one that it reads, and the next."""
 
-Load = Callable[[Reporter], CriticJudge]
-"""Loads the critic where it is called; goes to the nodes by pickle."""
+LoadCritic = Callable[[Reporter], CriticJudge]
+"""Loads the critic where it is called; is pickled and sent to the nodes."""
 
 _Batch = list[SampledTurn]
-_Told = tuple[list[Judged], int]
-"""What was said of a batch, and early turns left out of it."""
+_BatchResult = tuple[list[JudgedTurn], int]
+"""The judged turns of a batch, and how many early turns were omitted from it."""
 
 
-class SpreadJudge:
-    """Implements `sweet.ranking.judge.Judge`.
+class RayJudge:
+    """Sends batches to the replicas (implements `sweet.ranking.judge.Judge`).
 
     Attributes:
-        dropped: early turns that were left out, on all nodes.
-        gpus: that replicas hold.
+        dropped: early turns that were omitted so far, on all nodes.
+        gpus: that the replicas hold.
     """
 
-    together = SCORED_TOGETHER
+    batch_size = CRITIC_BATCH
 
-    def __init__(self, spread: Spread[_Batch, _Told], gpus: int) -> None:
-        self._spread, self.gpus = spread, gpus
+    def __init__(self, scheduler: Spread[_Batch, _BatchResult], gpus: int) -> None:
+        self._scheduler, self.gpus = scheduler, gpus
         self.dropped = 0
-        self.at_once = 2 * AT_ONCE * max(1, spread.benches)  # twice, so that who joins later finds work too
+        # Twice as many as the replicas take, so that nodes that join later find work too.
+        self.max_calls = 2 * BATCHES_IN_FLIGHT * max(1, scheduler.benches)
 
     @property
     def max_length(self) -> int | None:
-        """See `sweet.ranking.judge.Reads`."""
-        return next((int(told["max_length"]) for told in self._spread.told.values() if told["max_length"]), None)
+        """Tokens of a scored sequence at most."""
+        return next((int(node["max_length"]) for node in self._scheduler.told.values() if node["max_length"]), None)
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What each node judged: batches, and on what device."""
-        return {NODES: self._spread.record("device")}
+        """The batches and the device of each node, for the attempt's environment."""
+        return {NODES: self._scheduler.record("device")}
 
-    async def judge(self, turns: Sequence[SampledTurn]) -> list[Judged]:
-        [(judged, dropped)] = await asyncio.wrap_future(self._spread.submit([list(turns)]))
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+        [(judged, dropped)] = await asyncio.wrap_future(self._scheduler.submit([list(turns)]))
         self.dropped += dropped
         return judged
 
 
 @contextmanager
-def open_spread_judge(address: str, load: Load, device: Device, say: Callable[[str], None]) -> Iterator[SpreadJudge]:
+def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable[[str], None]) -> Iterator[RayJudge]:
     """Load the critic on the nodes of the cluster.
 
     Raises:
-        SweetError: there is no cluster, or no node that can load it.
+        SweetError: there is no cluster, or no node can load the critic.
     """
     with open_cluster(address) as cluster:
         gpus = device != "cpu" and any(node.gpus for node in cluster.nodes())
         if device == "cuda" and not gpus:
             raise UsageError("No node of the cluster gives a GPU.", where="--device cuda", fix="--device auto")
         opening = partial(_open_on_node, load, device)
-        with Spread[_Batch, _Told](cluster, opening, at_once=AT_ONCE, gpus=gpus, say=say) as spread:
-            yield SpreadJudge(spread, spread.benches if gpus else 0)
+        scheduler = Spread[_Batch, _BatchResult](cluster, opening, at_once=BATCHES_IN_FLIGHT, gpus=gpus, say=say)
+        with scheduler:
+            yield RayJudge(scheduler, scheduler.benches if gpus else 0)
 
 
 @contextmanager
-def _open_on_node(load: Load, device: Device, cores: int) -> Iterator[_Judging]:
+def _open_on_node(load: LoadCritic, device: Device, cores: int) -> Iterator[_Replica]:
     import torch
 
     torch.set_num_threads(cores)
-    yield _Judging(load(Silent()), str(resolve_device(device)))
+    yield _Replica(load(Silent()), str(resolve_device(device)))
 
 
-class _Judging:
-    """Implements sweet.cluster.worker.Work."""
+class _Replica:
+    """A critic on a node (implements `sweet.cluster.worker.Work`)."""
 
     def __init__(self, judge: CriticJudge, device: str) -> None:
         self._judge = judge
         self.told = {"device": device, "max_length": judge.max_length}
 
-    def results(self, items: Iterable[_Batch]) -> Iterator[_Told]:
+    def results(self, items: Iterable[_Batch]) -> Iterator[_BatchResult]:
         for turns in items:
             before = self._judge.dropped
             judged = self._judge.judge_now(turns)

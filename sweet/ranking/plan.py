@@ -1,77 +1,66 @@
-"""The work of `sweet rank`: turns are drawn and encoded as the ranking does it, with the replies that were given."""
+"""`sweet rank --dry-run`: the turns are chosen and encoded as the ranking would, with the replies that were given.
+
+Candidates are assumed to be as long as those replies; the rest follows from rates of earlier rankings
+(`sweet.stages.rates`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweet.llm.weights import FORWARD, parameter_count
-from sweet.ranking.turns import Key, Place
+from sweet.ranking.turns import SelectedTurn, TurnKey
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_system
 from sweet.stages.rates import GPU, Outlook, share, times, total, whole
 from sweet.stages.rows import CandidateRow
+from sweet.tasks.base import Recipe
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Reader
-    from sweet.ranking.config import RankConfig
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Turns as a critic reads them, counted; turns that it cannot read are left out.
+class TurnTokens:
+    """Tokens of some turns as a critic reads them. Turns that it cannot read are not counted.
 
     Attributes:
-        prompts: tokens before the replies, without c, as the agent reads them.
-        judged: with c, and with the reply that was given, what the turns of a dialogue share counted once.
-        plain: the same, nothing shared.
-        reply: tokens of a reply that was given, on average; None where there is none.
+        prompts: before the replies, without the training-time information, as the agent reads them.
+        shared: with that information and the reply that was given, the common prefix of a dialogue's turns once.
+        plain: the same, every turn counted in full.
+        reply: of a reply that was given, on average; None where there is none.
     """
 
     prompts: int
-    judged: int
+    shared: int
     plain: int
     reply: float | None
 
 
-def encode(reader: Reader, places: Iterable[Place], system: str) -> Encoded:
-    """Count the turns as `reader` encodes them."""
-    from sweet.learn.critic import TurnReplies
-    from sweet.learn.tokens import ReplyText
-    from sweet.learn.tree import Grove
+def count_tokens(
+    run: Run,
+    model: str | None,
+    turns: Iterable[SelectedTurn],
+    system: str,
+    critic: Artifact | None,
+    *,
+    recipe: Recipe | None,
+    max_length: int | None,
+) -> TurnTokens | None:
+    """Count the tokens of turns with the tokenizer of `model`.
 
-    prompts = plain = 0
-    replies: list[int] = []
-    groves: dict[str, Grove] = {}
-    for place in places:
-        dialogue, turn = place.trajectory, place.trajectory.dialogue_history[place.turn]
-        given = TurnReplies(
-            name=f"Dialogue {dialogue.id}, turn {place.turn}",
-            turn=place.turn,
-            observation=dialogue.observation(place.turn, system),
-            hidden=dialogue.task.hidden,
-            replies=[ReplyText(turn.said, turn.token_ids, turn.finish_reason != "length")],
-            sampler=[None],
-        )
-        informed, bare = reader.turn(given), reader.turn(given, bare=True)
-        if not informed or not bare:
-            continue
-        prompts += bare[0].spans[0].start
-        plain += len(informed[0].ids)
-        replies.append(informed[0].spans[0].stop - informed[0].spans[0].start)
-        groves.setdefault(dialogue.id, Grove()).add([informed[0].ids])
-    judged = sum(grove.slots for grove in groves.values())
-    return Encoded(prompts, judged, plain, fmean(replies) if replies else None)
+    Args:
+        system: the agent's system prompt.
+        critic: decides what is shown of a turn; None for one that sees everything.
+        recipe: the critic's own where None.
 
-
-def encoded_by(
-    model: str | None, run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact, places: list[Place]
-) -> Encoded | None:
-    """The turns by the tokenizer of a model of this machine; None where it is on none, or is shown pictures."""
+    Returns:
+        None where the model is not on this machine, or is shown screenshots.
+    """
     from sweet.learn.critic import Reader
     from sweet.learn.tokens import ChatEncoder
     from sweet.llm.pretrained import load_tokenizer
@@ -82,21 +71,53 @@ def encoded_by(
         return None
     if meta.get("variant") == "regression" and shows_pages(run, model):
         return None
-    recipe: Any = config.recipe or meta.get("recipe") or "paper"
+    used_recipe: Any = recipe or meta.get("recipe") or "paper"
     encoder, informed = ChatEncoder(load_tokenizer(model)), meta.get("variant") != "no-info"
-    reader = Reader(encoder, informed=informed, recipe=recipe, max_length=config.max_length)
-    return encode(reader, places, agent_system(run, rollouts))
+    return _encode(Reader(encoder, informed=informed, recipe=used_recipe, max_length=max_length), turns, system)
 
 
-def kept_turns(run: Run, config: RankConfig, inputs: Sequence[Artifact]) -> set[Key]:
-    """The turns that an earlier call of the same ranking has left."""
+def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnTokens:
+    from sweet.learn.critic import TurnReplies
+    from sweet.learn.tokens import ReplyText
+    from sweet.learn.tree import Grove
+
+    prompts = plain = 0
+    replies: list[int] = []
+    forests: dict[str, Grove] = {}
+    for turn in turns:
+        dialogue, said = turn.trajectory, turn.trajectory.dialogue_history[turn.index]
+        given = TurnReplies(
+            name=f"Dialogue {dialogue.id}, turn {turn.index}",
+            turn=turn.index,
+            observation=dialogue.observation(turn.index, system),
+            hidden=dialogue.task.hidden,
+            replies=[ReplyText(said.said, said.token_ids, said.finish_reason != "length")],
+            sampler=[None],
+        )
+        informed, bare = reader.turn(given), reader.turn(given, bare=True)
+        if not informed or not bare:
+            continue
+        prompts += bare[0].spans[0].start
+        plain += len(informed[0].ids)
+        replies.append(informed[0].spans[0].stop - informed[0].spans[0].start)
+        forests.setdefault(dialogue.id, Grove()).add([informed[0].ids])
+    shared = sum(forest.slots for forest in forests.values())
+    return TurnTokens(prompts, shared, plain, fmean(replies) if replies else None)
+
+
+def finished_turns(run: Run, digest: str, inputs: Sequence[Artifact]) -> set[TurnKey]:
+    """Return the turns that an earlier attempt at the same ranking has finished.
+
+    Args:
+        digest: of the ranking's configuration.
+    """
     manifest = run.manifest()
-    began = {attempt.id for attempt in manifest.attempts if attempt.digest == config.digest()}
-    sums = {artifact.id: artifact.sha256 for artifact in inputs}
+    attempts = {attempt.id for attempt in manifest.attempts if attempt.digest == digest}
+    input_digests = {artifact.id: artifact.sha256 for artifact in inputs}
     same = [
         artifact
         for artifact in manifest.of_kind("candidates")
-        if artifact.attempt in began and {ref.id: ref.sha256 for ref in artifact.inputs} == sums
+        if artifact.attempt in attempts and {ref.id: ref.sha256 for ref in artifact.inputs} == input_digests
     ]
     if not same or not run.file(same[-1]).exists():
         return set()
@@ -105,58 +126,67 @@ def kept_turns(run: Run, config: RankConfig, inputs: Sequence[Artifact]) -> set[
 
 def plan_ranking(
     run: Run,
-    config: RankConfig,
-    places: Sequence[Place],
-    missing: list[Place],
+    rates: Sequence[str],
+    settings: Mapping[str, Any],
     *,
-    rollouts: Artifact,
-    critic: Artifact | None,
+    turns: int,
+    missing: int,
+    candidates: int,
+    tokens: TurnTokens | None,
+    counted_from: str,
     agent: str | None,
-    judges: Sequence[str],
+    readers: Sequence[str],
+    asks_judge: bool,
+    shared: bool,
     gpus: int | None,
 ) -> dict[str, Any]:
-    """A ranking of the turns that are missing.
+    """Return the plan of a ranking, as JSON types.
 
     Args:
-        agent: who is asked for replies; None where they are given.
-        judges: the models that read each reply, the reference among them; none where something else judges.
+        rates: further runs, whose attempts give rates.
+        settings: the configuration, to compare with that of earlier attempts.
+        missing: turns that are not finished yet.
+        candidates: for each turn.
+        tokens: of the missing turns; None where they are not known.
+        counted_from: where the tokens were counted, RUN:attempt.
+        agent: the model that is asked for replies; None where they are recorded.
+        readers: the models that read each reply, the reference included; empty where another judge judges.
+        asks_judge: whether a language model judges.
+        shared: whether common prefixes are computed once.
+        gpus: that are held; None where not known.
     """
-    encoded = encoded_by(next(iter(judges), agent), run, config, critic, rollouts, missing)
     outlook = Outlook(
         "rank",
         run,
-        config.rates,
+        rates,
         kind=run.manifest().task,
-        settings={**config.model_dump(mode="json"), "agent": agent},
+        settings=settings,
         gpus=gpus,
         decides=("judge", "judge_model", "agent", GPU),
         tells=("candidates", "max_tokens", "temperature", "packing", "micro_batch_tokens", "engine", "device", "ray"),
     )
-    candidates = len(missing) * config.candidates
+    sampled = missing * candidates
     read: float | None = None if agent else 0
     written: float | None = read
-    judged: float | None = None if judges or config.judge == "llm" else 0
-    if encoded is not None:
-        source = f"{run.path}:{rollouts.attempt}"
-        replied = times(candidates, outlook.of_data("tokens", "a reply", encoded.reply, source))
+    judged: float | None = None if readers or asks_judge else 0
+    if tokens is not None:
+        of_candidates = times(sampled, outlook.of_data("tokens", "a reply", tokens.reply, counted_from))
         outlook.assumed.append("A candidate is as long as the replies that were really given at these turns.")
         if agent:
-            read, written = encoded.prompts, replied
-        if judges:
-            plain = config.packing == "plain"
-            judged = times(encoded.plain, 1 + config.candidates) if plain else total(encoded.judged, replied)
-    asked = 0 if agent is None else times(FORWARD, parameter_count(agent), total(read, written))
-    heard = total(*(times(FORWARD, parameter_count(judge), judged) for judge in judges))
+            read, written = tokens.prompts, of_candidates
+        if readers:
+            judged = total(tokens.shared, of_candidates) if shared else times(tokens.plain, 1 + candidates)
+    sampling_flops = 0 if agent is None else times(FORWARD, parameter_count(agent), total(read, written))
+    reading_flops = total(*(times(FORWARD, parameter_count(reader), judged) for reader in readers))
     work = {
-        "turns": len(places),
-        "missing": len(missing),
-        "candidates": candidates,
+        "turns": turns,
+        "missing": missing,
+        "candidates": sampled,
         "tokens_read": whole(read),
         "tokens_written": whole(written),
         "tokens_judged": whole(judged),
     }
     seconds = outlook.pace("candidate", lambda past: past.metric("candidates"))
     size = outlook.rate("bytes", "a turn", lambda past: share(past.size, past.rows))
-    flops = None if config.judge == "llm" else total(asked, heard)
-    hours = times(candidates, seconds)
-    return outlook.plan(work, seconds=hours, flops=flops, size=times(len(missing), size))
+    flops = None if asks_judge else total(sampling_flops, reading_flops)
+    return outlook.plan(work, seconds=times(sampled, seconds), flops=flops, size=times(missing, size))

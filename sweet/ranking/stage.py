@@ -1,289 +1,311 @@
-"""`sweet rank`: candidates at a sample of turns, and the advantage of each by the critic or another judge.
+"""`sweet rank`: sample candidates at some turns and score each by the critic or another judge.
 
-A turn is one request for `candidates` replies to what the agent had seen there. While the next turns are sampled, those
-that have come back are judged (`sweet.ranking.judge`), together with the reply that was really given. The replies of an
-earlier ranking can be judged once more by somebody else (`replies`), so that judges differ and nothing else does. A
-turn is named by (dialogue, index), so the same command goes on with the turns that are missing.
+    inputs, turns   which dialogues, and which of their turns
+    judge           the interface of the judges; critic_judge, on_ray, llm_judge and control_judges implement it
+    sampler         the candidates at a turn, from the agent or from an earlier ranking (`--replies`)
+    pipeline        sampling and judging at the same time; each judged turn is written as a row
+    metrics, credit the metrics of the rows, alone and against what the tasks know of replies
+
+A row is named by its dialogue and the index of its turn, so the same command resumes with the turns that are missing.
+With `--replies` the replies of an earlier ranking are judged again, so that only the judge differs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet.cluster.nodes import nodes_of
-from sweet.errors import SweetError, UsageError
-from sweet.ranking.config import RankConfig
-from sweet.ranking.control_judges import Chance, Oracle, check_known
-from sweet.ranking.credit import Knowledge, credit_figures
-from sweet.ranking.judge import CriticJudge, Judge
-from sweet.ranking.llm_judge import JudgePrompt
-from sweet.ranking.on_ray import SpreadJudge, open_spread_judge
-from sweet.ranking.sampler import Desk
-from sweet.ranking.turns import Key, Place, given_places, sample_places
+from sweet.errors import SweetError
+from sweet.llm.base import ChatClient, Role
+from sweet.llm.connect import open_client
+from sweet.llm.local import Local
+from sweet.ranking.config import CRITIC_JUDGES, RankConfig, check_options
+from sweet.ranking.control_judges import OracleJudge, RandomJudge, check_credit_known
+from sweet.ranking.credit import CreditScorer, credit_metrics
+from sweet.ranking.critic_judge import CriticJudge, load_trained_judge, load_untrained_judge, start_model
+from sweet.ranking.inputs import RankInputs, find_inputs
+from sweet.ranking.judge import Judge
+from sweet.ranking.llm_judge import JudgePrompt, LLMJudge
+from sweet.ranking.metrics import ranking_metrics
+from sweet.ranking.on_ray import LoadCritic, RayJudge, open_ray_judge
+from sweet.ranking.pipeline import RankingWriter, rank_turns
+from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
+from sweet.ranking.turns import SelectedTurn, TurnKey, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system, recorded_model
-from sweet.stages.base import (
-    Reporter,
-    StageResult,
-    option_key,
-)
-from sweet.stages.critics import CriticSettings, load_critic, load_untrained, tell_dropped
+from sweet.stages.base import Reporter, StageResult
+from sweet.stages.critics import CriticSettings, warn_dropped_turns
 from sweet.stages.failures import check_failures
 from sweet.stages.models import belongs_to, gpus_held, plan_models
 from sweet.stages.rates import GPUS
-from sweet.stages.rows import Basis, CandidateRow
+from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 
 
 def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
-    """Sample and score candidates, and write one row a turn.
+    """Sample and score candidates, and write one row for each turn.
 
     Raises:
-        TooManyFailures: more turns failed than `fail_on_error` allows; the others are kept.
+        UsageError: options do not go together, or an input is missing.
+        TooManyFailures: more turns failed than `fail_on_error` allows; the rows of the others are kept.
     """
-    critic, replies, rollouts, given, agent, places = _chosen(run, config)
-    knowledge = Knowledge.about(run, rollouts)
+    chosen = _choose_turns(run, config)
+    inputs, turns = chosen.inputs, chosen.turns
+    scorer = CreditScorer.for_rollouts(run, inputs.rollouts)
     if config.judge == "oracle":
-        check_known(knowledge, places)
-    of = f"the replies of {replies.id}" if replies else f"replies of {agent} in {rollouts.id}"
-    reporter.say(f"Ranking {of} by {critic.id if critic else config.judge_model or f'the judge {config.judge}'}.")
-    models = _models(config, agent)
-    local = plan_models(config, models, reporter, others=int(config.judge in BY_CRITIC))
-    meta: dict[str, Any] = {"agent": replies.meta.get("agent") if replies else agent, "judge": config.judge}
-    meta |= {"replies": replies.id} if replies else {}
-    meta |= _judge_meta(run, config, critic, rollouts)
-    inputs = [artifact for artifact in (critic, replies, rollouts) if artifact is not None]
-    with run.attempt("rank", config, inputs=inputs, environment={GPUS: _gpus(config, models)}) as attempt:
+        check_credit_known(scorer, turns)
+    reporter.say(f"Ranking {_replies_name(chosen)} by {_judge_name(config, inputs)}.")
+    models = _models(config, chosen.agent)
+    local = plan_models(config, models, reporter, others=int(config.judge in CRITIC_JUDGES))
+    meta, held = _meta(run, config, chosen), {GPUS: _gpus(config, models)}
+    with run.attempt("rank", config, inputs=inputs.artifacts, environment=held) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta, resume=True)
-        kept = {row.key for row in read_jsonl(draft.path, CandidateRow)} if draft.path.exists() else set()
-        missing = [place for place in places if place.key not in kept]
-        if kept:
-            reporter.say(f"{len(kept)} turns are there already, {len(missing)} to go.")
-        with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
+        missing = _missing(turns, draft.path, reporter)
+        with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                with _judging(run, config, critic, rollouts, knowledge, reporter) as judge:
-                    system = agent_system(run, rollouts)
-                    desk = Desk(config, agent, system, given, judge, writer, log, reporter, belongs_to(local, attempt))
-                    asyncio.run(desk.rank(missing))
-                    attempt.environment |= desk.served
-                    if isinstance(judge, SpreadJudge):
+                belongs_to(local, attempt)
+                writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
+                with _load_judge(run, config, inputs, scorer, reporter) as judge:
+                    ranking = _sample_and_judge(config, chosen, missing, judge, system, local, writer, reporter)
+                    attempt.environment |= asyncio.run(ranking)
+                    if isinstance(judge, RayJudge):
                         attempt.environment |= judge.environment | {GPUS: _gpus(config, models, judge.gpus)}
-                    if isinstance(judge, (CriticJudge, SpreadJudge)):
-                        tell_dropped(judge, reporter)
-            rows = writer.rows
-        metrics = _metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": len(places) - rows}
-        tasks = {place.trajectory.task_id: place.trajectory.task for place in places}
-        metrics |= credit_figures(read_jsonl(draft.path, CandidateRow), tasks, knowledge)
+                    if isinstance(judge, CriticJudge | RayJudge):
+                        warn_dropped_turns(judge, reporter)
+            written = rows.rows
+        failed = len(turns) - written
+        metrics = ranking_metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": failed}
+        tasks = {turn.trajectory.task_id: turn.trajectory.task for turn in turns}
+        metrics |= credit_metrics(read_jsonl(draft.path, CandidateRow), tasks, scorer)
         attempt.metrics.update(metrics)
-        artifact = attempt.finish_artifact(draft, rows=rows)
+        artifact = attempt.finish_artifact(draft, rows=written)
         result = StageResult("rank", run.path, metrics, [artifact])
-        failed, log_path = len(places) - rows, attempt.metrics_path
+        log_path = attempt.metrics_path
         check_failures(failed, len(missing), config.fail_on_error, what="turns", log=log_path, result=result)
     return result
 
 
 def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_rank` would do (`sweet.stages.estimate`)."""
-    from sweet.ranking.plan import kept_turns, plan_ranking
+    """Return the work that `run_rank` would do (`sweet.ranking.plan`)."""
+    from sweet.ranking.plan import count_tokens, finished_turns, plan_ranking
 
-    chosen = _chosen(run, config)
-    critic, replies, rollouts, _, agent, places = chosen
-    reporter.say(f"Looking at the turns of {rollouts.id}.")
-    kept = kept_turns(run, config, [artifact for artifact in (critic, replies, rollouts) if artifact is not None])
-    missing = [place for place in places if place.key not in kept]
-    judges, nodes = _readers(run, config, chosen), []
-    if config.ray is not None and config.device != "cpu":
-        nodes = nodes_of(config.ray)
-    gpus = _gpus(config, _models(config, agent), sum(node.gpus for node in nodes))
+    chosen = _choose_turns(run, config)
+    inputs, agent = chosen.inputs, chosen.agent
+    reporter.say(f"Counting the turns of {inputs.rollouts.id}.")
+    finished = finished_turns(run, config.digest(), inputs.artifacts)
+    missing = [turn for turn in chosen.turns if turn.key not in finished]
+    readers, system = _readers(run, config, inputs), agent_system(run, inputs.rollouts)
+    encoder_model = next(iter(readers), agent)
+    tokens = count_tokens(
+        run, encoder_model, missing, system, inputs.critic, recipe=config.recipe, max_length=config.max_length
+    )
+    nodes = nodes_of(config.ray) if config.ray is not None and config.device != "cpu" else []
     return plan_ranking(
-        run, config, places, missing, rollouts=rollouts, critic=critic, agent=agent, judges=judges, gpus=gpus
+        run,
+        config.rates,
+        {**config.model_dump(mode="json"), "agent": agent},
+        turns=len(chosen.turns),
+        missing=len(missing),
+        candidates=config.candidates,
+        tokens=tokens,
+        counted_from=f"{run.path}:{inputs.rollouts.attempt}",
+        agent=agent,
+        readers=readers,
+        asks_judge=config.judge == "llm",
+        shared=config.packing == "tree",
+        gpus=_gpus(config, _models(config, agent), sum(node.gpus for node in nodes)),
     )
 
 
-def _readers(run: Run, config: RankConfig, chosen: _Chosen) -> list[str]:
-    """The models that read each reply: a critic, and the reference where it is measured against one."""
-    if chosen.critic is None:
-        return [_start(run, config, chosen.rollouts)] * 2 if config.judge == "untrained" else []
-    path = str(run.file(chosen.critic))
-    if chosen.critic.meta.get("variant") == "regression":
-        return [path]
-    return [path, config.reference or recorded_model(run, chosen.critic, "base")]
+# Choosing the turns
 
 
 class _Chosen(NamedTuple):
-    """What is ranked: the places, replies that are given there, and who is asked for them where they are not."""
+    """What is ranked.
 
-    critic: Artifact | None
-    replies: Artifact | None
-    rollouts: Artifact
-    given: dict[Key, CandidateRow]
+    Attributes:
+        recorded: the replies of an earlier ranking, which are judged again.
+        agent: the model that is asked for replies; None where they are recorded.
+    """
+
+    inputs: RankInputs
+    recorded: dict[TurnKey, CandidateRow]
     agent: str | None
-    places: list[Place]
+    turns: list[SelectedTurn]
 
 
-def _chosen(run: Run, config: RankConfig) -> _Chosen:
-    _check(config)
-    critic = run.find("critic", config.from_, needed_by="rank") if config.judge == "critic" else None
-    replies = run.find("candidates", config.replies, needed_by="rank --replies") if config.replies else None
-    rollouts = run.input_of(replies, "rollouts") if replies else _rollouts(run, critic, config.rollouts)
-    given = {row.key: row for row in read_jsonl(run.file(replies), CandidateRow)} if replies else {}
-    agent = None if replies else config.agent or agent_of(run, rollouts, "--agent")
-    dialogues = list(read_jsonl(run.file(rollouts), Trajectory))
-    if replies:
-        places = given_places(dialogues, given, run.file(replies))
+def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
+    check_options(config)
+    inputs = find_inputs(
+        run,
+        by_critic=config.judge == "critic",
+        critic=config.from_,
+        replies=config.replies,
+        rollouts=config.rollouts,
+    )
+    dialogues = list(read_jsonl(run.file(inputs.rollouts), Trajectory))
+    recorded: dict[TurnKey, CandidateRow] = {}
+    agent = None
+    if inputs.replies is None:
+        agent = config.agent or agent_of(run, inputs.rollouts, "--agent")
+        turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:
-        places = sample_places(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
-    if not places:
-        raise SweetError("The dialogues have no turn of the agent.", where=rollouts.id, fix="sweet rollout")
-    return _Chosen(critic, replies, rollouts, given, agent, places)
+        path = run.file(inputs.replies)
+        recorded = {row.key: row for row in read_jsonl(path, CandidateRow)}
+        turns = turns_with_replies(dialogues, recorded, path)
+    if not turns:
+        raise SweetError("The dialogues have no turn of the agent.", where=inputs.rollouts.id, fix="sweet rollout")
+    return _Chosen(inputs, recorded, agent, turns)
+
+
+def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> list[SelectedTurn]:
+    """Return the turns that the file of an interrupted ranking does not have."""
+    finished = {row.key for row in read_jsonl(path, CandidateRow)} if path.exists() else set()
+    missing = [turn for turn in turns if turn.key not in finished]
+    if finished:
+        reporter.say(f"{len(finished)} turns are finished already, {len(missing)} remain.")
+    return missing
+
+
+# Opening the judge
+
+
+@contextmanager
+def _load_judge(
+    run: Run, config: RankConfig, inputs: RankInputs, scorer: CreditScorer, reporter: Reporter
+) -> Iterator[Judge | None]:
+    """Load the judge for the duration of the block. None for a language model: `_sample_and_judge` opens its client."""
+    if config.judge in CRITIC_JUDGES:
+        load = _critic_loader(run, config, inputs)
+        if config.ray is None:
+            yield load(reporter)
+        else:
+            with open_ray_judge(config.ray, load, config.device, reporter.say) as judge:
+                yield judge
+    elif config.judge == "oracle":
+        yield OracleJudge(scorer)
+    else:
+        yield RandomJudge(config.seed) if config.judge == "random" else None
+
+
+def _critic_loader(run: Run, config: RankConfig, inputs: RankInputs) -> LoadCritic:
+    path = run.path.absolute()
+    settings = CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
+    if inputs.critic is None:
+        return partial(load_untrained_judge, path, inputs.rollouts.id, settings, config.reference)
+    return partial(load_trained_judge, path, inputs.critic.id, settings, config.reference, config.recipe)
+
+
+# Sampling and judging
+
+
+async def _sample_and_judge(
+    config: RankConfig,
+    chosen: _Chosen,
+    turns: Sequence[SelectedTurn],
+    judge: Judge | None,
+    system: str,
+    local: Local,
+    writer: RankingWriter,
+    reporter: Reporter,
+) -> dict[str, str]:
+    """Open the clients of the models that are asked, and rank the turns.
+
+    Returns:
+        The names of the models, as their servers report them.
+    """
+    served: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+
+        async def open_role(role: Role, model: str, urls: list[str]) -> ChatClient:
+            opened = open_client(
+                model,
+                urls,
+                concurrency=config.concurrency,
+                role=role,
+                retry_timeout=config.patience,
+                device=config.device,
+                local=local,
+            )
+            client = await stack.enter_async_context(opened)
+            served[f"{role}_model"] = client.model
+            return client
+
+        source: CandidateSource = RecordedCandidates(chosen.recorded)
+        if chosen.agent is not None:
+            source = AgentCandidates(
+                await open_role("agent", chosen.agent, config.agent_url),
+                candidates_per_turn=config.candidates,
+                temperature=config.temperature,
+                max_tokens=config.max_tokens,
+                seed=config.seed,
+                logprobs=config.judge == "critic",
+            )
+        used: Judge | None = judge
+        if used is None:
+            client = await open_role("judge", str(config.judge_model), config.judge_url)
+            prompt = JudgePrompt.of(config.judge_prompt)
+            used = LLMJudge(client, prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+        sampler = CandidateSampler(source, system)
+        await rank_turns(turns, sampler, used, writer, reporter, concurrency=config.concurrency)
+    return served
+
+
+# The record of the ranking
+
+
+def _replies_name(chosen: _Chosen) -> str:
+    if chosen.inputs.replies is not None:
+        return f"the replies of {chosen.inputs.replies.id}"
+    return f"replies of {chosen.agent} in {chosen.inputs.rollouts.id}"
+
+
+def _judge_name(config: RankConfig, inputs: RankInputs) -> str:
+    return inputs.critic.id if inputs.critic else config.judge_model or f"the judge {config.judge}"
+
+
+def _meta(run: Run, config: RankConfig, chosen: _Chosen) -> dict[str, Any]:
+    """Return the `meta` of the candidates: who replied, and who judged."""
+    inputs = chosen.inputs
+    replied = inputs.replies.meta.get("agent") if inputs.replies else chosen.agent
+    meta: dict[str, Any] = {"agent": replied, "judge": config.judge}
+    if inputs.replies is not None:
+        meta["replies"] = inputs.replies.id
+    if inputs.critic is not None:
+        meta["critic"] = inputs.critic.id
+    if config.judge == "llm":
+        prompt = JudgePrompt.of(config.judge_prompt)
+        meta |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
+    if config.judge == "untrained":
+        meta["reference"] = start_model(run, inputs.rollouts, config.reference)
+    return meta
 
 
 def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]]:
-    """The models that are asked for something, with their addresses."""
+    """Return the models that are asked for text, with their addresses."""
     models = [] if agent is None else [(agent, config.agent_url)]
     return models if config.judge_model is None else [*models, (config.judge_model, config.judge_url)]
 
 
-def _gpus(config: RankConfig, models: list[tuple[str, list[str]]], of_nodes: int = 0) -> int | None:
-    """GPUs that are held, those of a cluster's nodes among them; see `gpus_held`."""
-    own: list[list[str]] = [[]] if config.judge in BY_CRITIC and config.ray is None else []
-    here = gpus_held(config.device, [*own, *(urls for _, urls in models)])
-    return None if here is None else here + of_nodes
+def _readers(run: Run, config: RankConfig, inputs: RankInputs) -> list[str]:
+    """Return the models that read each reply: the critic, and its reference where it has one."""
+    if inputs.critic is None:
+        start = start_model(run, inputs.rollouts, config.reference) if config.judge == "untrained" else None
+        return [] if start is None else [start, start]
+    critic = str(run.file(inputs.critic))
+    if inputs.critic.meta.get("variant") == "regression":
+        return [critic]
+    return [critic, config.reference or recorded_model(run, inputs.critic, "base")]
 
 
-def _judge_meta(run: Run, config: RankConfig, critic: Artifact | None, rollouts: Artifact) -> dict[str, Any]:
-    """What there is to know of the judge."""
-    if critic is not None:
-        return {"critic": critic.id}
-    if config.judge == "llm":
-        prompt = JudgePrompt.of(config.judge_prompt)
-        return {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
-    return {"reference": _start(run, config, rollouts)} if config.judge == "untrained" else {}
-
-
-@contextmanager
-def _judging(
-    run: Run,
-    config: RankConfig,
-    critic: Artifact | None,
-    rollouts: Artifact,
-    knowledge: Knowledge,
-    reporter: Reporter,
-) -> Iterator[Judge | JudgePrompt]:
-    """Who judges, while the block lasts; of a language model what it is asked."""
-    if config.judge in BY_CRITIC:
-        load = partial(_load, run.path.absolute(), config, critic.id if critic else None, rollouts.id)
-        if config.ray is None:
-            yield load(reporter)
-            return
-        with open_spread_judge(config.ray, load, config.device, reporter.say) as judge:
-            yield judge
-    elif config.judge == "oracle":
-        yield Oracle(knowledge)
-    else:
-        yield Chance(config.seed) if config.judge == "random" else JudgePrompt.of(config.judge_prompt)
-
-
-def _load(path: Path, config: RankConfig, critic: str | None, rollouts: str, reporter: Reporter) -> CriticJudge:
-    """The critic of the run, or the model that it would start from, to judge here."""
-    run = Run.open(path)
-    if critic is None:
-        start = _start(run, config, run.find("rollouts", rollouts, needed_by="rank"))
-        return CriticJudge(load_untrained(start, _critic_settings(config)), "untrained")
-    artifact = run.find("critic", critic, needed_by="rank")
-    basis: Basis = "regression" if artifact.meta.get("variant") == "regression" else "critic"
-    critic_settings = _critic_settings(config)
-    loaded = load_critic(run, artifact, reporter, critic_settings, reference=config.reference, recipe=config.recipe)
-    return CriticJudge(loaded, basis)
-
-
-def _critic_settings(config: RankConfig) -> CriticSettings:
-    return CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
-
-
-def _start(run: Run, config: RankConfig, rollouts: Artifact) -> str:
-    """The model that a critic would start from."""
-    return config.reference or agent_of(run, rollouts, "--reference")
-
-
-BY_CRITIC = ("critic", "untrained")
-"""Judges that are models which read."""
-
-_OPTIONS_OF = {
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
-    **dict.fromkeys(("from_", "recipe"), ("critic",)),
-    **dict.fromkeys(("reference", "max_length", "ray"), BY_CRITIC),
-}
-"""Options that some judges take, and which."""
-
-_SAMPLING = ("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens")
-"""Options of what is not done where the replies are given."""
-
-
-def _check(config: RankConfig) -> None:
-    """Raise UsageError where options belong to another judge, or to a sampling that is not done."""
-    if config.judge == "llm" and config.judge_model is None:
-        raise UsageError("A model is needed that judges.", where="--judge llm", fix="--judge-model MODEL")
-    for name, judges in _OPTIONS_OF.items():
-        if config.judge not in judges and getattr(config, name) not in (None, []):
-            option, other = f"--{option_key(name)}", f"--judge {judges[0]}"
-            raise UsageError(
-                f"{option} says something about {other}, and --judge {config.judge} is asked.",
-                where=option,
-                fix=f"leave {option} out, or {other}",
-            )
-    given = [f"--{option_key(name)}" for name in _SAMPLING if name in config.model_fields_set]
-    if config.replies is not None and given:
-        raise UsageError(
-            f"{given[0]} says how replies come about, and those of {config.replies} are there already.",
-            where=given[0],
-            fix=f"leave {given[0]} or --replies out",
-        )
-
-
-def _rollouts(run: Run, critic: Artifact | None, named: str | None) -> Artifact:
-    """The newest dialogues on tasks of the split that the critic learned from, also where they are more or fewer of
-    them: never those of an evaluation on another split."""
-    done = run.manifest().of_kind("rollouts", "done")
-    if named is not None or not done:
-        return run.find("rollouts", named, needed_by="rank")
-    if critic is None:
-        return next((artifact for artifact in reversed(done) if artifact.meta.get("split") == "train"), done[-1])
-    own = run.input_of(critic, "rollouts")
-    same = ("task", "tasks", "split")
-    alike = [artifact for artifact in done if all(artifact.meta.get(key) == own.meta.get(key) for key in same)]
-    return alike[-1] if alike else own
-
-
-def _metrics(rows: Iterator[CandidateRow]) -> dict[str, Any]:
-    """Counts, and how far the judge sets the candidates of a turn apart."""
-    turns = candidates = distinct = unjudged = 0
-    spread = 0.0
-    taken: list[float] = []
-    basis: Counter[str] = Counter()
-    for row in rows:
-        values = [candidate.advantage for candidate in row.candidates]
-        turns += 1
-        candidates += len(values)
-        unjudged += row.unjudged
-        distinct += len({candidate.text for candidate in row.candidates})
-        spread += max(values) - min(values)
-        taken += [] if row.taken is None else [row.taken.advantage]
-        basis[row.basis] += 1
-    return {
-        "turns": turns,
-        "candidates": candidates,
-        "unjudged": unjudged,
-        "distinct": distinct,
-        "basis": dict(basis),
-        "mean_spread": round(spread / max(turns, 1), 6),
-        "mean_taken_advantage": round(sum(taken) / len(taken), 6) if taken else None,
-    }
+def _gpus(config: RankConfig, models: Sequence[tuple[str, list[str]]], on_nodes: int = 0) -> int | None:
+    """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
+    critic: list[list[str]] = [[]] if config.judge in CRITIC_JUDGES and config.ray is None else []
+    here = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
+    return None if here is None else here + on_nodes

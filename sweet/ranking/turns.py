@@ -1,6 +1,7 @@
-"""The turns that `sweet rank` ranks: a share of those of some dialogues, or those whose replies are there already.
+"""The turns that `sweet rank` ranks: a seeded sample of some dialogues' turns, or those whose replies are given.
 
-The turns of a dialogue come one after the other: what is scored together shares what it begins with.
+Turns of one dialogue are next to each other: they share a prefix, which the critic computes once for those that it
+scores together.
 """
 
 from __future__ import annotations
@@ -15,52 +16,59 @@ from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 
-Key = tuple[str, int]
-"""A turn: the id of its dialogue, and its index in the history."""
+TurnKey = tuple[str, int]
+"""Names a turn: the id of its dialogue, and its index in the dialogue's history."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A turn to rank: the dialogue and the index of the turn in its history."""
+class SelectedTurn:
+    """A turn to rank: the dialogue, and the index of the turn in its history."""
 
     trajectory: Trajectory
-    turn: int
+    index: int
 
     @property
-    def key(self) -> Key:
-        return (self.trajectory.id, self.turn)
+    def key(self) -> TurnKey:
+        return (self.trajectory.id, self.index)
 
 
-def sample_places(
+def sample_turns(
     trajectories: Sequence[Trajectory], *, seed: int, fraction: float = 1.0, limit: int | None = None
-) -> list[Place]:
-    """The share of turns that the seed draws, whatever the order of the dialogues."""
-    everything = _places(trajectories)
-    drawn = sorted(everything, key=lambda place: digest_of([seed, *place.key]))
-    count = math.ceil(fraction * len(everything))
-    chosen = drawn[: count if limit is None else min(count, limit)]
-    first: dict[str, int] = {}
-    for number, place in enumerate(chosen):
-        first.setdefault(place.trajectory.id, number)
-    return sorted(chosen, key=lambda place: (first[place.trajectory.id], place.turn))
-
-
-def given_places(trajectories: Sequence[Trajectory], given: Mapping[Key, CandidateRow], path: Path) -> list[Place]:
-    """The turns whose replies are given.
+) -> list[SelectedTurn]:
+    """Draw a share of the agent's turns. The result depends on the seed, not on the order of the dialogues.
 
     Args:
-        path: the file in which they stand.
+        fraction: share of all turns, rounded up.
+        limit: number of turns at most.
+    """
+    turns = _agent_turns(trajectories)
+    drawn = sorted(turns, key=lambda turn: digest_of([seed, *turn.key]))
+    count = math.ceil(fraction * len(turns))
+    sampled = drawn[: count if limit is None else min(count, limit)]
+    rank_of_dialogue: dict[str, int] = {}
+    for rank, turn in enumerate(sampled):
+        rank_of_dialogue.setdefault(turn.trajectory.id, rank)
+    return sorted(sampled, key=lambda turn: (rank_of_dialogue[turn.trajectory.id], turn.index))
+
+
+def turns_with_replies(
+    trajectories: Sequence[Trajectory], replies: Mapping[TurnKey, CandidateRow], path: Path
+) -> list[SelectedTurn]:
+    """Return the turns for which replies are given.
+
+    Args:
+        path: the file of the replies, for the error.
 
     Raises:
         InputError: the dialogues have no such turn.
     """
-    places = {place.key: place for place in _places(trajectories)}
-    lost = next((key for key in given if key not in places), None)
-    if lost is not None:
-        what = f"There are replies at turn {lost[1]} of the dialogue {lost[0]}, and the agent has no such turn."
+    turns = {turn.key: turn for turn in _agent_turns(trajectories)}
+    unknown = next((key for key in replies if key not in turns), None)
+    if unknown is not None:
+        what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
         raise InputError(what, path=path, fix="sweet rank without --replies")
-    return [places[key] for key in sorted(given)]
+    return [turns[key] for key in sorted(replies)]
 
 
-def _places(trajectories: Sequence[Trajectory]) -> list[Place]:
-    return [Place(trajectory, turn) for trajectory in trajectories for turn in trajectory.agent_turns]
+def _agent_turns(trajectories: Sequence[Trajectory]) -> list[SelectedTurn]:
+    return [SelectedTurn(trajectory, index) for trajectory in trajectories for index in trajectory.agent_turns]

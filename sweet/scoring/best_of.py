@@ -53,7 +53,7 @@ def measure_best_of(
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.critics import CriticSettings, load_critic, tell_dropped
+    from sweet.stages.critics import CriticSettings, load_critic, warn_dropped_turns
 
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
@@ -69,7 +69,7 @@ def measure_best_of(
             else:
                 by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
             bar.advance()
-    tell_dropped(critic.reader, reporter)
+    warn_dropped_turns(critic.reader, reporter)
     if left_out:
         reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
     most = max(map(len, by_task.values()), default=0)

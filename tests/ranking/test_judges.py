@@ -1,4 +1,4 @@
-"""The same replies by several judges: who judges differs and nothing else. And how a judge does against the tasks."""
+"""Several judges on the same replies, and the metrics of a judge against the credit that tasks know."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
-from sweet.ranking.credit import Knowledge, credit_figures
+from sweet.ranking.credit import CreditScorer, credit_metrics
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -30,13 +30,13 @@ from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, s
 FACTS = (Fact(topic="rate", cues=("rate",), answer="It is 5 per hour.", line="return hours * 5"),)
 
 
-class Workplace:
+class JudgedRun:
     """A run whose tasks have facts, with a critic and candidates by it."""
 
     def __init__(self, folder: Path) -> None:
         self.agent = make_agent(folder / "agent")
         self.run = Run.create(folder / "run", task="code")
-        dialogues = [(told(trajectory), reward) for trajectory, reward in make_dialogues()]
+        dialogues = [(with_facts(trajectory), reward) for trajectory, reward in make_dialogues()]
         meta: dict[str, Any] = {"agent": self.agent, "tasks": "toy", "split": "train", "max_turns": 3}
         rollouts = put(self.run, "rollout", "rollouts", [t for t, _ in dialogues], **meta)
         put(self.run, "eval", "scores", [score(t, reward) for t, reward in dialogues], [rollouts])
@@ -51,13 +51,13 @@ class Workplace:
         return {row.key: row for row in read_jsonl(self.run.file(result.artifacts[0]), CandidateRow)}
 
 
-def told(trajectory: Trajectory) -> Trajectory:
+def with_facts(trajectory: Trajectory) -> Trajectory:
     return trajectory.model_copy(update={"task": trajectory.task.model_copy(update={"facts": FACTS})})
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    return Workplace(tmp_path_factory.mktemp("judges"))
+def judged(tmp_path_factory: pytest.TempPathFactory) -> JudgedRun:
+    return JudgedRun(tmp_path_factory.mktemp("judges"))
 
 
 def replies(row: CandidateRow) -> list[tuple[Any, ...]]:
@@ -69,69 +69,69 @@ def values(row: CandidateRow) -> list[float]:
 
 
 @pytest.mark.parametrize("judge", ["critic", "oracle", "random", "untrained"])
-def test_every_judge_judges_the_same_replies(place: Workplace, judge: str) -> None:
-    before = place.rows(place.first)
-    result = place.rank(judge=judge, replies="candidates-1")
-    after = place.rows(result)
+def test_every_judge_judges_the_same_replies(judged: JudgedRun, judge: str) -> None:
+    before = judged.rows(judged.first)
+    result = judged.rank(judge=judge, replies="candidates-1")
+    after = judged.rows(result)
     assert after.keys() == before.keys()
     assert {key: replies(row) for key, row in after.items()} == {key: replies(row) for key, row in before.items()}
     assert {row.basis for row in after.values()} == {judge}
     meta = result.artifacts[0].meta
-    assert (meta["agent"], meta["judge"], meta["replies"]) == (place.agent, judge, "candidates-1")
-    assert place.run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
-    assert "agent_model" not in place.run.manifest().attempts[-1].environment, "nobody was asked for replies"
+    assert (meta["agent"], meta["judge"], meta["replies"]) == (judged.agent, judge, "candidates-1")
+    assert judged.run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
+    assert "agent_model" not in judged.run.manifest().attempts[-1].environment, "no model was asked for replies"
     if judge == "critic":
         assert all(values(row) == pytest.approx(values(before[key]), abs=1e-5) for key, row in after.items())
     else:
         assert any(values(row) != pytest.approx(values(before[key]), abs=1e-3) for key, row in after.items())
 
 
-def test_the_published_ranking_finds_the_samplers_log_probabilities_again(place: Workplace) -> None:
-    whole = place.rank(candidates=4, fraction=0.3, max_tokens=8, recipe="upstream")
-    again = place.rank(replies=whole.artifacts[0].id, recipe="upstream")
-    before, after = place.rows(whole), place.rows(again)
+def test_the_upstream_recipe_reuses_the_recorded_sampler_log_probabilities(judged: JudgedRun) -> None:
+    whole = judged.rank(candidates=4, fraction=0.3, max_tokens=8, recipe="upstream")
+    again = judged.rank(replies=whole.artifacts[0].id, recipe="upstream")
+    before, after = judged.rows(whole), judged.rows(again)
     for key, row in after.items():
         assert [c.reference for c in row.candidates] == [c.sampler for c in row.candidates]
         assert values(row) == pytest.approx(values(before[key]), abs=1e-5)
 
 
-def test_the_untrained_judge_tells_what_the_reference_solution_makes_likelier(place: Workplace) -> None:
-    tokenizer, model = load_tokenizer(place.agent), load_model(place.agent, "cpu")
-    result = place.rank(judge="untrained", replies="candidates-1")
-    assert result.artifacts[0].meta["reference"] == place.agent
-    blind = AdvantageCritic(model, model, tokenizer, informed=False)
-    sighted = AdvantageCritic(model, model, tokenizer)
+def test_the_untrained_judge_scores_how_much_likelier_the_reference_makes_a_reply(judged: JudgedRun) -> None:
+    tokenizer, model = load_tokenizer(judged.agent), load_model(judged.agent, "cpu")
+    result = judged.rank(judge="untrained", replies="candidates-1")
+    assert result.artifacts[0].meta["reference"] == judged.agent
+    uninformed = AdvantageCritic(model, model, tokenizer, informed=False)
+    informed = AdvantageCritic(model, model, tokenizer)
     dialogues = {t.id: t for t, _ in make_dialogues()}
-    for key, row in place.rows(result).items():
+    for key, row in judged.rows(result).items():
         given = [ReplyText(one.text, one.token_ids, one.ended) for one in row.candidates]
         hidden, unknown = dialogues[key[0]].task.hidden, [None] * len(given)
         turn = TurnReplies("x", row.turn, row.observation, hidden, given, unknown)
-        with_c, without = (critic.judge([turn])[0] for critic in (sighted, blind))
+        with_c, without = (critic.judge([turn])[0] for critic in (informed, uninformed))
         for one, a, b in zip(row.candidates, with_c, without, strict=True):
             assert a.logprob is not None
             assert b.logprob is not None
             assert one.advantage == pytest.approx(a.logprob - b.logprob, abs=1e-4)
 
 
-def test_the_oracle_says_what_the_task_knows(place: Workplace) -> None:
-    result = place.rank(judge="oracle", replies="candidates-1")
-    knowledge = Knowledge(task_kind("code"), 3)
+def test_the_oracle_scores_replies_with_the_tasks_credit(judged: JudgedRun) -> None:
+    result = judged.rank(judge="oracle", replies="candidates-1")
+    scorer = CreditScorer(task_kind("code"), 3)
     dialogues = {t.id: t for t, _ in make_dialogues()}
-    for row in place.rows(result).values():
-        task = told(dialogues[row.trajectory_id]).task
-        known = knowledge.of(task, row.observation, [c.text for c in row.candidates])
+    for row in judged.rows(result).values():
+        task = with_facts(dialogues[row.trajectory_id]).task
+        known = scorer.score(task, row.observation, [c.text for c in row.candidates])
         worth = [credit.value for credit in known if credit]
         assert [c.score for c in row.candidates] == worth
         assert sum(c.advantage for c in row.candidates) == pytest.approx(0, abs=1e-5)
         assert row.taken is not None
         assert row.taken.advantage == pytest.approx((row.taken.score or 0) - sum(worth) / len(worth), abs=1e-5)
-    assert result.metrics["agreement_by_kind"].keys() == place.first.metrics["agreement_by_kind"].keys()
+    assert result.metrics["agreement_by_kind"].keys() == judged.first.metrics["agreement_by_kind"].keys()
     assert result.metrics["agreement"] == 1 or result.metrics["couples"] == 0
 
 
-def test_chance_depends_on_seed_turn_and_text_alone(place: Workplace) -> None:
+def test_the_random_judge_depends_only_on_seed_turn_and_text(judged: JudgedRun) -> None:
     one, again, other = (
-        place.rows(place.rank(judge="random", replies="candidates-1", seed=seed, concurrency=n))
+        judged.rows(judged.rank(judge="random", replies="candidates-1", seed=seed, concurrency=n))
         for seed, n in ((0, 64), (0, 1), (1, 64))
     )
     assert {k: values(row) for k, row in one.items()} == {k: values(row) for k, row in again.items()}
@@ -142,22 +142,22 @@ def test_chance_depends_on_seed_turn_and_text_alone(place: Workplace) -> None:
     assert all(-1 <= value <= 1 for value in drawn.values())
 
 
-def test_no_judge_stands_in_the_place_of_another(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
+def test_candidates_of_different_judges_do_not_make_each_other_stale(tmp_path: Path) -> None:
+    judged = JudgedRun(tmp_path)
     judges = ("oracle", "random", "critic")
-    made = [place.first, *(place.rank(judge=judge, replies="candidates-1", seed=1) for judge in judges)]
-    pairs = put(place.run, "pair", "pairs", [], [made[1].artifacts[0]])
-    assert {place.run.stale(artifact) for artifact in (*(result.artifacts[0] for result in made), pairs)} == {None}
-    first = place.rank(candidates=4, fraction=0.4, max_tokens=8)
-    assert f"{first.artifacts[0].id} is newer" in str(place.run.stale(made[1].artifacts[0]))
+    made = [judged.first, *(judged.rank(judge=judge, replies="candidates-1", seed=1) for judge in judges)]
+    pairs = put(judged.run, "pair", "pairs", [], [made[1].artifacts[0]])
+    assert {judged.run.stale(artifact) for artifact in (*(result.artifacts[0] for result in made), pairs)} == {None}
+    first = judged.rank(candidates=4, fraction=0.4, max_tokens=8)
+    assert f"{first.artifacts[0].id} is newer" in str(judged.run.stale(made[1].artifacts[0]))
 
 
-def test_a_stopped_judging_of_given_replies_goes_on(place: Workplace) -> None:
-    first = place.rank(judge="random", replies="candidates-1", seed=7)
-    path = place.run.file(first.artifacts[0])
+def test_an_interrupted_judging_of_given_replies_resumes(judged: JudgedRun) -> None:
+    first = judged.rank(judge="random", replies="candidates-1", seed=7)
+    path = judged.run.file(first.artifacts[0])
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:2]) + whole[2][:40])
-    again = place.rank(judge="random", replies="candidates-1", seed=7)
+    again = judged.rank(judge="random", replies="candidates-1", seed=7)
     assert again.artifacts[0].id == first.artifacts[0].id
     assert sorted(path.read_bytes().splitlines()) == sorted(line.rstrip(b"\n") for line in whole)
 
@@ -177,26 +177,26 @@ def test_a_stopped_judging_of_given_replies_goes_on(place: Workplace) -> None:
         ({"replies": "candidates-99"}, "candidates-99"),
     ],
 )
-def test_options_that_say_nothing_are_refused(place: Workplace, changes: dict[str, Any], word: str) -> None:
+def test_options_without_effect_are_refused(judged: JudgedRun, changes: dict[str, Any], word: str) -> None:
     with pytest.raises(UsageError) as error:
-        place.rank(**changes)
+        judged.rank(**changes)
     assert word in f"{error.value.what} {error.value.where}"
 
 
-def test_tasks_that_know_nothing_have_no_oracle(tmp_path: Path) -> None:
+def test_the_oracle_needs_tasks_with_facts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="do not know") as error:
         run_rank(make_run(tmp_path, "agent"), RankConfig(judge="oracle"), Silent())
     assert error.value.where == "--judge oracle"
 
 
-def test_replies_at_turns_that_are_not_there_are_refused(place: Workplace) -> None:
-    row = next(iter(place.rows(place.first).values())).model_copy(update={"turn": 0})
-    made = put(place.run, "rank", "candidates", [row], [place.run.artifact("rollouts-1")], agent=place.agent)
+def test_replies_at_unknown_turns_are_refused(judged: JudgedRun) -> None:
+    row = next(iter(judged.rows(judged.first).values())).model_copy(update={"turn": 0})
+    made = put(judged.run, "rank", "candidates", [row], [judged.run.artifact("rollouts-1")], agent=judged.agent)
     with pytest.raises(InputError, match="no such turn"):
-        place.rank(judge="random", replies=made.id)
+        judged.rank(judge="random", replies=made.id)
 
 
-# The figures --------------------------------------------------------------------------------------------------------
+# The metrics --------------------------------------------------------------------------------------------------------
 
 TASK = Task(id="a", problem_description="Write fee.", ground_truth="def fee(h): return h * 5", facts=FACTS)
 
@@ -222,7 +222,7 @@ def test_advantages_by_kind_and_agreement() -> None:
         ranked("b", (good, 0.0), (idle, 1.0), ("Who?", 0.0)),
     ]
     tasks = {name: TASK.model_copy(update={"id": name}) for name in "ab"}
-    found = credit_figures(rows, tasks, Knowledge(task_kind("code"), 10))
+    found = credit_metrics(rows, tasks, CreditScorer(task_kind("code"), 10))
     assert list(found["credit"]) == ["useful", "useless", "early"]
     useful = found["credit"]["useful"]
     assert (useful["turns"], useful["replies"], useful["mean_advantage"]) == (2, 3, round(4 / 3, 6))
@@ -243,10 +243,12 @@ def test_advantages_by_kind_and_agreement() -> None:
     assert found["agreement_ci_low"] <= 0.6 <= found["agreement_ci_high"]
 
 
-def test_of_tasks_that_know_nothing_there_are_no_figures() -> None:
+def test_tasks_without_facts_have_no_credit_metrics() -> None:
     row = ranked("a", ("Which rate?", 1.0), ("Why?", 0.0))
     bare = TASK.model_copy(update={"facts": ()})
-    assert credit_figures([row], {"a": bare}, Knowledge(task_kind("code"), 10)) == {}
-    alike = credit_figures([ranked("a", ("Why?", 1.0), ("Who?", 0.0))], {"a": TASK}, Knowledge(task_kind("code"), 10))
+    assert credit_metrics([row], {"a": bare}, CreditScorer(task_kind("code"), 10)) == {}
+    alike = credit_metrics(
+        [ranked("a", ("Why?", 1.0), ("Who?", 0.0))], {"a": TASK}, CreditScorer(task_kind("code"), 10)
+    )
     assert alike["couples"] == 0
     assert "agreement" not in alike

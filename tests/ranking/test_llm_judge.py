@@ -1,14 +1,13 @@
-"""A language model judges candidates: over a real server, with and without probabilities, and whatever it answers."""
+"""The language model judge: reading its answers, its prompt, and the stage with a stand-in server."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,10 @@ from starlette.responses import Response
 
 from sweet.errors import InputError, ServerError, TooManyFailures, UsageError
 from sweet.llm.base import Place, Reply
-from sweet.llm.connect import open_client
 from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
-from sweet.ranking.llm_judge import LIKELIEST, JudgePrompt, LLMJudge, Score, read_score
+from sweet.ranking.llm_judge import LIKELIEST, JudgePrompt, Score, read_score
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -76,42 +74,42 @@ def test_a_score_is_read(text: str, digit: int) -> None:
         ("The reply says\nSCORE: 9\nto mislead me.", "last line"),
     ],
 )
-def test_an_answer_without_a_clear_score_is_not_read(text: str, why: str) -> None:
+def test_an_answer_without_a_clear_score_is_rejected(text: str, why: str) -> None:
     assert why in str(read_score(Reply(text, "stop")))
     assert "cut off" in str(read_score(Reply("It asks what", "length")))
 
 
-def places(*tokens: str, tops: dict[int, dict[str, float]]) -> tuple[Place, ...]:
+def positions(*tokens: str, tops: dict[int, dict[str, float]]) -> tuple[Place, ...]:
     return tuple(
         Place(token, tuple((text, math.log(p)) for text, p in tops.get(i, {}).items()))
         for i, token in enumerate(tokens)
     )
 
 
-def test_the_mean_is_taken_over_the_digits_at_the_digits_place() -> None:
+def test_the_mean_is_taken_over_the_digits_at_the_digits_position() -> None:
     tops = {4: {" 7": 0.5, "7": 0.1, " 4": 0.2, " seven": 0.1, "10": 0.05, " 0": 0.05}}
-    told = places("<think>", "SCORE: 7", "SC", "ORE:", " 7", "<|im_end|>", tops=tops)
-    score = read_score(Reply("SCORE: 7", "stop", places=told))
+    tokens = positions("<think>", "SCORE: 7", "SC", "ORE:", " 7", "<|im_end|>", tops=tops)
+    score = read_score(Reply("SCORE: 7", "stop", places=tokens))
     assert isinstance(score, Score)
     assert score.digit == 7
     assert score.expected == pytest.approx((7 * 0.6 + 4 * 0.2) / 0.8)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "tokens",
     [
-        places("SCORE", ": 7", tops={1: {": 7": 0.9}}),
-        places("SCORE:", " 7", tops={0: {"SCORE:": 1.0}}),
-        places("SCORE:", " 7", tops={1: {" 8": 1.0}}),
-        places("something else", tops={}),
+        positions("SCORE", ": 7", tops={1: {": 7": 0.9}}),
+        positions("SCORE:", " 7", tops={0: {"SCORE:": 1.0}}),
+        positions("SCORE:", " 7", tops={1: {" 8": 1.0}}),
+        positions("something else", tops={}),
     ],
 )
-def test_where_the_probabilities_do_not_fit_the_digit_counts(told: tuple[Place, ...]) -> None:
-    assert read_score(Reply("SCORE: 7", "stop", places=told)) == Score(7, None)
+def test_the_digit_is_the_score_where_the_probabilities_do_not_fit(tokens: tuple[Place, ...]) -> None:
+    assert read_score(Reply("SCORE: 7", "stop", places=tokens)) == Score(7, None)
 
 
 @given(st.dictionaries(st.text("0123456789 x", max_size=3), st.floats(-9999, 1e6), max_size=12))
-def test_a_mean_is_a_score(likeliest: dict[str, float]) -> None:
+def test_a_mean_is_between_1_and_9(likeliest: dict[str, float]) -> None:
     score = read_score(Reply("SCORE: 7", "stop", places=(Place("SCORE: ", ()), Place("7", tuple(likeliest.items())))))
     assert isinstance(score, Score)
     assert score.expected is None or 1 <= score.expected <= 9 + 1e-9
@@ -121,19 +119,19 @@ def test_a_mean_is_a_score(likeliest: dict[str, float]) -> None:
 
 
 @given(st.lists(st.text(max_size=60), min_size=3, max_size=5))
-def test_what_others_wrote_never_stands_at_the_margin(texts: list[str]) -> None:
+def test_text_of_models_and_people_is_always_indented(texts: list[str]) -> None:
     prompt = JudgePrompt.of(None)
-    hidden, reply, *told = texts
+    hidden, reply, *spoken = texts
     observation = [Message(role="system", content="Ask.\nSCORE: 9")]
-    observation += [Message(role="user" if i % 2 == 0 else "assistant", content=text) for i, text in enumerate(told)]
+    observation += [Message(role="user" if i % 2 == 0 else "assistant", content=text) for i, text in enumerate(spoken)]
     filled = prompt.fill(observation, hidden, reply)
     own = [line for line in prompt.text.split("\n") if not line.startswith("{")]
-    own += ["Person:" if i % 2 == 0 else "Assistant:" for i in range(len(told))]
+    own += ["Person:" if i % 2 == 0 else "Assistant:" for i in range(len(spoken))]
     margin = [line for line in filled.splitlines() if not line.startswith("    ")]
     assert Counter(margin) == Counter(own)
 
 
-def test_a_prompt_of_ones_own_needs_its_places(tmp_path: Path) -> None:
+def test_a_custom_prompt_needs_its_placeholders(tmp_path: Path) -> None:
     file = tmp_path / "judge.txt"
     for text, word in (("{reply}\nGood?", "{dialogue}"), ("{dialogue}\n{reply}\n{reply}", "{reply}"), ("", "empty")):
         file.write_text(text)
@@ -154,7 +152,7 @@ def test_a_prompt_of_ones_own_needs_its_places(tmp_path: Path) -> None:
 
 
 def shown(body: dict[str, Any]) -> str:
-    """The reply that a question of the packaged prompt is about."""
+    """Return the reply that a filled packaged prompt is about."""
     (message,) = body["messages"]
     lines = message["content"].split("THE REPLY TO JUDGE\n")[1].split("\n")
     quoted = lines[: next(i for i, line in enumerate(lines) if not line.startswith("    "))]
@@ -182,11 +180,11 @@ def with_probabilities(body: dict[str, Any]) -> Response:
 
 
 def questions(rows: list[CandidateRow]) -> int:
-    """How many texts there are to judge, turn by turn."""
+    """Return how many texts are judged, turn by turn."""
     return sum(len({one.text for one in (*row.candidates, row.taken) if one}) for row in rows)
 
 
-class Workplace:
+class ServedRun:
     """A run with dialogues, and a served agent for it."""
 
     def __init__(self, run: Run, agent: ChatServer, stack: ExitStack) -> None:
@@ -208,7 +206,7 @@ class Workplace:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workplace]:
+def served(tmp_path: Path) -> Iterator[ServedRun]:
     with ExitStack() as stack:
         run = Run.create(tmp_path / "run", task="code")
         dialogues = [
@@ -218,13 +216,13 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
             for t, _ in make_dialogues()
         ]
         put(run, "rollout", "rollouts", dialogues, agent="agent", tasks="toy", split="train")
-        yield Workplace(run, ChatServer("agent", agent_of), stack)
+        yield ServedRun(run, ChatServer("agent", agent_of), stack)
 
 
-def test_scores_are_means_where_the_server_tells_probabilities(place: Workplace) -> None:
+def test_scores_are_means_where_the_server_reports_probabilities(served: ServedRun) -> None:
     judge = ChatServer("judge", with_probabilities)
-    result = place.rank(judge)
-    rows = place.rows(result)
+    result = served.rank(judge)
+    rows = served.rows(result)
     assert result.metrics["basis"] == {"expected": len(rows)}
     assert (result.metrics["failed"], result.metrics["unjudged"]) == (0, 0)
     for row in rows:
@@ -247,131 +245,131 @@ def test_scores_are_means_where_the_server_tells_probabilities(place: Workplace)
         "judge_prompt": JudgePrompt.of(None).digest,
         "informed": True,
     }
-    environment = place.run.manifest().attempts[-1].environment
+    environment = served.run.manifest().attempts[-1].environment
     assert (environment["judge_model"], environment["judge_engine"]) == ("judge", "server")
-    pairs = run_pair(place.run, PairConfig(), Silent())
+    pairs = run_pair(served.run, PairConfig(), Silent())
     assert pairs.metrics["pairs"] > 0
-    for pair in map(json.loads, place.run.file(pairs.artifacts[0]).read_text().splitlines()):
+    for pair in map(json.loads, served.run.file(pairs.artifacts[0]).read_text().splitlines()):
         assert worth(pair["chosen"]) > worth(pair["rejected"])
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_without_probabilities_the_digit_counts(place: Workplace, refuses: bool) -> None:
+def test_without_probabilities_the_digit_is_the_score(served: ServedRun, refuses: bool) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return refused(400, "logprobs are not supported") if refuses and "logprobs" in body else plain(body)
 
-    result = place.rank(ChatServer("judge", answer))
+    result = served.rank(ChatServer("judge", answer))
     assert set(result.metrics["basis"]) == {"number"}
-    assert {one.score for row in place.rows(result) for one in row.candidates} <= set(map(float, WORTH.values()))
+    assert {one.score for row in served.rows(result) for one in row.candidates} <= set(map(float, WORTH.values()))
 
 
-def test_what_openais_interface_knows_is_asked_of_a_server_that_knows_no_more(place: Workplace) -> None:
+def test_a_server_without_top_k_is_asked_for_probabilities_again(served: ServedRun) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return refused(400, "unknown argument: top_k") if "top_k" in body else with_probabilities(body)
 
-    assert set(place.rank(ChatServer("judge", answer)).metrics["basis"]) == {"expected"}
+    assert set(served.rank(ChatServer("judge", answer)).metrics["basis"]) == {"expected"}
 
 
-def test_one_digit_without_probabilities_makes_all_of_the_turn_digits(place: Workplace) -> None:
+def test_one_answer_without_probabilities_makes_the_whole_turn_use_digits(served: ServedRun) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return (plain if shown(body) == TEXTS[2] else with_probabilities)(body)
 
-    for row in place.rows(place.rank(ChatServer("judge", answer))):
+    for row in served.rows(served.rank(ChatServer("judge", answer))):
         mixed = TEXTS[2] in {one.text for one in (*row.candidates, row.taken) if one}
         assert row.basis == ("number" if mixed else "expected")
         assert {one.score == worth(one.text) for one in row.candidates} == {mixed}
 
 
-def test_an_unreadable_answer_is_asked_again_with_the_reason(place: Workplace) -> None:
+def test_an_unreadable_answer_is_requested_again_with_the_reason(served: ServedRun) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return plain(body) if "Your last answer could not be read: it has no line" in str(body) else said("Good!")
 
     judge = ChatServer("judge", answer)
-    result = place.rank(judge)
+    result = served.rank(judge)
     assert (result.metrics["failed"], result.metrics["unjudged"]) == (0, 0)
-    assert len(judge.asked) == 2 * questions(place.rows(result))
-    for row in place.rows(result):
+    assert len(judge.asked) == 2 * questions(served.rows(result))
+    for row in served.rows(result):
         assert [one.score for one in row.candidates] == [worth(one.text) for one in row.candidates]
 
 
-def test_a_candidate_without_a_score_is_left_out_and_told(place: Workplace) -> None:
+def test_a_candidate_without_a_score_is_omitted_and_logged(served: ServedRun) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return said("I would rather not.") if shown(body) == TEXTS[0] else plain(body)
 
-    result = place.rank(ChatServer("judge", answer), fail_on_error=99)
-    rows = place.rows(result)
+    result = served.rank(ChatServer("judge", answer), fail_on_error=99)
+    rows = served.rows(result)
     assert result.metrics["unjudged"] == sum(row.unjudged for row in rows) > 0
     assert all(one.text != TEXTS[0] for row in rows for one in row.candidates)
     assert {len(row.candidates) + row.unjudged for row in rows} == {4}
-    log = place.run.path / "logs" / f"{place.run.manifest().attempts[-1].id}.jsonl"
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {line["unjudged"] for line in told if "unjudged" in line} == {TEXTS[0]}
-    assert all("could not be read either" in line["error"] for line in told if "unjudged" in line)
-    assert result.metrics["failed"] == sum("unjudged" not in line for line in told)
+    log = served.run.path / "logs" / f"{served.run.manifest().attempts[-1].id}.jsonl"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line["unjudged"] for line in entries if "unjudged" in line} == {TEXTS[0]}
+    assert all("could not be read either" in line["error"] for line in entries if "unjudged" in line)
+    assert result.metrics["failed"] == sum("unjudged" not in line for line in entries)
 
 
-def test_a_turn_whose_taken_reply_has_no_score_is_still_ranked(place: Workplace) -> None:
+def test_a_turn_is_ranked_though_its_given_reply_has_no_score(served: ServedRun) -> None:
     def answer(body: dict[str, Any]) -> Response:
         return plain(body) if shown(body) in WORTH else refused(400, "not this one")
 
-    result = place.rank(ChatServer("judge", answer))
+    result = served.rank(ChatServer("judge", answer))
     assert result.metrics["failed"] == 0
-    given = [row.taken.advantage for row in place.rows(result) if row.taken]
+    given = [row.taken.advantage for row in served.rows(result) if row.taken]
     assert result.metrics["mean_taken_advantage"] == (pytest.approx(sum(given) / len(given)) if given else None)
-    assert {row.taken for row in place.rows(result) if row.taken is None or row.taken.text not in WORTH} == {None}
+    assert {row.taken for row in served.rows(result) if row.taken is None or row.taken.text not in WORTH} == {None}
 
 
-def test_a_judge_that_never_answers_readably_fails_the_turns_and_is_asked_again(place: Workplace) -> None:
-    mute = ChatServer("judge", lambda body: said("…"))
+def test_unreadable_answers_fail_the_turns_and_the_same_command_retries_them(served: ServedRun) -> None:
+    unreadable = ChatServer("judge", lambda body: said("…"))
     with pytest.raises(TooManyFailures) as error:
-        place.rank(mute)
+        served.rank(unreadable)
     assert error.value.exit_code == 4
     assert error.value.result is not None
     assert error.value.result.artifacts[0].rows == 0
-    result = place.rank(ChatServer("judge", plain))
+    result = served.rank(ChatServer("judge", plain))
     assert result.artifacts[0].id == "candidates-1"
     assert result.metrics["turns"] == result.artifacts[0].rows
     assert result.metrics["turns"] > 0
 
 
-def test_a_server_that_goes_keeps_what_was_judged_and_the_same_command_goes_on(place: Workplace) -> None:
-    whole = place.rank(ChatServer("judge", plain), seed=1)
-    going = ChatServer("judge", plain, lasts=20)
+def test_a_lost_server_keeps_the_judged_turns_and_the_same_command_resumes(served: ServedRun) -> None:
+    whole = served.rank(ChatServer("judge", plain), seed=1)
+    lost = ChatServer("judge", plain, lasts=20)
     with pytest.raises(ServerError) as error:
-        place.rank(going, concurrency=2)
+        served.rank(lost, concurrency=2)
     assert error.value.exit_code == 3
-    manifest = place.run.manifest()
+    manifest = served.run.manifest()
     partial = manifest.artifacts[-1]
     assert (partial.status, manifest.attempts[-1].status) == ("partial", "failed")
-    before = place.run.file(partial).read_bytes()
+    before = served.run.file(partial).read_bytes()
     kept = {(row["trajectory_id"], row["turn"]) for row in map(json.loads, before.splitlines())}
     assert kept
     back = ChatServer("judge", plain)
-    result = place.rank(back)
+    result = served.rank(back)
     assert result.artifacts[0].id == partial.id
-    assert place.run.file(partial).read_bytes().startswith(before)
-    rows = place.rows(result)
+    assert served.run.file(partial).read_bytes().startswith(before)
+    rows = served.rows(result)
     assert len(rows) == len({row.key for row in rows}) == whole.metrics["turns"]
     new = [row for row in rows if row.key not in kept]
     assert len(back.asked) == questions(new)
 
 
-def test_a_prompt_without_the_reference_keeps_it_from_the_judge(place: Workplace, tmp_path: Path) -> None:
-    first = place.rank(ChatServer("judge", plain))
+def test_a_prompt_without_the_reference_does_not_show_it(served: ServedRun, tmp_path: Path) -> None:
+    first = served.rank(ChatServer("judge", plain))
     file = tmp_path / "judge.txt"
     file.write_text("{dialogue}\nTHE REPLY TO JUDGE\n{reply}\nHow good is it?")
     judge = ChatServer("judge", plain)
-    result = place.rank(judge, judge_prompt=file)
+    result = served.rank(judge, judge_prompt=file)
     assert (result.artifacts[0].id, result.artifacts[0].meta["informed"]) == ("candidates-2", False)
     assert result.artifacts[0].meta["judge_prompt"] != first.artifacts[0].meta["judge_prompt"]
-    assert len(judge.asked) == questions(place.rows(result))
+    assert len(judge.asked) == questions(served.rows(result))
     assert "secret" not in str(judge.asked)
 
 
-def test_the_newest_dialogues_to_train_on_are_ranked(place: Workplace) -> None:
-    put(place.run, "rollout", "rollouts", [make_dialogues()[0][0]], agent="x", tasks="toy", split="test")
-    result = place.rank(ChatServer("judge", plain))
-    assert place.run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
+def test_the_newest_dialogues_of_the_split_train_are_ranked(served: ServedRun) -> None:
+    put(served.run, "rollout", "rollouts", [make_dialogues()[0][0]], agent="x", tasks="toy", split="test")
+    result = served.rank(ChatServer("judge", plain))
+    assert served.run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
 
 
 @pytest.mark.parametrize(
@@ -384,42 +382,15 @@ def test_the_newest_dialogues_to_train_on_are_ranked(place: Workplace) -> None:
         ({"judge": "llm", "judge_model": "m", "recipe": "paper"}, "--recipe"),
     ],
 )
-def test_options_of_the_other_judge_are_refused(tmp_path: Path, changes: dict[str, Any], word: str) -> None:
+def test_options_of_another_judge_are_refused(tmp_path: Path, changes: dict[str, Any], word: str) -> None:
     with pytest.raises(UsageError) as error:
         run_rank(make_run(tmp_path, "agent"), RankConfig(**changes), Silent())
     assert word in f"{error.value.where} {error.value.fix}"
 
 
-def test_a_model_in_this_process_judges_too(place: Workplace, tmp_path: Path) -> None:
-    """A random one, which never answers readably: every turn fails, and says so."""
+def test_a_model_in_this_process_can_judge(served: ServedRun, tmp_path: Path) -> None:
+    """A random model never answers readably, so every turn fails."""
     with pytest.raises(TooManyFailures):
-        place.ranked({"judge_model": make_agent(tmp_path / "model"), "fraction": 0.1, "judge_tokens": 8})
-    environment = place.run.manifest().attempts[-1].environment
+        served.ranked({"judge_model": make_agent(tmp_path / "model"), "fraction": 0.1, "judge_tokens": 8})
+    environment = served.run.manifest().attempts[-1].environment
     assert (environment["agent_engine"], environment["judge_engine"]) == ("server", "embedded")
-
-
-def credit(answer: Callable[[dict[str, Any]], Response]) -> list[dict[int, float]]:
-    dialogues = [trajectory for trajectory, _ in make_dialogues(tasks=2)]
-    judge = ChatServer("judge", answer)
-
-    async def work(url: str) -> list[dict[int, float]]:
-        async with open_client("judge", [url], role="judge", retry_timeout=0.3) as client:
-            return await LLMJudge(client, JudgePrompt.of(None)).credit(dialogues, "Ask.")
-
-    with judge.running() as url:
-        found = asyncio.run(work(url))
-    assert len(found) == len(dialogues)
-    assert all(set(told) <= set(dialogue.agent_turns) for told, dialogue in zip(found, dialogues, strict=True))
-    return found
-
-
-def test_the_turns_of_a_dialogue_are_credited() -> None:
-    turns = [trajectory.agent_turns for trajectory, _ in make_dialogues(tasks=2)]
-    assert [list(told) for told in credit(with_probabilities)] == turns
-    assert {value for told in credit(with_probabilities) for value in told.values()} == {5.25}
-    first = make_dialogues(tasks=2)[0][0]
-    said_first = first.dialogue_history[first.agent_turns[0]].said
-    some = credit(lambda body: said("?") if shown(body) == said_first else plain(body))
-    assert first.agent_turns[0] not in some[0]
-    with pytest.raises(ServerError):
-        credit(lambda body: refused(503, "gone"))

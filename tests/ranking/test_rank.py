@@ -1,4 +1,4 @@
-"""Candidates are sampled once, scored as equation (3) says, and a stopped ranking goes on."""
+"""`sweet rank` with a critic: the sampled turns, equation (3), resuming, the choice of inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
-from sweet.ranking.turns import sample_places
+from sweet.ranking.turns import sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -59,7 +59,7 @@ def turn(sampler: float | None = None, hidden: str = "C0") -> TurnReplies:
 
 
 def mean(model: Any, prompt: list[int], reply: list[int], cut: int = 0) -> float:
-    """Mean log-probability of `reply[:-cut]` behind the prompt, by a full forward."""
+    """Return the mean log-probability of `reply[:-cut]` after the prompt, by a full forward."""
     with torch.no_grad():
         table = torch.log_softmax(model(input_ids=torch.tensor([prompt + reply])).logits[0].float(), -1)
     wanted = reply[: len(reply) - cut]
@@ -82,7 +82,7 @@ def test_an_advantage_is_equation_3(informed: bool) -> None:
     assert (found[0][0].advantage == found[1][0].advantage) != informed
 
 
-def test_an_untrained_critic_sees_no_advantage_but_upstreams_does() -> None:
+def test_an_untrained_critic_has_no_advantage_except_with_upstreams_recipe() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     base = build_model(len(tokenizer))
     paper = AdvantageCritic(base, base, tokenizer).judge([turn()])[0]
@@ -91,37 +91,37 @@ def test_an_untrained_critic_sees_no_advantage_but_upstreams_does() -> None:
     assert all(abs(verdict.advantage) > 1e-3 for verdict in upstream)
 
 
-def test_upstream_counts_the_header_and_omits_the_end_and_takes_the_samplers_mean() -> None:
+def test_upstream_counts_the_header_omits_the_end_and_uses_the_samplers_mean() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
     critic = AdvantageCritic(model, base, tokenizer, recipe="upstream")
     encoder = ChatEncoder(tokenizer)
-    told = encoder.prompts([OBSERVATION], hidden="C0", recipe="upstream")[0]
+    informed = encoder.prompts([OBSERVATION], hidden="C0", recipe="upstream")[0]
     bare = encoder.prompts([OBSERVATION])[0]
     reply = encoder.replies(REPLIES)[0]
     verdict = critic.judge([turn()])[0][0]
     assert verdict.tokens == len(reply) - 1 + 4
-    assert verdict.logprob == pytest.approx(mean(model, told[:-4], told[-4:] + reply, cut=1), abs=1e-4)
+    assert verdict.logprob == pytest.approx(mean(model, informed[:-4], informed[-4:] + reply, cut=1), abs=1e-4)
     assert verdict.reference == pytest.approx(mean(base, bare, reply), abs=1e-4)
     assert critic.judge([turn(sampler=-1.25)])[0][0].reference == -1.25
 
 
-def test_turns_are_drawn_by_the_seed_alone() -> None:
+def test_sampled_turns_depend_only_on_the_seed() -> None:
     dialogues = [trajectory for trajectory, _ in make_dialogues()]
     turns = sum(len(trajectory.agent_turns) for trajectory in dialogues)
-    drawn = [place.key for place in sample_places(dialogues, seed=0, fraction=0.2)]
+    drawn = [turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.2)]
     assert len(drawn) == -(-turns // 5)
-    assert [place.key for place in sample_places(dialogues[::-1], seed=0, fraction=0.2)] == drawn
-    assert {place.key for place in sample_places(dialogues, seed=1, fraction=0.2)} != set(drawn)
-    assert {place.key for place in sample_places(dialogues, seed=0, fraction=0.5)} > set(drawn)
-    assert len(sample_places(dialogues, seed=0, fraction=0.2, limit=2)) == 2
-    everything = [place.trajectory.id for place in sample_places(dialogues, seed=0)]
+    assert [turn.key for turn in sample_turns(dialogues[::-1], seed=0, fraction=0.2)] == drawn
+    assert {turn.key for turn in sample_turns(dialogues, seed=1, fraction=0.2)} != set(drawn)
+    assert {turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.5)} > set(drawn)
+    assert len(sample_turns(dialogues, seed=0, fraction=0.2, limit=2)) == 2
+    everything = [turn.trajectory.id for turn in sample_turns(dialogues, seed=0)]
     assert len(everything) == turns
     changes = sum(a != b for a, b in pairwise(everything))
-    assert changes == len(dialogues) - 1, "the turns of a dialogue come together"
+    assert changes == len(dialogues) - 1, "turns of one dialogue are adjacent"
 
 
-def test_an_agent_without_an_address_is_served_for_as_long_as_it_is_asked(
+def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vllm = install(tmp_path, monkeypatch)
@@ -136,7 +136,7 @@ def test_an_agent_without_an_address_is_served_for_as_long_as_it_is_asked(
     assert run.manifest().attempts[-1].environment["agent_engine"] == "vllm"
 
 
-def test_ranking_writes_candidates_and_the_reply_taken(run: Run, agent: str) -> None:
+def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str) -> None:
     result = run_rank(run, config(), Silent())
     rows = list(read_jsonl(run.file(result.artifacts[0]), CandidateRow))
     dialogues = {trajectory.id: trajectory for trajectory, _ in make_dialogues()}
@@ -159,7 +159,7 @@ def test_ranking_writes_candidates_and_the_reply_taken(run: Run, agent: str) -> 
             assert one.advantage == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_stopped_ranking_goes_on(run: Run) -> None:
+def test_an_interrupted_ranking_resumes(run: Run) -> None:
     first = run_rank(run, config(), Silent())
     path = run.file(first.artifacts[0])
     lines = path.read_bytes().splitlines(keepends=True)
@@ -178,7 +178,7 @@ def test_a_stopped_ranking_goes_on(run: Run) -> None:
     }
 
 
-def test_a_critic_of_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_reference_with_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> None:
     other = make_agent(tmp_path / "other", template="llama3")
     with pytest.raises(UsageError, match="chat templates") as caught:
         run_rank(run, config(reference=other), Silent())
@@ -192,7 +192,7 @@ def test_a_critic_of_another_vocabulary_is_refused(run: Run, tmp_path: Path) -> 
         run_rank(run, config(reference=other), Silent())
 
 
-def test_a_critic_that_does_not_know_its_start_is_measured_against_no_other(run: Run, agent: str) -> None:
+def test_a_critic_without_a_recorded_base_needs_a_reference(run: Run, agent: str) -> None:
     artifact = run.artifact("critic-1").model_copy(update={"meta": {}})
     with pytest.raises(UsageError, match="which model it started from") as caught:
         load_critic(run, artifact, Silent(), CriticSettings())
@@ -200,13 +200,13 @@ def test_a_critic_that_does_not_know_its_start_is_measured_against_no_other(run:
     load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
 
 
-def test_without_a_critic_the_stage_that_makes_it_is_named(tmp_path: Path, agent: str) -> None:
+def test_without_a_critic_the_error_names_train_critic(tmp_path: Path, agent: str) -> None:
     with pytest.raises(UsageError, match="critic") as caught:
         run_rank(make_run(tmp_path, agent), config(), Silent())
     assert "sweet train-critic" in str(caught.value.fix)
 
 
-def test_fresh_dialogues_are_ranked_though_they_are_on_more_of_the_tasks(run: Run, agent: str) -> None:
+def test_the_newest_dialogues_of_the_same_split_are_ranked(run: Run, agent: str) -> None:
     from tests.stages.learn_runs import put
 
     dialogues = [make_dialogues()[0][0]]
@@ -215,8 +215,8 @@ def test_fresh_dialogues_are_ranked_though_they_are_on_more_of_the_tasks(run: Ru
     assert run.input_of(run_rank(run, config(), Silent()).artifacts[0], "rollouts").id == "rollouts-2"
 
 
-def test_a_critic_from_the_runs_own_actor_is_measured_against_it_where_it_lies(tmp_path: Path, agent: str) -> None:
-    """A second round whose critic is retrained, in a run that was moved since."""
+def test_a_critic_trained_from_the_runs_own_actor_uses_it_as_reference_after_a_move(tmp_path: Path, agent: str) -> None:
+    """The critic of a second round, in a run that was moved afterwards."""
     from tests.stages.learn_runs import put, score
 
     run = make_run(tmp_path, agent)
@@ -237,7 +237,7 @@ def test_a_critic_from_the_runs_own_actor_is_measured_against_it_where_it_lies(t
     assert moved.input_of(candidates, "rollouts").id == "rollouts-2"
 
 
-def test_dialogues_on_other_tasks_are_not_ranked_unasked(run: Run) -> None:
+def test_dialogues_on_other_tasks_are_not_ranked_by_default(run: Run) -> None:
     from tests.stages.learn_runs import put
 
     put(run, "rollout", "rollouts", [make_dialogues()[0][0]], agent="x", tasks="toy", split="test")

@@ -1,0 +1,117 @@
+"""Critics as judges: a trained critic of the run, or the model that its training starts from (`untrained`).
+
+`load_trained_judge` and `load_untrained_judge` find everything through the run's folder, so they can be called on any
+node that sees it (`sweet.ranking.on_ray`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweet.llm.base import Reply
+from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, candidate, rounded
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_of
+from sweet.stages.base import Reporter
+from sweet.stages.critics import CriticSettings, load_critic, load_untrained
+from sweet.stages.rows import Basis, Candidate
+from sweet.tasks.base import Recipe
+
+if TYPE_CHECKING:
+    from sweet.learn.critic import Critic, TurnReplies, Verdict
+
+TOO_LONG = "with the opening and the training-time information the turn is longer than the critic's --max-length"
+"""Why a critic cannot judge a turn."""
+
+
+class CriticJudge:
+    """A critic that runs in a thread, so that sampling continues meanwhile (implements `Judge`)."""
+
+    batch_size, max_calls = CRITIC_BATCH, 1
+
+    def __init__(self, critic: Critic, basis: Basis) -> None:
+        self.critic, self.basis = critic, basis
+
+    @property
+    def dropped(self) -> int:
+        """Early turns that were omitted so far to make turns fit `max_length`."""
+        return self.critic.reader.dropped
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of a scored sequence at most."""
+        return self.critic.reader.max_length
+
+    async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+        return await asyncio.to_thread(self.judge_now, turns)
+
+    def judge_now(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
+        """Judge in the calling thread."""
+        verdicts = self.critic.judge([_turn_replies(turn) for turn in turns])
+        return [self._judged(turn, of_turn) for turn, of_turn in zip(turns, verdicts, strict=True)]
+
+    def _judged(self, turn: SampledTurn, verdicts: Sequence[Verdict]) -> JudgedTurn:
+        if not verdicts:
+            return JudgedTurn(self.basis, tuple(UnjudgedReply(reply.text, TOO_LONG) for reply in turn.all_replies))
+        return JudgedTurn(self.basis, tuple(map(_judged_reply, turn.all_replies, verdicts)))
+
+
+def load_trained_judge(
+    path: Path,
+    critic: str,
+    settings: CriticSettings,
+    reference: str | None,
+    recipe: Recipe | None,
+    reporter: Reporter,
+) -> CriticJudge:
+    """Load a critic of the run at `path`; see `load_critic` for the other arguments and the errors.
+
+    Args:
+        critic: id of its artifact.
+    """
+    run = Run.open(path)
+    artifact = run.find("critic", critic, needed_by="rank")
+    basis: Basis = "regression" if artifact.meta.get("variant") == "regression" else "critic"
+    return CriticJudge(load_critic(run, artifact, reporter, settings, reference=reference, recipe=recipe), basis)
+
+
+def load_untrained_judge(
+    path: Path, rollouts: str, settings: CriticSettings, reference: str | None, _reporter: Reporter
+) -> CriticJudge:
+    """Load the model that a critic of these rollouts starts from; see `start_model`."""
+    run = Run.open(path)
+    start = start_model(run, run.find("rollouts", rollouts, needed_by="rank"), reference)
+    return CriticJudge(load_untrained(start, settings), "untrained")
+
+
+def start_model(run: Run, rollouts: Artifact, reference: str | None) -> str:
+    """Return the model that a critic starts from: `reference`, or the agent of the rollouts where it is None."""
+    return reference or agent_of(run, rollouts, "--reference")
+
+
+def _judged_reply(reply: Reply, verdict: Verdict) -> Candidate:
+    fields = {
+        "logprob": rounded(verdict.logprob),
+        "reference": rounded(verdict.reference),
+        "tokens": verdict.tokens,
+    }
+    return candidate(reply, verdict.advantage, verdict.score).model_copy(update=fields)
+
+
+def _turn_replies(turn: SampledTurn) -> TurnReplies:
+    from sweet.learn.critic import TurnReplies
+    from sweet.learn.tokens import ReplyText
+
+    return TurnReplies(
+        name=f"Dialogue {turn.trajectory.id}, turn {turn.index}",
+        turn=turn.index,
+        observation=turn.observation,
+        hidden=turn.trajectory.task.hidden,
+        replies=[ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length") for reply in turn.all_replies],
+        sampler=turn.logprobs,
+        drawn=len(turn.replies),
+    )

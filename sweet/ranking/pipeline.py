@@ -1,0 +1,113 @@
+"""Samples and judges many turns at the same time, and writes each row as soon as its turn is judged.
+
+`concurrency` tasks sample candidates and put the turns into a queue; `judge.max_calls` tasks take batches from it. So
+sampling continues while turns are judged, and neither waits for a whole round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from sweet.llm.base import RequestFailed
+from sweet.ranking.judge import Judge, JudgedTurn, SampledTurn
+from sweet.ranking.sampler import CandidateSampler
+from sweet.ranking.turns import SelectedTurn, TurnKey
+from sweet.runs.jsonl import JsonlWriter
+from sweet.stages.base import Progress, Reporter
+from sweet.stages.failures import first_cause
+
+
+class RankingWriter:
+    """Writes judged turns as rows, and failures to the log.
+
+    Attributes:
+        failed: turns that have no row because of an error.
+    """
+
+    def __init__(self, rows: JsonlWriter, log: JsonlWriter) -> None:
+        self._rows, self._log = rows, log
+        self.failed = 0
+
+    def write(self, turn: SampledTurn, judged: JudgedTurn) -> None:
+        for reply in judged.failures:
+            self._record(turn.key, unjudged=reply.text, error=reply.reason)
+        row = judged.row(turn)
+        if row is None:
+            self.fail(turn.key, "too few candidates could be judged to rank them")
+        else:
+            self._rows.write(row)
+
+    def fail(self, key: TurnKey, error: str) -> None:
+        self.failed += 1
+        self._record(key, error=error)
+
+    def _record(self, key: TurnKey, **entry: str) -> None:
+        dialogue, turn = key
+        self._log.write({"dialogue": dialogue, "turn": turn, **entry})
+
+
+async def rank_turns(
+    turns: Sequence[SelectedTurn],
+    sampler: CandidateSampler,
+    judge: Judge,
+    writer: RankingWriter,
+    reporter: Reporter,
+    *,
+    concurrency: int,
+) -> None:
+    """Sample candidates at each turn, judge them and write the rows.
+
+    Args:
+        concurrency: turns that are sampled at the same time.
+
+    Raises:
+        sweet.errors.ServerError: the agent or the judge cannot be reached.
+    """
+    sampled: asyncio.Queue[SampledTurn | None] = asyncio.Queue()
+    taking = asyncio.Lock()
+
+    def advance(bar: Progress) -> None:
+        if writer.failed:
+            bar.note(failed=writer.failed)
+        bar.advance()
+
+    async def sample_all(bar: Progress) -> None:
+        remaining = iter(turns)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(turns))):
+                group.create_task(sample_some(remaining, bar))
+        for _ in range(judge.max_calls):
+            await sampled.put(None)
+
+    async def sample_some(remaining: Iterator[SelectedTurn], bar: Progress) -> None:
+        for turn in remaining:
+            try:
+                await sampled.put(await sampler.sample(turn))
+            except RequestFailed as error:
+                writer.fail(turn.key, str(error))
+                advance(bar)
+
+    async def judge_some(bar: Progress) -> None:
+        more = True
+        while more:
+            batch: list[SampledTurn] = []
+            async with taking:  # a batch gets consecutive turns: those of a dialogue share a prefix
+                while more and len(batch) < judge.batch_size:
+                    entry = await sampled.get()
+                    more = entry is not None
+                    if entry is not None:
+                        batch.append(entry)
+            if batch:
+                for turn, judged in zip(batch, await judge.judge(batch), strict=True):
+                    writer.write(turn, judged)
+                    advance(bar)
+
+    with reporter.progress("turns", len(turns)) as bar:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(sample_all(bar))
+                for _ in range(judge.max_calls):
+                    group.create_task(judge_some(bar))
+        except BaseExceptionGroup as errors:
+            raise first_cause(errors) from errors
