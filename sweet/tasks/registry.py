@@ -8,7 +8,7 @@ from sweet.errors import UsageError
 from sweet.plugins import Plugin, plugins
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.plugin_checks import GuardedKind, check_attributes, place_of_failure
+from sweet.tasks.plugin_checks import checked_kind, place_of_failure
 
 
 def task_kind(name: str) -> TaskKind:
@@ -45,10 +45,7 @@ def opened(plugin: Plugin) -> TaskKind:
         UsageError: it cannot be imported or made, or is not as a kind must be; names the package and what is wrong.
     """
     kind = _made(plugin)
-    if plugin.ours:
-        return kind
-    check_attributes(kind, plugin)
-    return GuardedKind(kind, str(plugin))
+    return kind if plugin.ours else checked_kind(kind, plugin)
 
 
 def _made(plugin: Plugin) -> TaskKind:
@@ -71,7 +68,7 @@ def _broken(plugin: Plugin, what: str, error: BaseException | None = None) -> Us
     where = f"entry point {plugin.name} = {plugin.point.value}"
     place = None if error is None else place_of_failure(error)
     return UsageError(
-        f"The kind of task {plugin.name!r}, which {plugin} brings, {what}.",
+        f"The task kind {plugin.name!r} ({plugin}) {what}.",
         where=where if place is None else f"{where}; {place}",
         fix=f"mend {plugin.package}, or install it again with its extras",
     )

@@ -13,18 +13,26 @@ from sweet.cli.app import run
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.inspection.doctor import check_kinds
 from sweet.plugins import plugins
+from sweet.ranking.config import RankConfig
+from sweet.ranking.stage import run_rank
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.run import Run
+from sweet.stages.base import Silent
+from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import FIGURES, AnswerScorer, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
+from tests.learn.builders import build_trajectory
 from tests.packages import write_package
+from tests.stages.learn_runs import make_agent, put
 
 GOOD = """
 from contextlib import contextmanager
-from sweet.tasks.base import Task
+from sweet.tasks.base import Credit, Task
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.base import Move
+from sweet.tasks.base import Credit, Move
 from sweet.tasks.scores import AnswerScorer, Figure, JudgedTest, RewardRule, Verdict, tally
 
 class Scorer(AnswerScorer):
@@ -120,15 +128,15 @@ def trajectories(count: int) -> list[Trajectory]:
         (replaced("    def open_scorer", "    def open_score"), "lacks the method open_scorer"),
         (GOOD + "    def __init__(self):\n        raise OSError('no disk')\n", "cannot be made: OSError"),
         (replaced('"odd"', '"even"'), "calls itself 'even'"),
-        (replaced('    name = "odd"\n', ""), "must have 'name' as str, and has None"),
-        (replaced("texts = Prompts", "texts = 'texts'"), "must have 'texts' as a class"),
-        (replaced("texts = Prompts", "texts, visual = Prompts, 1"), "must have 'visual' as bool, and has 1"),
+        (replaced('    name = "odd"\n', ""), "has NoneType instead of str in name"),
+        (replaced("texts = Prompts", "texts = 'texts'"), "has str instead of type[Prompts] in texts"),
+        (replaced("texts = Prompts", "texts, visual = Prompts, 1"), "has int instead of bool in visual"),
         (GOOD + "    @property\n    def datasets(self):\n        return open('gone')\n", "raised FileNotFoundError"),
-        (GOOD + "    datasets = {'one': 'train.jsonl'}\n", "the file of each split as a pathlib.Path"),
-        (GOOD + "    datasets = {'one': {'train': 'train.jsonl'}}\n", "the file of each split as a pathlib.Path"),
-        (GOOD + "    human_reply_limit = 0\n", "must have a 'human_reply_limit' above 0"),
+        (GOOD + "    datasets = {'one': 'train.jsonl'}\n", "str instead of Mapping[str, Path] in datasets.one"),
+        (GOOD + "    datasets = {'one': {'train': 'train.jsonl'}}\n", "str instead of Path in datasets.one.train"),
+        (GOOD + "    human_reply_limit = 0\n", "must have a human_reply_limit above 0"),
         (GOOD + "    scorer_options = frozenset({'seed'})\n", "of scorer, tolerance, similarity"),
-        (GOOD + "    rewards = RewardRule(solved='one')\n", "must have numbers in 'rewards'"),
+        (GOOD + "    rewards = RewardRule(solved='one')\n", "has str instead of float in rewards.solved"),
     ],
 )  # fmt: skip
 def test_packages_that_are_broken(install: Install, source: str, said: str) -> None:
@@ -181,35 +189,39 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
     ("method", "source", "said"),
     [
         ("load", replaced("return [Task(", "return [] + 3 + [Task("), "raised TypeError"),
-        ("load", replaced("return [Task(", "return 3, [Task("), "gave int in place of Task"),
-        ("load", replaced("return [Task(", "return [] and [Task("), "gave no task"),
-        ("load", replaced("return [Task(", "return 2 * [Task("), "gave two tasks with the id 't'"),
-        ("default_tasks", replaced('return "one"', "return 1"), "gave int in place of str"),
-        ("move", GOOD + "    def move(self, output, **how):\n        return output\n", "gave str in place of Move"),
-        ("move", moving("None, '7', True"), "gave a move whose content is None"),
-        ("move", moving("'7', 7, True"), "gave a move whose answer is 7"),
-        ("move", moving("'7', '7', 1"), "gave a move whose ends is 1"),
+        ("load", replaced("return [Task(", "return 3, [Task("), "returned int instead of Task in 0"),
+        ("load", replaced("return [Task(", "return [] and [Task("), "returned no task"),
+        ("load", replaced("return [Task(", "return 2 * [Task("), "returned two tasks with the id 't'"),
+        ("default_tasks", replaced('return "one"', "return 1"), "returned int instead of str"),
+        ("move", GOOD + "    def move(self, output, **how):\n        return output\n", "returned str instead of Move"),
+        ("move", moving("None, '7', True"), "returned NoneType instead of str in content"),
+        ("move", moving("'7', 7, True"), "returned int instead of str in answer"),
+        ("move", moving("'7', '7', 1"), "returned int instead of bool in ends"),
         ("agent_system", GOOD + "    def agent_system(self):\n        raise KeyError('x')\n", "raised KeyError: 'x'"),
-        ("scripted_reply", GOOD + "    def scripted_reply(self, *a):\n        return None\n", "gave NoneType"),
-        ("scripted_agent", replaced('"I WANT TO ANSWER: 7"', "7"), "gave int in place of str"),
-        ("human_prompt", GOOD + "    def human_prompt(self, *a):\n        return 'x'\n", "a list of Message"),
-        ("open_scorer", replaced("    @contextmanager\n", ""), "gave generator in place of a context manager"),
+        ("scripted_reply", GOOD + "    def scripted_reply(self, *a):\n        return None\n", "returned NoneType"),
+        ("scripted_agent", replaced('"I WANT TO ANSWER: 7"', "7"), "returned int instead of str"),
+        ("human_prompt", GOOD + "    def human_prompt(self, *a):\n        return 'x'\n", "of list[Message]"),
+        ("credit", GOOD + "    def credit(self, *a, **b):\n        return 3\n", "returned int instead of Credit"),
+        ("credit", GOOD + "    def credit(self, *a, **b):\n        return Credit('a', 'b')\n", "float in value"),
+        ("credit", GOOD + "    def credit(self, *a, **b):\n        return Credit('a', 1e999)\n", "inf instead of"),
+        ("with_prompts", GOOD + "    def with_prompts(self, folder):\n        return None\n", "returned NoneType"),
+        ("open_scorer", replaced("    @contextmanager\n", ""), "returned generator instead of AbstractContextManager"),
         ("open_scorer", replaced("yield Scorer(", "yield 1 / 0 or Scorer("), "raised ZeroDivisionError"),
         ("score", replaced('tally({"same"', 'tally({"same": 1 / 0, "x"'), "raised ZeroDivisionError"),
         ("score", replaced("for task, answer in answers:", "for task, answer in list(answers)[:1]:"), "ended after 1"),
-        ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, rows):\n        yield 1"), "gave"),
-        ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "gave the reward 7.0"),
+        ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, r):\n        yield 1"), "yielded"),
+        ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "yielded the reward 7.0"),
         ("score", judging("1.0"), "raised TypeError: verdicts gave float in place of Verdict"),
         ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: Input should be"),
-        ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "gave 3 passed tests of 2"),
-        ("score", judging("Verdict(None, 0, 2, 'failed')"), "gave the reward None with the outcome failed"),
-        ("score", judging("Verdict(0.0, 0, 2, 'invalid')"), "gave the reward 0.0 with the outcome invalid"),
-        ("score", judging("Verdict(0.0, 0, 2, 'failed', {'why': object()})"), "gave a detail that is no JSON"),
-        ("figures", GOOD + "    figures = 3\n", "raised TypeError"),
-        ("the scorer's name", replaced('"sameness"', "5"), "gave int in place of str"),
-        ("the scorer's name", replaced('"sameness"', '""'), "gave an empty one"),
-        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}"), "gave 'o', which"),
-        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {}\n"), "gave none"),
+        ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "yielded 3 passed tests of 2"),
+        ("score", judging("Verdict(None, 0, 2, 'failed')"), "yielded the reward None with the outcome failed"),
+        ("score", judging("Verdict(0.0, 0, 2, 'invalid')"), "yielded the reward 0.0 with the outcome invalid"),
+        ("score", judging("Verdict(0.0, 0, 2, 'failed', {'why': object()})"), "yielded a detail that is not JSON"),
+        ("figures", GOOD + "    figures = 3\n", "returned int instead of Mapping[str, Figure]"),
+        ("the scorer's name", replaced('"sameness"', "5"), "returned int instead of str"),
+        ("the scorer's name", replaced('"sameness"', '""'), "is empty"),
+        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}"), "have 'o', which"),
+        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {}\n"), "are empty"),
     ],
 )  # fmt: skip
 def test_what_a_method_does_wrong_is_told(
@@ -222,13 +234,17 @@ def test_what_a_method_does_wrong_is_told(
         messages = [Message(role="system", content=kind.agent_system()), Message(role="user", content="?")]
         kind.human_prompt(task, messages[1:])
         kind.scripted_reply(task, messages[1:])
+        kind.credit(task, messages, "?", last=False)
+        (tmp_path / "prompts").mkdir()
+        (tmp_path / "prompts" / "agent.txt").write_text("You answer.")
+        kind.with_prompts(tmp_path / "prompts")
         agent = kind.scripted_agent
         assert agent is not None
         kind.move(agent(messages, 0.0, 1), last=False)
         assert kind.figures
         with kind.open_scorer(request(tmp_path)) as scorer:
             list(scorer.score(trajectories(3)))
-    assert f"{method} of the kind of task 'odd', which sweet-odd 1.0 brings, " in error.value.what
+    assert f"{method} of the task kind 'odd' (sweet-odd 1.0) " in error.value.what
     assert said in error.value.what
 
 
@@ -285,6 +301,22 @@ def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
     assert [(row.id, score.id, score.reward) for row, score in rows] == [(f"t-{n}", f"t-{n}", 1.0) for n in range(3)]
 
 
+def test_the_oracle_judges_by_the_credit_of_a_plugin(install: Install, tmp_path: Path) -> None:
+    install(
+        GOOD
+        + "    def credit(self, task, observation, reply, *, last):\n"
+        + "        return Credit('long' if len(reply) > 9 else 'short', len(reply))\n"
+    )
+    agent = make_agent(tmp_path / "agent")
+    run = Run.create(tmp_path / "run", task="odd")
+    dialogues = [build_trajectory(f"{i}-{i}-0", turns=2, task=f"task-{i}", sample=0) for i in range(3)]
+    put(run, "rollout", "rollouts", dialogues, agent=agent, tasks="toy", split="train")
+    ranked = run_rank(run, RankConfig(judge="oracle", candidates=3, fraction=0.5, max_tokens=8), Silent())
+    rows = list(read_jsonl(run.file(ranked.artifacts[0]), CandidateRow))
+    assert len(rows) == 3
+    assert all(candidate.score == len(candidate.text) for row in rows for candidate in row.candidates)
+
+
 def test_more_verdicts_than_answers() -> None:
     class Generous(AnswerScorer):
         def verdicts(self, answers):  # type: ignore[no-untyped-def]
@@ -303,13 +335,13 @@ def test_a_panel_and_no_traceback(install: Install, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert run(["eval", "runs/odd"]) == 1
     told = capsys.readouterr().err
-    assert "score of the kind of task 'odd', which sweet-odd 1.0 brings, raised ZeroDivisionError" in told
+    assert "score of the task kind 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in told
     assert ".py, line " in told
     assert "Traceback" not in told
     run(["eval", "runs/odd", "--debug"])
     assert "Traceback" in capsys.readouterr().err
     install(replaced("return [Task(", "1 / 0\n        return [Task("))
     assert run([*play, "--new"]) == 1
-    assert "load of the kind of task 'odd'" in capsys.readouterr().err
+    assert "load of the task kind 'odd'" in capsys.readouterr().err
     manifest = json.loads(Path("runs/odd/manifest.json").read_text())
     assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-odd 1.0"}
