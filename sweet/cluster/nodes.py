@@ -1,7 +1,7 @@
-"""The Ray cluster that was asked for, and its machines.
+"""Joins a Ray cluster and lists its nodes.
 
-Ray is an extra and is imported when a cluster is opened. It is started here only for `local`; in every other case it
-runs already, and nothing of it is changed.
+Ray is an optional dependency and is imported when a cluster is opened. A cluster is started here only for `local`;
+otherwise it runs already, and nothing of it is changed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from typing import Any
 from sweet.errors import ServerError, UsageError, first_line
 from sweet.installation import install_command
 
-_TOKEN_HINT = "; where the cluster wants a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
+_TOKEN_HINT = "; if the cluster requires a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
 
-ANSWER_SECONDS = 10.0
-"""So long a cluster may take to answer at all."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds that a cluster's head may take to accept a connection."""
+
+_SILENT = {"RAY_DEDUP_LOGS": "1", "RAY_DEDUP_LOGS_ALLOW_REGEX": "", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
+"""Makes Ray drop every line that it would print on the driver's stdout."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster.
+    """A node of the cluster.
 
     Attributes:
-        id: Ray's.
-        name: its address, with the beginning of the id, as several nodes may run on one machine.
-        cpus, gpus: how many it gives to the cluster.
+        id: Ray's node id.
+        name: its address and the first digits of the id, because several nodes may run on one machine.
+        cpus, gpus: how many it contributes to the cluster.
     """
 
     id: str
@@ -45,108 +48,121 @@ class Node:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster that this process has joined. `ray` is the module."""
+    """A Ray cluster that this process has joined. `ray` is the imported module."""
 
     ray: Any
     address: str
 
     def nodes(self) -> list[Node]:
-        """Those that are alive and do work, by name."""
-        found = []
+        """The nodes that are alive and have at least one CPU, sorted by name."""
+        nodes = []
         for row in self.ray.nodes():
-            given = row.get("Resources", {})
-            if row["Alive"] and given.get("CPU", 0) >= 1:
+            resources = row.get("Resources", {})
+            if row["Alive"] and resources.get("CPU", 0) >= 1:
                 name = f"{row['NodeManagerAddress']} ({row['NodeID'][:6]})"
-                found.append(Node(row["NodeID"], name, int(given["CPU"]), int(given.get("GPU", 0))))
-        return sorted(found, key=lambda node: node.name)
+                nodes.append(Node(row["NodeID"], name, int(resources["CPU"]), int(resources.get("GPU", 0))))
+        return sorted(nodes, key=lambda node: node.name)
 
 
 @contextmanager
 def open_cluster(address: str) -> Iterator[Cluster]:
-    """Join a cluster for a while.
+    """Join a cluster until the context is closed.
 
     Args:
-        address: `local` starts one on this machine that ends with the block; `auto` is the one that this machine
-            belongs to; else HOST:PORT of a cluster's head, or ray://HOST:PORT.
+        address: `local` starts a cluster on this machine that ends with the context; `auto` is the one that this
+            machine belongs to; otherwise HOST:PORT of a cluster's head, or ray://HOST:PORT.
 
     Raises:
         UsageError: Ray is not installed.
-        ServerError: no cluster answers there.
+        ServerError: no cluster answers at the address.
     """
-    if address != "local" and "ray" not in sys.modules:  # afterwards it is too late
-        _show_token()
     try:
-        ray = importlib.import_module("ray")
+        ray = import_ray(address)
     except ImportError as error:
         raise UsageError(
             f"Ray is not installed: {first_line(error)}", where=f"--ray {address}", fix=install_command("ray")
         ) from error
-    own = {"include_dashboard": False} if address == "local" else {}
-    found = address if address == "local" else _answering(address)
+    options = {"include_dashboard": False} if address == "local" else {}
+    target = address if address == "local" else _reachable(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ray.init(found, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _nobody(address, first_line(error), _TOKEN_HINT) from error
+        raise _no_cluster(address, first_line(error), _TOKEN_HINT) from error
     finally:
-        for number, handler in handlers.items():  # Ray takes SIGTERM for itself
+        for number, handler in handlers.items():  # Ray installs its own handler of SIGTERM
             signal.signal(number, handler)
-    _quieten()
     try:
         yield Cluster(ray, address)
     finally:
         ray.shutdown()
 
 
-def _show_token() -> None:
-    """Tell Ray, before it is imported, to show a cluster the token that there is. By itself it does not, though a head
-    that is started where there is one wants to see it, and Ray makes one for `local`. Other clusters do not look."""
-    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-    if any(map(os.environ.get, names)) or Path.home().joinpath(".ray", "auth_token").is_file():
+def import_ray(address: str = "local") -> Any:
+    """Import Ray with the settings that it reads from the environment at that moment.
+
+    Ray prints messages about lost nodes on stdout, which is reserved for data; the scheduler reports them itself. Ray
+    has no switch for this, but it drops lines that match RAY_DEDUP_LOGS_SKIP_REGEX.
+
+    Ray does not use an authentication token unless it is configured to, although a head that is started where a token
+    exists requires it. Therefore token authentication is switched on if there is a token; clusters without
+    authentication ignore it. For `local`, Ray creates a token itself.
+
+    Raises:
+        ImportError: Ray is not installed.
+    """
+    if address != "local" and "ray" not in sys.modules and _has_token():
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+    before = {name: os.environ.get(name) for name in _SILENT}
+    os.environ.update(_SILENT)
+    try:
+        return importlib.import_module("ray")
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _has_token() -> bool:
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    return any(map(os.environ.get, names)) or Path.home().joinpath(".ray", "auth_token").is_file()
 
 
 def nodes_of(address: str) -> list[Node]:
-    """The machines that a cluster has now; errors as of `open_cluster`."""
+    """The nodes that a cluster has now. Raises the errors of `open_cluster`."""
     with open_cluster(address) as cluster:
         return cluster.nodes()
 
 
-def _quieten() -> None:
-    """Keep Ray from printing: it tells of lost nodes on stdout, which is for data, and we tell of them ourselves. There
-    is no option for it."""
-    worker: Any = importlib.import_module("ray._private.worker")
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _answering(address: str) -> str:
-    """Where the cluster is, after a look whether somebody answers there: Ray itself waits for minutes.
+def _reachable(address: str) -> str:
+    """The cluster's address, after checking that its port accepts connections: Ray itself would wait for minutes.
 
     Raises:
-        ServerError: nobody does, or no cluster is known here.
+        ServerError: it does not, or `auto` and this machine belongs to no cluster.
     """
-    found = address
+    target = address
     if address == "auto":
-        found = os.environ.get("RAY_ADDRESS") or _known_here()
-        if not found:
-            raise _nobody(address, "this machine belongs to none")
-    host, _, port = found.removeprefix("ray://").rpartition(":")
+        target = os.environ.get("RAY_ADDRESS") or _local_node_address()
+        if not target:
+            raise _no_cluster(address, "this machine belongs to none")
+    host, _, port = target.removeprefix("ray://").rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise _nobody(address, f"{found}: {first_line(error)}") from error
-    return found
+        raise _no_cluster(address, f"{target}: {first_line(error)}") from error
+    return target
 
 
-def _known_here() -> str:
-    """The address that Ray leaves for others on the machine of a node; empty where there is none."""
+def _local_node_address() -> str:
+    """The address that Ray writes to a file on each node's machine; empty if there is no such file."""
     try:
         return Path(os.environ.get("RAY_TMPDIR") or "/tmp", "ray", "ray_current_cluster").read_text().strip()
     except OSError:
         return ""
 
 
-def _nobody(address: str, why: str, hint: str = "") -> ServerError:
+def _no_cluster(address: str, why: str, hint: str = "") -> ServerError:
     fix = "ray start --head, or --ray local" if address == "auto" else f"ray status --address {address}"
     return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix + hint)

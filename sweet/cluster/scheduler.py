@@ -1,185 +1,132 @@
-"""Who does what: chunks of items go to the benches of a cluster's nodes, and their results come back.
+"""Schedules chunks of items onto the workers of a cluster's nodes, and returns their results in order.
 
-Each node has one bench (or one for each GPU), and each bench a few chunks at a time: one it works on, and others that
-wait there, so that it never waits for this process. One thread hands out, takes results, and looks who is there; who
-wants work done submits chunks from any other thread.
+Each node has one worker, or one for each GPU (see `sweet.cluster.chunks` for which worker gets which chunk). One thread
+assigns chunks, receives results and monitors the nodes; callers submit chunks from any other thread.
 
-A bench that is lost (its process died, its node is gone, it told a fault) is opened again where its node still lives,
-and its chunks are done elsewhere in the meantime. A chunk has its results from one bench, whole, or has none: so every
-item is counted once. A node that fails again and again is left out by name, and so is one that cannot do the work from
-the beginning. A chunk whose bench was lost has the next one for itself, and when that happens to it again and again it
-ends the work: it would take down the others too. Nodes that join the cluster meanwhile are taken in.
-
-Items that have something in common (answers to one task: what the reference gives) go to the same bench as long as no
-other has too little to do, so that this is done once and not by every node.
+A worker that is lost (its process died, its node is gone, it reported a fault) is replaced if its node is still alive,
+and other workers process its chunks in the meantime. A chunk gets its results from exactly one worker, complete or not
+at all, so every item is counted once. A node that fails repeatedly is excluded by name, and so is one that cannot open
+the work at all. A chunk that loses several workers in a row ends the run with an error, because it would take down the
+remaining workers too. Nodes that join the cluster later are added.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 import threading
 import time
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self
 
 import sweet
-from sweet.cluster.nodes import Cluster, Node
-from sweet.cluster.worker import AsyncBench, AsyncOpening, Bench, Fault, Hello, Item, Opening, Result
+from sweet.cluster.chunks import Chunk, Slot, choose_slot
+from sweet.cluster.nodes import Cluster
+from sweet.cluster.worker import AsyncWorker, AsyncWorkFactory, Fault, Item, Ready, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
 
-AT_ONCE = 6
-"""Chunks that a bench has at a time, where nobody knows better."""
+CHUNKS_PER_WORKER = 6
+"""Default number of chunks that a worker holds at a time."""
 
-AT_ONCE_HERE = "at_once"
-"""Under this a bench may tell that it wants fewer."""
+CAPACITY = "chunks_per_worker"
+"""Key of `Work.info` by which a worker asks for fewer chunks."""
 
-RUNNING_DRY = 2
-"""A bench with fewer chunks takes those of another bench, if that has so many more."""
+MAX_PENDING_ITEMS = 16_384
+"""Most items that `Scheduler.results` has read and not yet yielded: their results wait for an earlier one."""
 
-IN_HAND = 16_384
-"""Items that `Spread.results` has taken and not given back, at most: their results wait for one before them."""
+MAX_FAILURES = 3
+"""A node is excluded after so many lost workers in a row; a chunk that lost so many workers ends the run."""
 
-FAILURES = 3
-"""A node is left out when its bench was lost so often in a row, and a chunk ends the work that lost so many benches."""
+STARTUP_SECONDS = 180.0
+"""How long the first workers may take to open. Those that take longer are added later."""
 
-OPENING_SECONDS = 180.0
-"""So long the first benches may take to open. Those that do later are taken in then."""
+REFRESH_SECONDS = 5.0
+"""Interval at which the cluster's nodes are listed."""
 
-LOOK_SECONDS = 5.0
-"""How often nodes are counted."""
+REPORT_SECONDS = 60.0
+"""Interval at which the progress of each node is reported."""
 
-TELL_SECONDS = 60.0
-"""How often people are told what each node has done."""
-
-_GONE = Fault("it is gone")
+_GONE = Fault("the node is gone")
 
 Accept = Callable[[str, Mapping[str, Any]], str | None]
-"""Why a node's bench, which tells this of itself, is of no use; None where it is."""
-
-
-@dataclass(eq=False)
-class _Chunk(Generic[Item, Result]):
-    """Items that are done together.
-
-    Attributes:
-        lane: of the bench that should do it, modulo the number of benches; None where any will do.
-        lost: benches that were lost over it.
-    """
-
-    number: int
-    items: list[Item]
-    lane: int | None = None
-    results: Future[list[Result]] = field(default_factory=Future)
-    lost: int = 0
-
-    @property
-    def turn(self) -> tuple[bool, int]:
-        """Lower ones are handed out first."""
-        return not self.lost, self.number
-
-
-@dataclass(eq=False)
-class _Place(Generic[Item, Result]):
-    """Where a bench is, or is to be.
-
-    Attributes:
-        bench: Ray's handle of the actor.
-        open: whether the bench has said hello and was accepted.
-        at_once: chunks that it has at a time.
-        chunks: what it has to do.
-        failures: benches lost here since the last result.
-    """
-
-    node: Node
-    bench: Any = None
-    open: bool = False
-    at_once: int = 0
-    chunks: list[_Chunk[Item, Result]] = field(default_factory=list)
-    failures: int = 0
-
-    def takes(self, chunk: _Chunk[Item, Result]) -> bool:
-        """Whether it has room for it. A chunk that was lost before has a bench for itself."""
-        room = 1 if chunk.lost else self.at_once
-        return self.open and len(self.chunks) < room and not any(mine.lost for mine in self.chunks)
+"""Given a node's name and its worker's `Work.info`, returns why the worker cannot be used, or None if it can."""
 
 
 @dataclass(frozen=True)
-class _Heard(Generic[Item, Result]):
-    """What a bench has answered: to a chunk, or (None) to who it is."""
+class _Answer(Generic[Item, Result]):
+    """What a worker returned: for a chunk, or (None) for `wait_ready`."""
 
-    place: _Place[Item, Result]
-    bench: Any
-    chunk: _Chunk[Item, Result] | None
+    slot: Slot[Item, Result]
+    worker: Any
+    chunk: Chunk[Item, Result] | None
     answer: Future[Any]
 
 
-class Spread(Generic[Item, Result]):
-    """Work on the nodes of a cluster, while it is entered.
+class Scheduler(Generic[Item, Result]):
+    """Runs work on the nodes of a cluster while the context is open.
 
     Args:
-        opening: opens the work on a node; goes there by pickle.
-        bench: which kind of work it is.
-        at_once: chunks that a bench has at a time.
-        gpus: a bench for each GPU, which it has for itself, instead of one for each node.
-        light: the benches take none of the cluster's cores: they hardly do anything.
-        accept: asked about each bench that has opened.
-        say: tells people one line.
+        factory: opens the work on a node; sent there by pickle.
+        worker: the actor class, according to the kind of work.
+        chunks_per_worker: how many chunks a worker holds at a time.
+        gpus: one worker for each GPU, which it has to itself, instead of one for each node.
+        light: the workers reserve no cores, because they do hardly any work.
+        accept: decides about each worker that has opened.
+        say: prints one line for the user.
 
     Attributes:
-        told: by name of the node, what its bench told.
-        out: by name of the node, why it was left out.
-        done: items done, by name of the node.
-        cores: by name of the node, how many its benches have.
+        node_info: `Work.info` of its worker, by name of the node.
+        excluded: why a node is excluded, by name of the node.
+        done: number of items done, by name of the node.
+        cores: number of cores its workers have, by name of the node.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        opening: Opening[Item, Result] | AsyncOpening[Item, Result],
+        factory: WorkFactory[Item, Result] | AsyncWorkFactory[Item, Result],
         *,
-        bench: type[Bench[Any, Any]] | type[AsyncBench[Any, Any]] = Bench,
-        at_once: int = AT_ONCE,
+        worker: type[Worker[Any, Any]] | type[AsyncWorker[Any, Any]] = Worker,
+        chunks_per_worker: int = CHUNKS_PER_WORKER,
         gpus: bool = False,
         light: bool = False,
         accept: Accept | None = None,
         say: Callable[[str], None],
     ) -> None:
-        self.cluster, self.opening, self.bench, self.at_once = cluster, opening, bench, at_once
-        self.gpus, self.light = gpus, light
+        self.cluster, self.factory, self.worker = cluster, factory, worker
+        self.chunks_per_worker, self.gpus, self.light = chunks_per_worker, gpus, light
         self.accept, self.say = accept, say
-        self.told: dict[str, Mapping[str, Any]] = {}
+        self.node_info: dict[str, Mapping[str, Any]] = {}
+        self.excluded: dict[str, str] = {}
         self.done: Counter[str] = Counter()
         self.cores: dict[str, int] = {}
         self._numbers = itertools.count()
-        self._events: SimpleQueue[_Chunk[Item, Result] | _Heard[Item, Result] | None] = SimpleQueue()
-        self._places: list[_Place[Item, Result]] = []
-        self._waiting: list[_Chunk[Item, Result]] = []  # by their turn
-        self.out: dict[str, str] = {}
+        self._events: SimpleQueue[Chunk[Item, Result] | _Answer[Item, Result] | None] = SimpleQueue()
+        self._slots: list[Slot[Item, Result]] = []
+        self._waiting: list[Chunk[Item, Result]] = []  # sorted by priority
         self._known: set[str] = set()
-        self._looked = 0.0
-        self._told_at, self._told_done = time.monotonic(), 0
-        self._begun = threading.Event()
+        self._refreshed = 0.0
+        self._reported_at, self._reported_items = time.monotonic(), 0
+        self._started = threading.Event()
         self._error: SweetError | None = None
-        self._thread = threading.Thread(target=self._live, name="spread", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def __enter__(self) -> Self:
-        """Open the benches that can be opened now.
+        """Open the workers that can be opened now.
 
         Raises:
-            SweetError: there is none; says why of each node.
+            SweetError: no worker could be opened; says why for each node.
         """
         self._thread.start()
         try:
-            self._begun.wait()
+            self._started.wait()
             if self._error is not None:
                 raise self._error
         except BaseException:
@@ -194,41 +141,46 @@ class Spread(Generic[Item, Result]):
         self._thread.join()
 
     @property
-    def benches(self) -> int:
-        """Those that are there or are being opened."""
-        return len(self._places)
+    def worker_count(self) -> int:
+        """The number of workers that are open or being opened."""
+        return len(self._slots)
 
-    def record(self, *told: str) -> dict[str, dict[str, Any]]:
-        """What is kept of who did the work: by name of the node its items, its cores, and what of this it told."""
+    def record(self, *keys: str) -> dict[str, dict[str, Any]]:
+        """What is recorded about each node, by its name: items done, cores, and these entries of its `Work.info`."""
         return {
             name: {"items": self.done[name], CORES: self.cores[name]}
-            | {part: node[part] for part in told if node.get(part) is not None}
-            for name, node in sorted(self.told.items())
+            | {key: info[key] for key in keys if info.get(key) is not None}
+            for name, info in sorted(self.node_info.items())
         }
 
     def submit(self, items: list[Item]) -> Future[list[Result]]:
-        """Have items done together by one bench; their results in their order, or the SweetError that ended all."""
-        chunk: _Chunk[Item, Result] = _Chunk(next(self._numbers), items)
+        """Process items together on one worker.
+
+        Returns:
+            A future of one result for each item in order, or of the SweetError that ended the work.
+        """
+        chunk: Chunk[Item, Result] = Chunk(next(self._numbers), items)
         self._events.put(chunk)
         return chunk.results
 
     def results(
-        self, items: Iterable[Item], together: int, affinity: Callable[[Item], str] | None = None
+        self, items: Iterable[Item], chunk_size: int, affinity: Callable[[Item], str] | None = None
     ) -> Iterator[Result]:
-        """The result of each item, in their order; so many go to a bench together. Items are taken as they are needed.
+        """Yield the result of each item in order. Items are consumed lazily and sent in chunks of `chunk_size`.
 
         Args:
-            affinity: items of which it says the same go to the same bench while all have enough to do.
+            affinity: items for which it returns the same text go to the same worker while all workers are busy.
 
         Raises:
-            SweetError: no node is left, or the same items took several benches down.
+            SweetError: no node is left, or the same items took down several workers.
         """
         rows = iter(items)
-        filling: dict[int | None, _Chunk[Item, Result]] = {}
-        under_way: deque[tuple[_Chunk[Item, Result], int]] = deque()
+        filling: dict[int | None, Chunk[Item, Result]] = {}
+        pending: deque[tuple[Chunk[Item, Result], int]] = deque()
         while True:
-            # Two chunks more than the benches can have, so that none waits for this process.
-            while len(under_way) < min(IN_HAND, (self.at_once + 2) * together * max(1, self.benches)):
+            # Two chunks more than the workers hold, so that none waits for this process.
+            wanted = (self.chunks_per_worker + 2) * chunk_size * max(1, self.worker_count)
+            while len(pending) < min(MAX_PENDING_ITEMS, wanted):
                 try:
                     item = next(rows)
                 except StopIteration:
@@ -236,218 +188,199 @@ class Spread(Generic[Item, Result]):
                         self._events.put(chunk)
                     filling.clear()
                     break
-                lane = zlib.crc32(affinity(item).encode()) % max(1, self.benches) if affinity else None
+                lane = zlib.crc32(affinity(item).encode()) % max(1, self.worker_count) if affinity else None
                 if lane not in filling:
-                    filling[lane] = _Chunk(next(self._numbers), [], lane)
+                    filling[lane] = Chunk(next(self._numbers), [], lane)
                 chunk = filling[lane]
-                under_way.append((chunk, len(chunk.items)))
+                pending.append((chunk, len(chunk.items)))
                 chunk.items.append(item)
-                if len(chunk.items) == together:
+                if len(chunk.items) == chunk_size:
                     self._events.put(filling.pop(lane))
-            if not under_way:
+            if not pending:
                 return
-            chunk, place = under_way.popleft()
-            if filling.get(chunk.lane) is chunk:  # there are not enough others yet, and its results are wanted now
+            chunk, index = pending.popleft()
+            if filling.get(chunk.lane) is chunk:  # still incomplete, but its results are needed now
                 self._events.put(filling.pop(chunk.lane))
-            yield chunk.results.result()[place]
+            yield chunk.results.result()[index]
 
-    def _live(self) -> None:
-        """The thread: see who is there, take what is heard, hand out, until the end is told."""
-        deadline = time.monotonic() + OPENING_SECONDS
+    def _run(self) -> None:
+        """The thread: refresh the nodes, handle events, assign chunks, until the context is closed."""
+        deadline = time.monotonic() + STARTUP_SECONDS
         try:
             while True:
-                self._look()
-                self._tell(TELL_SECONDS)
-                opening = [place for place in self._places if not place.open]
-                if not opening or (self.told and time.monotonic() > deadline):
-                    self._begun.set()
+                self._refresh_nodes()
+                self._report_progress(REPORT_SECONDS)
+                opening = [slot for slot in self._slots if not slot.ready]
+                if not opening or (self.node_info and time.monotonic() > deadline):
+                    self._started.set()
                 elif time.monotonic() > deadline:
                     self.say("No node has opened yet: the cluster may have no free cores. Still waiting.")
-                    deadline += OPENING_SECONDS
+                    deadline += STARTUP_SECONDS
                 try:
-                    event = self._events.get(timeout=LOOK_SECONDS)
+                    event = self._events.get(timeout=REFRESH_SECONDS)
                 except Empty:
                     continue
                 if event is None:
-                    self._tell(0)
+                    self._report_progress(0)
                     return
-                if isinstance(event, _Chunk):
-                    self._queue(event)
-                elif event.bench is event.place.bench:  # not one that is lost already
-                    self._hear(event)
-                self._hand_out()
+                if isinstance(event, Chunk):
+                    self._enqueue(event)
+                elif event.worker is event.slot.worker:  # not from one that has been replaced
+                    self._handle(event)
+                self._assign_chunks()
         except SweetError as error:
             self._error = error
         except BaseException as error:
             self._error = SweetError(f"The work on the cluster ended: {described(error)}")
         finally:
-            self._end()
+            self._shut_down()
 
-    def _end(self) -> None:
-        """Close the benches, and tell whoever waits, now or later, that nothing more will come."""
+    def _shut_down(self) -> None:
+        """Close the workers and fail all chunks that are unfinished now or, after an error, submitted later."""
         error = self._error or SweetError("The work on the cluster was ended.")
-        open_chunks = [*self._waiting, *(chunk for place in self._places for chunk in place.chunks)]
-        for place in self._places:
-            self._kill(place)
-        self._begun.set()
+        unfinished = [*self._waiting, *(chunk for slot in self._slots for chunk in slot.chunks)]
+        for slot in self._slots:
+            self._kill(slot)
+        self._started.set()
         while True:
-            for chunk in open_chunks:
-                _settle(chunk.results, error)
+            for chunk in unfinished:
+                chunk.resolve(error)
             event = self._events.get() if self._error is not None else None
             if event is None:
                 return
-            open_chunks = [event] if isinstance(event, _Chunk) else []
+            unfinished = [event] if isinstance(event, Chunk) else []
 
-    def _look(self) -> None:
-        """Give nodes up that are gone, open benches on those that have none; SweetError where there is no node left."""
+    def _refresh_nodes(self) -> None:
+        """Drop nodes that are gone and open workers on new ones; SweetError if no node is left."""
         now = time.monotonic()
-        if self._places and now - self._looked < LOOK_SECONDS:
+        if self._slots and now - self._refreshed < REFRESH_SECONDS:
             return
-        self._looked = now
+        self._refreshed = now
         nodes = self.cluster.nodes()
         alive = {node.id for node in nodes}
-        for place in [place for place in self._places if place.node.id not in alive]:
-            self._lose(place, _GONE)  # Ray does not tell of a bench that was to be opened there
+        for slot in [slot for slot in self._slots if slot.node.id not in alive]:
+            self._handle_loss(slot, _GONE)  # Ray does not report an actor that was still waiting for its node
         for node in nodes:
             if node.id not in self._known:
                 self._known.add(node.id)
                 for _ in range(node.gpus if self.gpus else 1):
-                    place = _Place[Item, Result](node)
-                    self._places.append(place)
-                    self._open(place)
-        if not self._places:
-            told = [f"{name}: {why}" for name, why in self.out.items()]
-            why = "; ".join(told) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
+                    slot = Slot[Item, Result](node)
+                    self._slots.append(slot)
+                    self._open(slot)
+        if not self._slots:
+            reasons = [f"{name}: {why}" for name, why in self.excluded.items()]
+            why = "; ".join(reasons) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
             raise SweetError(
                 f"No node of the cluster can do the work: {why}.",
                 where=f"--ray {self.cluster.address}",
                 fix=f"sweet doctor --ray {self.cluster.address}",
             )
 
-    def _tell(self, after: float) -> None:
-        """Say what each node has done, where something was done since it was last said and so many seconds are over."""
+    def _report_progress(self, interval: float) -> None:
+        """Print what each node has done, if that changed and the last report is at least `interval` seconds ago."""
         now, total = time.monotonic(), self.done.total()
-        if now - self._told_at >= after and total > self._told_done:
-            self._told_at, self._told_done = now, total
+        if now - self._reported_at >= interval and total > self._reported_items:
+            self._reported_at, self._reported_items = now, total
             self.say("Done by node: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.done.items())))
 
-    def _queue(self, chunk: _Chunk[Item, Result]) -> None:
-        bisect.insort(self._waiting, chunk, key=lambda chunk: chunk.turn)
+    def _enqueue(self, chunk: Chunk[Item, Result]) -> None:
+        bisect.insort(self._waiting, chunk, key=lambda chunk: chunk.priority)
 
-    def _hand_out(self) -> None:
-        """Give every open bench what it may have, what was lost before any other."""
+    def _assign_chunks(self) -> None:
+        """Assign waiting chunks, in order of priority, to slots that have room."""
         for chunk in list(self._waiting):
             if chunk.results.cancelled():
                 self._waiting.remove(chunk)
                 continue
-            free = [place for place in self._places if place.takes(chunk)]
+            free = [slot for slot in self._slots if slot.has_room_for(chunk)]
             if not free:
                 return
-            if (place := self._best(chunk, free)) is not None:
+            if (slot := choose_slot(chunk, free, self._slots)) is not None:
                 self._waiting.remove(chunk)
-                place.chunks.append(chunk)
-                self._listen(place, chunk, place.bench.results.remote(chunk.items))
+                slot.chunks.append(chunk)
+                self._subscribe(slot, chunk, slot.worker.results.remote(chunk.items))
 
-    def _best(self, chunk: _Chunk[Item, Result], free: list[_Place[Item, Result]]) -> _Place[Item, Result] | None:
-        """Who of those with room does a chunk: its lane's bench, or the least busy; None where it waits for its own."""
-        idlest = min(free, key=lambda place: len(place.chunks))
-        if chunk.lost or chunk.lane is None:
-            return idlest
-        own, short = self._places[chunk.lane % len(self._places)], len(idlest.chunks) < RUNNING_DRY
-        if own in free:
-            return idlest if short and len(own.chunks) - len(idlest.chunks) >= RUNNING_DRY else own
-        return idlest if short or not own.open else None
+    def _subscribe(self, slot: Slot[Item, Result], chunk: Chunk[Item, Result] | None, ref: Any) -> None:
+        """Turn the completion of an object reference into an event."""
+        worker = slot.worker
+        ref.future().add_done_callback(lambda answer: self._events.put(_Answer(slot, worker, chunk, answer)))
 
-    def _listen(self, place: _Place[Item, Result], chunk: _Chunk[Item, Result] | None, ref: Any) -> None:
-        """Hear of what a reference will stand for."""
-        bench = place.bench
-        ref.future().add_done_callback(lambda answer: self._events.put(_Heard(place, bench, chunk, answer)))
-
-    def _hear(self, heard: _Heard[Item, Result]) -> None:
-        place, chunk = heard.place, heard.chunk
-        error = heard.answer.exception()
-        found = Fault(described(error), lost=True) if error else heard.answer.result()
-        if chunk is None and not (isinstance(found, Fault) and found.lost):
-            self._greet(place, found)
-        elif isinstance(found, Fault) and found.lost:
-            self._lose(place, found)
+    def _handle(self, event: _Answer[Item, Result]) -> None:
+        slot, chunk = event.slot, event.chunk
+        error = event.answer.exception()
+        outcome = Fault(described(error), lost=True) if error else event.answer.result()
+        if chunk is None and not (isinstance(outcome, Fault) and outcome.lost):
+            self._admit(slot, outcome)
+        elif isinstance(outcome, Fault) and outcome.lost:
+            self._handle_loss(slot, outcome)
         elif chunk is not None:
-            place.chunks.remove(chunk)
-            place.failures = 0
-            if isinstance(found, Fault):
-                _settle(chunk.results, SweetError(found.what, where=found.where, fix=found.fix))
+            slot.chunks.remove(chunk)
+            slot.failures = 0
+            if isinstance(outcome, Fault):
+                chunk.resolve(SweetError(outcome.what, where=outcome.where, fix=outcome.fix))
             else:
-                self.done[place.node.name] += len(chunk.items)
-                _settle(chunk.results, found)
+                self.done[slot.node.name] += len(chunk.items)
+                chunk.resolve(outcome)
 
-    def _greet(self, place: _Place[Item, Result], found: Hello | Fault) -> None:
-        """Take in a bench that says hello, unless it is of no use."""
-        if isinstance(found, Fault):
-            self._leave_out(place, found)
+    def _admit(self, slot: Slot[Item, Result], outcome: Ready | Fault) -> None:
+        """Use a worker that has opened, or exclude it."""
+        if isinstance(outcome, Fault):
+            self._exclude(slot, outcome)
             return
-        name = place.node.name
-        if found.version != sweet.__version__:
-            why: str | None = f"it has sweet {found.version}, and this is {sweet.__version__}"
+        name = slot.node.name
+        if outcome.version != sweet.__version__:
+            why: str | None = f"it has sweet {outcome.version}, and this is {sweet.__version__}"
         else:
-            why = self.accept(name, found.told) if self.accept else None
+            why = self.accept(name, outcome.info) if self.accept else None
         if why is not None:
-            self._leave_out(place, Fault(why))
+            self._exclude(slot, Fault(why))
             return
-        place.open = True
-        place.at_once = min(found.told.get(AT_ONCE_HERE, self.at_once), self.at_once)
-        self.told[name], self.cores[name] = found.told, place.node.cpus
+        slot.ready = True
+        slot.capacity = min(outcome.info.get(CAPACITY, self.chunks_per_worker), self.chunks_per_worker)
+        self.node_info[name], self.cores[name] = outcome.info, slot.node.cpus
 
-    def _lose(self, place: _Place[Item, Result], fault: Fault) -> None:
-        """A bench is lost: its chunks are for others, and another one is opened in its place while that may help."""
-        chunks, place.chunks = place.chunks, []
-        gone = fault is _GONE or place.node.id not in {node.id for node in self.cluster.nodes()}
+    def _handle_loss(self, slot: Slot[Item, Result], fault: Fault) -> None:
+        """Requeue the chunks of a lost worker, and replace the worker while that may help."""
+        chunks, slot.chunks = slot.chunks, []
+        gone = fault is _GONE or slot.node.id not in {node.id for node in self.cluster.nodes()}
         for chunk in chunks:
             chunk.lost += not gone
-            self._queue(chunk)
-        deadly = next((chunk for chunk in chunks if chunk.lost >= FAILURES), None)
+            self._enqueue(chunk)
+        deadly = next((chunk for chunk in chunks if chunk.lost >= MAX_FAILURES), None)
         if deadly is not None:
             what = f"{deadly.lost} workers were lost over the same {len(deadly.items)} items: {fault.what}"
-            raise SweetError(what, where=fault.where or place.node.name, fix=fault.fix)
-        place.failures += 1
+            raise SweetError(what, where=fault.where or slot.node.name, fix=fault.fix)
+        slot.failures += 1
         if gone:
-            self._leave_out(place, _GONE)
-        elif place.failures >= FAILURES:
-            self._leave_out(place, fault)
+            self._exclude(slot, _GONE)
+        elif slot.failures >= MAX_FAILURES:
+            self._exclude(slot, fault)
         else:
-            self._kill(place)
-            self._open(place)
+            self._kill(slot)
+            self._open(slot)
 
-    def _leave_out(self, place: _Place[Item, Result], fault: Fault) -> None:
-        """A bench has no part in it from now on. A node that is left out may join the cluster again as another."""
-        self._kill(place)
-        self._places.remove(place)
-        self.out[place.node.name] = fault.what + (f" (try: {fault.fix})" if fault.fix else "")
-        self.say(f"Left out: {place.node.name}: {self.out[place.node.name]}")
+    def _exclude(self, slot: Slot[Item, Result], fault: Fault) -> None:
+        """Remove a slot for good. A node that is excluded may join the cluster again under another id."""
+        self._kill(slot)
+        self._slots.remove(slot)
+        self.excluded[slot.node.name] = fault.what + (f" (try: {fault.fix})" if fault.fix else "")
+        self.say(f"Excluded {slot.node.name}: {self.excluded[slot.node.name]}")
 
-    def _open(self, place: _Place[Item, Result]) -> None:
+    def _open(self, slot: Slot[Item, Result]) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        node = place.node
+        node = slot.node
         cores = max(1, node.cpus // node.gpus) if self.gpus else node.cpus
-        actor = self.cluster.ray.remote(self.bench).options(
+        actor = self.cluster.ray.remote(self.worker).options(
             num_cpus=0 if self.light else cores,
             num_gpus=1 if self.gpus else 0,
-            max_concurrency=self.at_once + 1,
+            max_concurrency=self.chunks_per_worker + 1,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
-        place.open, place.bench = False, actor.remote(self.opening, cores)
-        self._listen(place, None, place.bench.hello.remote())
+        slot.ready, slot.worker = False, actor.remote(self.factory, cores)
+        self._subscribe(slot, None, slot.worker.wait_ready.remote())
 
-    def _kill(self, place: _Place[Item, Result]) -> None:
-        bench, place.bench = place.bench, None
-        if bench is not None:
-            self.cluster.ray.kill(bench)
-
-
-def _settle(results: Future[list[Result]], outcome: list[Result] | SweetError) -> None:
-    """Give whoever waits the outcome; somebody who has given up (a cancelled task) wants none."""
-    with contextlib.suppress(InvalidStateError):
-        if isinstance(outcome, SweetError):
-            results.set_exception(outcome)
-        else:
-            results.set_result(outcome)
+    def _kill(self, slot: Slot[Item, Result]) -> None:
+        worker, slot.worker = slot.worker, None
+        if worker is not None:
+            self.cluster.ray.kill(worker)

@@ -1,13 +1,14 @@
-"""What runs in an actor on a node: somebody at work, fed with chunks of items.
+"""The actors that run on the nodes and process chunks of items.
 
-One thread opens what does the work, works, and closes it; Ray's threads bring chunks and wait for their results.
+One thread opens the work, runs it and closes it; Ray's threads deliver chunks and wait for their results.
 
-A `Bench` is for work that takes items as a stream. While chunks keep coming, work goes on through their borders, so
-that a scorer that runs many answers at once need not wait for the last of a chunk. When there is no more, what is under
-way is ended before the thread waits for the next chunk: a worker may give a result only when it is asked for the one
-after it. An `AsyncBench` is for work that answers each item by itself, in any order.
+A `Worker` is for work that consumes a stream of items. As long as chunks keep arriving, the stream continues across
+chunk borders, so that a scorer that runs many answers in parallel does not wait for the last answer of a chunk. When no
+chunk is waiting, the stream ends, all pending results are flushed, and only then does the thread wait for the next
+chunk: a generator may yield a result only when it is asked for the one after it. An `AsyncWorker` is for work that
+processes each item separately, in any order.
 
-Nothing is raised to the caller, because an error of ours may not survive the journey: a `Fault` is returned.
+Errors are returned as a `Fault`, not raised, because our exception classes may not survive pickling between machines.
 """
 
 from __future__ import annotations
@@ -32,42 +33,42 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Work(Protocol[Item_contra, Result_co]):
-    """Who does the work on a node.
+    """Work on a node that consumes a stream of items.
 
     Attributes:
-        told: what the others want to know of it, before anything is done.
+        info: what the scheduler and its callers need to know about it before any item is processed.
     """
 
     @property
-    def told(self) -> Mapping[str, Any]: ...
+    def info(self) -> Mapping[str, Any]: ...
 
     def results(self, items: Iterable[Item_contra]) -> Iterator[Result_co]:
-        """The result of each item, in their order. Items are taken as they are needed."""
+        """Yield the result of each item in order. Items are consumed lazily."""
         ...
 
 
 class AsyncWork(Protocol[Item_contra, Result_co]):
-    """Who does the work on a node, any number of items at once."""
+    """Work on a node that processes any number of items concurrently. `info` as for `Work`."""
 
     @property
-    def told(self) -> Mapping[str, Any]: ...
+    def info(self) -> Mapping[str, Any]: ...
 
     async def result(self, item: Item_contra, /) -> Result_co: ...
 
 
-Opening = Callable[[int], AbstractContextManager[Work[Item, Result]]]
-"""Opens the work on a node, for so many of its cores; goes there by pickle."""
+WorkFactory = Callable[[int], AbstractContextManager[Work[Item, Result]]]
+"""Opens the work on a node, given the number of cores it may use. Sent to the node by pickle."""
 
-AsyncOpening = Callable[[int], AbstractAsyncContextManager[AsyncWork[Item, Result]]]
+AsyncWorkFactory = Callable[[int], AbstractAsyncContextManager[AsyncWork[Item, Result]]]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An error, to be sent from one machine to another.
+    """An error that is sent from one machine to another.
 
     Attributes:
-        lost: the bench is lost, and another one may do better. Otherwise it concerns what was asked for, and would be
-            told again.
+        lost: the worker is lost, and a new one may succeed. Otherwise the error concerns the request itself, and would
+            occur again.
     """
 
     what: str
@@ -77,134 +78,136 @@ class Fault:
 
     @classmethod
     def of(cls, error: BaseException, *, lost: bool = False) -> Fault:
+        """The fault that describes an exception."""
         if isinstance(error, SweetError):
             return cls(error.what, error.where, error.fix, lost)
         return cls(described(error), lost=lost)
 
 
 @dataclass(frozen=True)
-class Hello:
-    """What a bench says of itself when it is open."""
+class Ready:
+    """Reported by a worker once its work is open: the version of sweet, and `Work.info`."""
 
     version: str
-    told: Mapping[str, Any]
+    info: Mapping[str, Any]
 
 
 class _Chunk(Generic[Item, Result]):
-    """Items that came together, and their results so far."""
+    """Items that arrived together, and their results so far."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.items = items
         self.results: list[Result] = []
-        self.over = threading.Event()
+        self.done = threading.Event()
 
     def add(self, result: Result) -> None:
         self.results.append(result)
         if len(self.results) == len(self.items):
-            self.over.set()
+            self.done.set()
 
 
-class Bench(Generic[Item, Result]):
-    """The actor. Its methods are called by several threads at once.
+class Worker(Generic[Item, Result]):
+    """The actor for streaming work. Several threads call its methods concurrently.
 
     Args:
-        cores: of the node, for this bench.
+        factory: opens the work.
+        cores: the cores of the node that this worker may use.
     """
 
-    def __init__(self, opening: Opening[Item, Result], cores: int) -> None:
-        self._opening, self._cores = opening, cores
-        self._coming: SimpleQueue[_Chunk[Item, Result]] = SimpleQueue()
-        self._open = threading.Event()
-        self._hello: Hello | None = None
+    def __init__(self, factory: WorkFactory[Item, Result], cores: int) -> None:
+        self._factory, self._cores = factory, cores
+        self._queue: SimpleQueue[_Chunk[Item, Result]] = SimpleQueue()
+        self._opened = threading.Event()
+        self._ready: Ready | None = None
         self._fault: Fault | None = None
-        self._under_way: set[_Chunk[Item, Result]] = set()
+        self._pending: set[_Chunk[Item, Result]] = set()
         self._lock = threading.Lock()
-        threading.Thread(target=self._live, daemon=True, name="bench").start()
+        threading.Thread(target=self._run, daemon=True, name="worker").start()
 
-    def hello(self) -> Hello | Fault:
-        """Waits until the bench is open, or cannot be opened."""
-        self._open.wait()
-        return self._fault or self._hello or Fault("the bench was closed")
+    def wait_ready(self) -> Ready | Fault:
+        """Wait until the work is open or has failed to open."""
+        self._opened.wait()
+        return self._fault or self._ready or Fault("the worker was closed")
 
     def results(self, items: Sequence[Item]) -> list[Result] | Fault:
-        """The results of a chunk of at least one item."""
+        """Process a chunk of at least one item and return one result for each."""
         chunk: _Chunk[Item, Result] = _Chunk(items)
         with self._lock:
             if self._fault is not None:
                 return self._fault
-            self._under_way.add(chunk)
-        self._coming.put(chunk)
-        chunk.over.wait()
+            self._pending.add(chunk)
+        self._queue.put(chunk)
+        chunk.done.wait()
         with self._lock:
-            self._under_way.discard(chunk)
+            self._pending.discard(chunk)
         complete = len(chunk.results) == len(items)
         return chunk.results if complete or self._fault is None else self._fault
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
-            with self._opening(self._cores) as work:
-                self._hello = Hello(sweet.__version__, work.told)
-                self._open.set()
+            with self._factory(self._cores) as work:
+                self._ready = Ready(sweet.__version__, work.info)
+                self._opened.set()
                 while True:
-                    self._through(work, self._coming.get())
+                    self._process(work, self._queue.get())
         except BaseException as error:
             with self._lock:
-                self._fault = Fault.of(error, lost=self._hello is not None)
-                broken = list(self._under_way)
-            self._open.set()
+                self._fault = Fault.of(error, lost=self._ready is not None)
+                broken = list(self._pending)
+            self._opened.set()
             for chunk in broken:
-                chunk.over.set()
+                chunk.done.set()
 
-    def _through(self, work: Work[Item, Result], first: _Chunk[Item, Result]) -> None:
-        """Work until there is no chunk that waits."""
-        taken: deque[_Chunk[Item, Result]] = deque()
+    def _process(self, work: Work[Item, Result], first: _Chunk[Item, Result]) -> None:
+        """Process chunks, from `first` on, until none is waiting."""
+        owners: deque[_Chunk[Item, Result]] = deque()  # the chunk of each item whose result is pending
 
-        def arriving() -> Iterator[Item]:
+        def stream() -> Iterator[Item]:
             chunk: _Chunk[Item, Result] | None = first
             while chunk is not None:
                 for item in chunk.items:
-                    taken.append(chunk)
+                    owners.append(chunk)
                     yield item
                 try:
-                    chunk = self._coming.get_nowait()
+                    chunk = self._queue.get_nowait()
                 except Empty:
                     chunk = None
 
-        for result in work.results(arriving()):
-            taken.popleft().add(result)
+        for result in work.results(stream()):
+            owners.popleft().add(result)
 
 
-class AsyncBench(Generic[Item, Result]):
-    """The actor for work that answers each item by itself. Its methods are called by several threads at once."""
+class AsyncWorker(Generic[Item, Result]):
+    """The actor for work that processes each item separately. Several threads call its methods concurrently."""
 
-    def __init__(self, opening: AsyncOpening[Item, Result], cores: int) -> None:
-        self._opening, self._cores = opening, cores
+    def __init__(self, factory: AsyncWorkFactory[Item, Result], cores: int) -> None:
+        self._factory, self._cores = factory, cores
         self._work: Future[AsyncWork[Item, Result]] = Future()
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_until_complete, args=(self._live(),), daemon=True, name="bench").start()
+        threading.Thread(target=self._loop.run_until_complete, args=(self._run(),), daemon=True, name="worker").start()
 
-    def hello(self) -> Hello | Fault:
-        """Waits until the bench is open, or cannot be opened."""
+    def wait_ready(self) -> Ready | Fault:
+        """Wait until the work is open or has failed to open."""
         try:
-            return Hello(sweet.__version__, self._work.result().told)
+            return Ready(sweet.__version__, self._work.result().info)
         except BaseException as error:
             return Fault.of(error)
 
     def results(self, items: Sequence[Item]) -> list[Result] | Fault:
-        """The results of a chunk."""
+        """Process a chunk and return one result for each item."""
         work = self._work.result()
 
-        async def all_of_them() -> list[Result]:
+        async def gather() -> list[Result]:
             return await asyncio.gather(*map(work.result, items))
 
         try:
-            return asyncio.run_coroutine_threadsafe(all_of_them(), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(gather(), self._loop).result()
         except BaseException as error:
             return Fault.of(error)
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
-            async with self._opening(self._cores) as work:
+            async with self._factory(self._cores) as work:
                 self._work.set_result(work)
                 await asyncio.Event().wait()
         except BaseException as error:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sweet.cluster.nodes import Node, open_cluster
-from sweet.cluster.scheduler import Spread
+from sweet.cluster.scheduler import Scheduler
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 
 WHY = "a part in what is done with --ray"
@@ -24,11 +24,13 @@ def run_cluster_doctor(address: str, config: DoctorConfig, say: Callable[[str], 
     """
     with (
         open_cluster(address) as cluster,
-        Spread[None, None](cluster, partial(_look, config), light=True, say=say) as spread,
+        Scheduler[None, None](cluster, partial(_look, config), light=True, say=say) as spread,
     ):
         nodes = {node.name: node for node in cluster.nodes()}
-        found = {name: [_given(nodes[name]), *told["checks"]] for name, told in spread.told.items() if name in nodes}
-        for name, why in spread.out.items():
+        found = {
+            name: [_given(nodes[name]), *info["checks"]] for name, info in spread.node_info.items() if name in nodes
+        }
+        for name, why in spread.excluded.items():
             found[name] = [
                 Check("node", "problem", why, WHY, "install the same version of sweet on that node", required=True)
             ]
@@ -54,10 +56,10 @@ def _look(config: DoctorConfig, cores: int) -> Iterator[_Looked]:  # noqa: ARG00
 
 
 class _Looked:
-    """Implements sweet.cluster.worker.Work: all there is to know is told at once."""
+    """Implements sweet.cluster.worker.Work: the checks are its `info`, and there are no items."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
+    def __init__(self, info: dict[str, Any]) -> None:
+        self.info = info
 
     def results(self, items: Iterable[None]) -> Iterator[None]:
         yield from items

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from sweet.cluster.nodes import open_cluster
-from sweet.cluster.scheduler import Spread
+from sweet.cluster.scheduler import Scheduler
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
@@ -43,16 +43,18 @@ class RayJudge:
 
     batch_size = CRITIC_BATCH
 
-    def __init__(self, scheduler: Spread[_Batch, _BatchResult], gpus: int) -> None:
+    def __init__(self, scheduler: Scheduler[_Batch, _BatchResult], gpus: int) -> None:
         self._scheduler, self.gpus = scheduler, gpus
         self.dropped = 0
         # Twice as many as the replicas take, so that nodes that join later find work too.
-        self.max_calls = 2 * BATCHES_IN_FLIGHT * max(1, scheduler.benches)
+        self.max_calls = 2 * BATCHES_IN_FLIGHT * max(1, scheduler.worker_count)
 
     @property
     def max_length(self) -> int | None:
         """Tokens of a scored sequence at most."""
-        return next((int(node["max_length"]) for node in self._scheduler.told.values() if node["max_length"]), None)
+        return next(
+            (int(node["max_length"]) for node in self._scheduler.node_info.values() if node["max_length"]), None
+        )
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -77,9 +79,11 @@ def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable
         if device == "cuda" and not gpus:
             raise UsageError("No node of the cluster gives a GPU.", where="--device cuda", fix="--device auto")
         opening = partial(_open_on_node, load, device)
-        scheduler = Spread[_Batch, _BatchResult](cluster, opening, at_once=BATCHES_IN_FLIGHT, gpus=gpus, say=say)
+        scheduler = Scheduler[_Batch, _BatchResult](
+            cluster, opening, chunks_per_worker=BATCHES_IN_FLIGHT, gpus=gpus, say=say
+        )
         with scheduler:
-            yield RayJudge(scheduler, scheduler.benches if gpus else 0)
+            yield RayJudge(scheduler, scheduler.worker_count if gpus else 0)
 
 
 @contextmanager
@@ -95,7 +99,7 @@ class _Replica:
 
     def __init__(self, judge: CriticJudge, device: str) -> None:
         self._judge = judge
-        self.told = {"device": device, "max_length": judge.max_length}
+        self.info = {"device": device, "max_length": judge.max_length}
 
     def results(self, items: Iterable[_Batch]) -> Iterator[_BatchResult]:
         for turns in items:

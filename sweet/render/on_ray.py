@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet.cluster.nodes import open_cluster
-from sweet.cluster.scheduler import AT_ONCE_HERE, Spread
-from sweet.cluster.worker import AsyncBench
+from sweet.cluster.scheduler import CAPACITY, Scheduler
+from sweet.cluster.worker import AsyncWorker
 from sweet.render import browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import KeepingRenderer
@@ -54,11 +54,11 @@ async def open_renderer(
     same = _Same()
     with (
         open_cluster(ray) as cluster,
-        Spread[str, _Shot](
+        Scheduler[str, _Shot](
             cluster,
             partial(_open_on_node, count, settings),
-            bench=AsyncBench,
-            at_once=WAITING * (count or browsers.MOST_BROWSERS),
+            worker=AsyncWorker,
+            chunks_per_worker=WAITING * (count or browsers.MOST_BROWSERS),
             accept=same.accept,
             say=say,
         ) as spread,
@@ -76,7 +76,7 @@ _Shot = Screenshot | RenderFailed
 class SpreadRenderer(KeepingRenderer):
     """Renders on the nodes of a cluster."""
 
-    def __init__(self, spread: Spread[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
+    def __init__(self, spread: Scheduler[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
         super().__init__(store, settings)
         self._spread = spread
 
@@ -98,11 +98,11 @@ class _Same:
     def __init__(self) -> None:
         self.first: tuple[str, str] | None = None
 
-    def accept(self, name: str, told: Mapping[str, Any]) -> str | None:
+    def accept(self, name: str, info: Mapping[str, Any]) -> str | None:
         """Why a node is of no use beside the others."""
         if self.first is None:
-            self.first = (name, told["probe"])
-        if told["probe"] != self.first[1]:
+            self.first = (name, info["probe"])
+        if info["probe"] != self.first[1]:
             return f"it draws the same page otherwise than {self.first[0]} (another Firefox, or other fonts)"
         return None
 
@@ -112,14 +112,14 @@ async def _open_on_node(count: int | None, settings: RenderSettings, cores: int)
     number = count or min(cores, browsers.fitting_count())
     async with browsers.open_browsers(None, number, settings) as pool:
         probe = await pool.shoot(PROBE)
-        yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, AT_ONCE_HERE: WAITING * number})
+        yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, CAPACITY: WAITING * number})
 
 
 class _Browsers:
     """Implements sweet.cluster.worker.AsyncWork."""
 
-    def __init__(self, pool: KeepingRenderer, told: Mapping[str, Any]) -> None:
-        self._pool, self.told = pool, told
+    def __init__(self, pool: KeepingRenderer, info: Mapping[str, Any]) -> None:
+        self._pool, self.info = pool, info
 
     async def result(self, item: str, /) -> _Shot:
         try:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from sweet.cluster.nodes import open_cluster
-from sweet.cluster.scheduler import Spread
+from sweet.cluster.scheduler import Scheduler
 from sweet.runs.environment import NODES
 from sweet.sandbox.jail import Tier
 from sweet.sandbox.stream import AHEAD
@@ -46,7 +46,9 @@ def open_spread_scorer(address: str, kind: str, request: ScoringRequest) -> Iter
     opening = partial(_open_on_node, kind, replace(request, say=Silent().say))  # nobody reads what is said on a node
     with (
         open_cluster(address) as cluster,
-        Spread[Trajectory, Score](cluster, opening, at_once=AT_ONCE, accept=agreed.accept, say=request.say) as spread,
+        Scheduler[Trajectory, Score](
+            cluster, opening, chunks_per_worker=AT_ONCE, accept=agreed.accept, say=request.say
+        ) as spread,
     ):
         agreed.fixed = True
         yield SpreadScorer(spread, agreed)
@@ -63,7 +65,7 @@ class _Scoring:
 
     def __init__(self, scorer: TrajectoryScorer) -> None:
         self._scorer = scorer
-        self.told = {
+        self.info = {
             "name": scorer.name,
             "option": scorer.option,
             "meta": dict(scorer.meta),
@@ -117,7 +119,7 @@ def _decisive(told: Mapping[str, Any]) -> dict[str, Any]:
 class SpreadScorer:
     """Implements sweet.tasks.scores.TrajectoryScorer."""
 
-    def __init__(self, spread: Spread[Trajectory, Score], agreed: _Agreed) -> None:
+    def __init__(self, spread: Scheduler[Trajectory, Score], agreed: _Agreed) -> None:
         assert agreed.told is not None
         told, weakest = agreed.told, {} if agreed.sandbox is None else {SANDBOX: agreed.sandbox}
         self._spread = spread

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from sweet.cluster.nodes import import_ray
 
-@pytest.fixture(scope="package")  # others count the processes beneath theirs
+
+@pytest.fixture(scope="package")  # other tests count the child processes of their own
 def nodes() -> Iterator[Any]:
-    """Ray's own cluster for tests: a head and two more nodes, of one CPU each."""
+    """Ray's own cluster for tests: a head and two more nodes with one CPU each."""
+    with contextlib.suppress(ImportError):
+        import_ray()
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own

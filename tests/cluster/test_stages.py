@@ -1,4 +1,4 @@
-"""The stages on three real nodes: the same rows as on one machine, and what is recorded of the nodes."""
+"""The stages on three real nodes: the same rows as on one machine, and what is recorded about the nodes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tests.stages.learn_runs import make_agent
 
 class Listening(Silent):
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str) -> None:
-        self.heard.append(text)
+        self.messages.append(text)
 
 
-def safe() -> bool:
+def has_safe_sandbox() -> bool:
     return any(status.works for status in probe_tiers() if status.name != "unsafe")
 
 
-SANDBOX: Any = "auto" if safe() else "unsafe"
+SANDBOX: Any = "auto" if has_safe_sandbox() else "unsafe"
 
 
 @pytest.fixture(scope="module")
@@ -54,22 +54,22 @@ def content(run: Run, result: Any) -> bytes:
     return run.file(result.artifacts[0]).read_bytes()
 
 
-def test_scores_are_the_same_bytes_and_every_node_is_told(nodes: Any, run: Run) -> None:
+def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: Run) -> None:
     here = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both"), Silent())
     there = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
     assert content(run, there) == content(run, here)
-    told = there.metrics["nodes"]
-    assert len(told) == 3
-    assert sum(node["items"] for node in told.values()) == 120
-    assert {node["sandbox"] for node in told.values()} == {here.metrics["sandbox"]} == {there.metrics["sandbox"]}
+    recorded = there.metrics["nodes"]
+    assert len(recorded) == 3
+    assert sum(node["items"] for node in recorded.values()) == 120
+    assert {node["sandbox"] for node in recorded.values()} == {here.metrics["sandbox"]} == {there.metrics["sandbox"]}
     assert {key: value for key, value in there.metrics.items() if key not in ("nodes", "seconds")} == {
         key: value for key, value in here.metrics.items() if key != "seconds"
     }
-    assert run.manifest().attempts[-1].environment["nodes"] == told
+    assert run.manifest().attempts[-1].environment["nodes"] == recorded
     assert there.artifacts[0].meta == here.artifacts[0].meta
     plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
     seconds = 120 * plan["rates"]["seconds"]["value"]
-    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "three nodes did it before, too"
+    assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on three nodes too"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -98,41 +98,41 @@ def test_nodes_without_a_sandbox_are_refused_unless_none_is_asked_for(
     assert caught.value.what.count(f"The sandbox tier {missing} does not work here") == 3
 
 
-def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_comes_too_late() -> None:
-    def told(tier: str, **meta: Any) -> dict[str, Any]:
+def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_is_refused_later() -> None:
+    def info(tier: str, **meta: Any) -> dict[str, Any]:
         return {"name": "strict", "sandbox": tier, "meta": {"sandbox": tier, "tolerance": 0.0, **meta}}
 
     agreed = _Agreed()
-    assert [agreed.accept(name, told(tier)) for name, tier in (("a", "bwrap"), ("b", "docker"), ("c", "bwrap"))] == [
+    assert [agreed.accept(name, info(tier)) for name, tier in (("a", "bwrap"), ("b", "docker"), ("c", "bwrap"))] == [
         None
     ] * 3
     assert agreed.sandbox == "docker"
-    assert "tolerance 0.1" in str(agreed.accept("d", told("bwrap", tolerance=0.1)))
+    assert "tolerance 0.1" in str(agreed.accept("d", info("bwrap", tolerance=0.1)))
     agreed.fixed = True
-    assert agreed.accept("e", told("landlock")) is None
-    assert "weaker than docker" in str(agreed.accept("f", told("unsafe")))
+    assert agreed.accept("e", info("landlock")) is None
+    assert "weaker than docker" in str(agreed.accept("f", info("unsafe")))
 
 
-def test_advantages_are_those_of_one_machine(nodes: Any, run: Run, tmp_path: Path) -> None:
+def test_advantages_are_the_same_as_on_one_machine(nodes: Any, run: Run, tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "agent")
     config = {"judge": "untrained", "reference": agent, "candidates": 3, "limit": 9, "max_tokens": 16, "device": "cpu"}
-    shutil.copytree(run.path, tmp_path / "other")  # the same command would go on with the rows that are there
+    shutil.copytree(run.path, tmp_path / "other")  # the same command would resume with the existing rows
     other = Run.open(tmp_path / "other")
     here = run_rank(run, RankConfig.model_validate(config), Silent())
     there = run_rank(other, RankConfig.model_validate(config | {"ray": nodes.address}), Silent())
     rows = [
-        {row.key: row for row in read_jsonl(place.file(result.artifacts[0]), CandidateRow)}
-        for place, result in ((run, here), (other, there))
+        {row.key: row for row in read_jsonl(owner.file(result.artifacts[0]), CandidateRow)}
+        for owner, result in ((run, here), (other, there))
     ]
     assert rows[0].keys() == rows[1].keys()
     for key, row in rows[0].items():
         for one, two in zip(row.candidates, rows[1][key].candidates, strict=True):
             assert one.text == two.text
             assert one.advantage == pytest.approx(two.advantage, abs=1e-5)
-    told: Any = other.manifest().attempts[-1].environment["nodes"]
-    assert {node["device"] for node in told.values()} == {"cpu"}
-    assert sum(node["items"] for node in told.values()) == 1
-    assert {node["cores"] for node in told.values()} == {1}
+    recorded: Any = other.manifest().attempts[-1].environment["nodes"]
+    assert {node["device"] for node in recorded.values()} == {"cpu"}
+    assert sum(node["items"] for node in recorded.values()) == 1
+    assert {node["cores"] for node in recorded.values()} == {1}
 
 
 def test_each_gpu_of_the_cluster_has_a_replica(nodes: Any, run: Run, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_each_gpu_of_the_cluster_has_a_replica(nodes: Any, run: Run, tmp_path: P
     assert [node["cores"] for node in environment["nodes"].values()] == [2]
 
 
-def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -> None:
+def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_path: Path) -> None:
     from sweet.render.firefox import find_firefox
 
     try:
@@ -172,23 +172,23 @@ def test_pages_come_out_the_same_and_are_kept_here(nodes: Any, tmp_path: Path) -
         shots = {path.name: path.read_bytes() for path in (run.path / "screenshots").rglob("*.png")}
         rows = run.file(run.find("scores", needed_by="test")).read_bytes().splitlines()
         found.append((shots, sorted(rows)))  # dialogues end in any order
-        nodes_told: Any = run.manifest().attempts[-1].environment.get("nodes", {})
-        assert len(nodes_told) == (0 if ray is None else 3)
-        assert all(node["browsers"] == node["cores"] == 1 for node in nodes_told.values())
+        recorded: Any = run.manifest().attempts[-1].environment.get("nodes", {})
+        assert len(recorded) == (0 if ray is None else 3)
+        assert all(node["browsers"] == node["cores"] == 1 for node in recorded.values())
         if ray is not None:
-            assert any("Done by node" in line for line in reporter.heard)
+            assert any("Done by node" in line for line in reporter.messages)
     assert found[0] == found[1]
     assert found[0][0]
 
 
-def test_ray_where_there_is_nothing_to_spread(nodes: Any, run: Run) -> None:
+def test_ray_is_refused_if_there_is_nothing_to_distribute(nodes: Any, run: Run) -> None:
     with pytest.raises(UsageError, match="no pages to render"):
         run_rollout(run, RolloutConfig(num_tasks=1, ray=nodes.address), Silent())
     with pytest.raises(UsageError, match="--ray"):
         run_rank(run, RankConfig(judge="random", ray=nodes.address), Silent())
 
 
-def test_the_doctor_looks_at_every_node(nodes: Any) -> None:
+def test_the_doctor_checks_every_node(nodes: Any) -> None:
     from sweet.inspection.cluster_doctor import nodes_as_json, run_cluster_doctor
     from sweet.inspection.doctor import DoctorConfig
 
@@ -197,6 +197,6 @@ def test_the_doctor_looks_at_every_node(nodes: Any) -> None:
     for checks in found.values():
         assert checks[0].found == "gives 1 cores and 0 GPUs to the cluster"
         assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}
-    told = nodes_as_json(found)
-    assert told["healthy"] == all(node["healthy"] for node in told["nodes"].values())
-    assert list(told["nodes"]) == sorted(found)
+    report = nodes_as_json(found)
+    assert report["healthy"] == all(node["healthy"] for node in report["nodes"].values())
+    assert list(report["nodes"]) == sorted(found)

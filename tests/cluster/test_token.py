@@ -1,4 +1,4 @@
-"""A cluster that wants a token shown, as `ray start` makes it where there is one."""
+"""A cluster that requires an authentication token, as `ray start` sets it up if there is one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 HEAD = """
 from ray.cluster_utils import Cluster
@@ -40,12 +41,12 @@ def address() -> Iterator[str]:
 
 
 def doctor(address: str, home: Path) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     command = [sys.executable, "-m", "sweet", "doctor", "--ray", address, "--json"]
-    return subprocess.run(command, env=kept | {"HOME": str(home)}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=inherited | {"HOME": str(home)}, capture_output=True, text=True, timeout=120)
 
 
-def test_the_token_that_there_is_is_shown(address: str, tmp_path: Path) -> None:
+def test_an_existing_token_is_used(address: str, tmp_path: Path) -> None:
     file = tmp_path / ".ray/auth_token"
     file.parent.mkdir()
     file.write_text(TOKEN)
@@ -53,7 +54,7 @@ def test_the_token_that_there_is_is_shown(address: str, tmp_path: Path) -> None:
     assert len(json.loads(found.stdout)["nodes"]) == 1, found.stderr
 
 
-def test_without_one_it_is_said_where_ray_looks(address: str, tmp_path: Path) -> None:
+def test_without_a_token_the_error_says_where_ray_looks_for_it(address: str, tmp_path: Path) -> None:
     found = doctor(address, tmp_path)
     assert found.returncode == 3
     assert "RAY_AUTH_MODE=token" in found.stderr

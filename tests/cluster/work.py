@@ -1,4 +1,4 @@
-"""Kinds of work that benches open, each with a way of its own to go wrong. They travel to the nodes by pickle."""
+"""Work for the tests of the scheduler, each with its own way to fail. Sent to the nodes by pickle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sweet.errors import SweetError
 
 
 class Doubling:
-    """Twice each number; reads two ahead, as who runs several at once does."""
+    """Twice each number; reads two items ahead, as work that runs several at once does."""
 
-    def __init__(self, told: Mapping[str, Any], seconds: float = 0.0) -> None:
-        self.told, self.seconds = told, seconds
+    def __init__(self, info: Mapping[str, Any], seconds: float = 0.0) -> None:
+        self.info, self.seconds = info, seconds
 
     def results(self, items: Iterable[int]) -> Iterator[int]:
         rows, ahead = iter(items), []
@@ -39,7 +39,7 @@ def doubling(seconds: float, cores: int) -> Iterator[Doubling]:
 
 
 class Where(Doubling):
-    """The process that did it."""
+    """Returns the id of the process that handled the item."""
 
     def _one(self, item: int) -> int:
         super()._one(item)
@@ -52,11 +52,11 @@ def where(seconds: float, cores: int) -> Iterator[Where]:
 
 
 class OnGpu(Doubling):
-    """Which GPU it has, and among how many cores."""
+    """Returns the GPU and the number of cores that the worker has."""
 
     def _one(self, item: int) -> tuple[str, int]:  # type: ignore[override]
         super()._one(item)
-        return os.environ["CUDA_VISIBLE_DEVICES"], self.told["cores"]
+        return os.environ["CUDA_VISIBLE_DEVICES"], self.info["cores"]
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def first_only(mark: Path, cores: int) -> Iterator[Doubling]:
 
 
 class Deadly(Doubling):
-    """Dies of one item, as often as it meets it, until the folder holds so many marks."""
+    """Dies of one item each time it gets it, until the folder holds `times` marks."""
 
     def __init__(self, marks: Path, times: int, item: int, *, raises: bool) -> None:
         super().__init__({})
@@ -103,9 +103,9 @@ def deadly(marks: Path, times: int, item: int, raises: bool, cores: int) -> Iter
 
 
 class OddOnly:
-    """Twice each odd number, slowly, and any number of them at once."""
+    """Twice each odd number, slowly, any number of them concurrently."""
 
-    told: ClassVar[Mapping[str, Any]] = {}
+    info: ClassVar[Mapping[str, Any]] = {}
 
     async def result(self, item: int, /) -> int:
         await asyncio.sleep(0.05)
