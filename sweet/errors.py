@@ -7,14 +7,18 @@
     ├── TooManyFailures         exit 4   the stage finished, with more failed items than was allowed
     └── Interrupted             exit 130 stopped by the user; what was done is kept
 
-An error says three things: what is wrong, where, and what mends it. Nothing below the command line prints:
-it raises one of these, and `sweet.cli` draws the panel. Anything else that escapes is a bug of ours.
+An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
+one of these, and `sweet.cli` draws the panel. Any other exception is a bug in `sweet`. Each of the three texts may be a
+`sweet.hints.Hint`, which names options as flags to users of the command line and as arguments to users of the package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sweet.hints import in_python
 
 
 class SweetError(Exception):
@@ -23,7 +27,7 @@ class SweetError(Exception):
     Args:
         what: one or two sentences, what is wrong.
         where: the file, key, address or artifact it concerns.
-        fix: the command, or the change, that mends it.
+        fix: the command or the change that fixes it.
     """
 
     title = "The stage failed"
@@ -32,15 +36,20 @@ class SweetError(Exception):
     def __init__(self, what: str, *, where: str | Path | None = None, fix: str | None = None) -> None:
         super().__init__(what)
         self.what = what
-        self.where = None if where is None else str(where)
+        self.where = str(where) if isinstance(where, Path) else where
         self.fix = fix
 
     def __str__(self) -> str:
-        parts = [self.what]
+        """The error for users of the package: options are arguments."""
+        return self.worded(in_python)
+
+    def worded(self, worded: Callable[[str], str]) -> str:
+        """Return the error on one line, each of its texts as `worded` returns it."""
+        parts = [worded(self.what)]
         if self.where:
-            parts.append(f"where: {self.where}")
+            parts.append(f"where: {worded(self.where)}")
         if self.fix:
-            parts.append(f"try: {self.fix}")
+            parts.append(f"try: {worded(self.fix)}")
         return " · ".join(parts)
 
 
@@ -91,6 +100,11 @@ class Interrupted(SweetError):
 def described(error: BaseException) -> str:
     """Class and first line of an error that nobody expected."""
     return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
+
+
+def for_command_line(error: BaseException) -> str:
+    """Return what `str(error)` says, with options as flags: for what the program itself shows or records."""
+    return error.worded(str) if isinstance(error, SweetError) else str(error)
 
 
 def first_line(error: BaseException) -> str:

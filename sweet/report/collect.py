@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, for_command_line
 from sweet.report import dialogues, quote, results, rows
 from sweet.report.facts import (
     AdvantagesFact,
@@ -58,7 +58,7 @@ class _Collection:
         try:
             return task_kind(self.manifest.task)
         except SweetError as error:
-            self.problems.append(f"{error} Rewards are told as they are.")
+            self.problems.append(f"{for_command_line(error)} Rewards are told as they are.")
             return None
 
     def report(self) -> Report:
@@ -134,7 +134,7 @@ class _Collection:
             try:
                 found = results.comparison(former, latter, values)
             except (SweetError, OSError) as error:
-                self.problems.append(f"{after.id} is not compared with {before.id}: {error}")
+                self.problems.append(f"{after.id} is not compared with {before.id}: {for_command_line(error)}")
             else:
                 yield from () if found is None else (found,)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweet.errors import InputError
+from sweet.errors import InputError, for_command_line
 from sweet.report.facts import number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
@@ -116,7 +116,7 @@ def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
             except (KeyError, TypeError, ValueError, AttributeError):
                 strange += 1
     except (InputError, OSError) as error:
-        problems.append(f"{error} What stands before it counts here.")
+        problems.append(f"{for_command_line(error)} What stands before it counts here.")
     if strange:
         rows = "1 row" if strange == 1 else f"{strange:,} rows"
         problems.append(f"{path.name}: {rows} not as expected, and left out.")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
-from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
 from sweet.runs.content import current_sum, make_durable, measure
 from sweet.runs.environment import environment, recordable
 from sweet.runs.index import leave_index
@@ -266,7 +266,7 @@ def _ending(error: BaseException | None) -> tuple[Any, str | None]:
     if error is None:
         return "done", None
     name = type(error).__name__
-    text = str(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
+    text = for_command_line(error) if isinstance(error, SweetError) else f"{name}: {error}" if str(error) else name
     stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
     return ("interrupted" if stopped else "failed"), recordable(text)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sweet.hints import option, stage
 from tests.docs.command_lines import Parser, simple_commands
 from tests.docs.pages import ROOT, Piece
+
+SOURCES = sorted((ROOT / "sweet").rglob("*.py"))
 
 FOREIGN = {"--force-reinstall", "--gpus-per-node", "--max-model-len", "--upgrade"}
 """Options of pip, sbatch and vllm that fixes name."""
@@ -40,7 +43,7 @@ def test_the_help_names_only_what_is_there(parser: Parser) -> None:
 
 
 def test_what_errors_propose_is_there(parser: Parser) -> None:
-    found = [(where, text) for path in (ROOT / "sweet").rglob("*.py") for where, text in fixes(path)]
+    found = [(where, text) for path in SOURCES for where, text in (*fixes(path), *hints(path))]
     assert len(found) > 150, "the fixes are no longer found"
     assert [f"{where}: {text!r}: {why}" for where, text in found for why in _strangers(text, parser)] == []
 
@@ -78,6 +81,40 @@ def fixes(path: Path) -> Iterator[tuple[str, str]]:
             value = constants.get(node.value.id, node.value) if isinstance(node.value, ast.Name) else node.value
             for text in _texts(value):
                 yield f"{path.relative_to(ROOT)}:{node.value.lineno}", text
+
+
+def hints(path: Path) -> Iterator[tuple[str, str]]:
+    """(where, text) of every option and stage that a file names by `sweet.hints`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "sweet.hints"
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in imported & {*_HINTS}:
+            for name in _choices(node.args[0]):
+                yield f"{path}:{node.lineno}", str(_HINTS[node.func.id](name))
+            if node.func.id == "stage":
+                yield from ((f"{path}:{node.lineno}", str(option(word.arg))) for word in node.keywords if word.arg)
+
+
+_HINTS: dict[str, Callable[[str], str]] = {"option": option, "stage": stage}
+
+
+def _choices(node: ast.expr) -> list[str]:
+    """The constants that an argument may be: one, or those of a conditional expression; none of a variable."""
+    if isinstance(node, ast.IfExp):
+        return [*_choices(node.body), *_choices(node.orelse)]
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+
+
+def test_a_misspelt_hint_is_noticed(parser: Parser, tmp_path: Path) -> None:
+    source = 'from sweet.hints import option, stage\nfix = option("smaples", 3), stage("rolout", seeed=1)\n'
+    (tmp_path / "module.py").write_text(source)
+    found = [stranger for _, text in hints(tmp_path / "module.py") for stranger in _strangers(text, parser)]
+    assert found == ["--smaples", "sweet rolout", "--seeed"]
 
 
 def _texts(node: ast.AST) -> Iterator[str]:

@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import SweetError, UsageError, for_command_line
 from sweet.runs.run import Run
 from sweet.view.app.frame import Shows, attempt, tell
 from sweet.view.app.help import HelpScreen
@@ -98,7 +98,7 @@ class ViewerApp(App[None]):
             if self.records.refresh() or before or self.bookmarks.notes != noted:
                 self.reload()
         except (SweetError, OSError) as error:
-            problem = str(error)
+            problem = for_command_line(error)
         if problem != before:
             self.table.tell_problem(problem)
             if problem and self.screen is not self.table:
@@ -120,7 +120,7 @@ class ViewerApp(App[None]):
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except (SweetError, OSError) as error:
-            tell(self, str(error), error=True)
+            tell(self, for_command_line(error), error=True)
             return True
 
     @property
@@ -203,7 +203,7 @@ class ViewerApp(App[None]):
         try:
             await asyncio.to_thread(self._write, chosen, path)
         except (SweetError, OSError) as error:
-            tell(self, str(error), error=True)
+            tell(self, for_command_line(error), error=True)
         else:
             tell(self, f"{numbers} written to {path}")
 

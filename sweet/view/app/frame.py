@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, for_command_line
 from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
@@ -45,7 +45,7 @@ def attempt(app: App[Any], work: Callable[[], object]) -> bool:
     try:
         work()
     except (SweetError, OSError) as error:
-        tell(app, str(error), error=True)
+        tell(app, for_command_line(error), error=True)
         return False
     return True
 

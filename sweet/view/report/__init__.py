@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sweet.errors import SweetError
+from sweet.errors import SweetError, for_command_line
 from sweet.report.facts import Report, Sample
 from sweet.report.quote import p_told, rate_name
 from sweet.runs.run import Run
@@ -112,7 +112,7 @@ def _samples(run: Run, report: Report) -> Iterator[str]:
             yield from _dialogues(records, chosen, figures)
             room = room if figures is None else figures.room
         except (SweetError, OSError) as error:
-            yield f'<p class="note">Its dialogues cannot be shown: {line(str(error))}</p>\n'
+            yield f'<p class="note">Its dialogues cannot be shown: {line(for_command_line(error))}</p>\n'
 
 
 def _dialogues(records: Records, chosen: dict[str, Sample], figures: Figures | None) -> Iterator[str]:
