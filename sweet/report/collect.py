@@ -105,7 +105,7 @@ class _Collection:
 
     def _rows_of(self, scores: Artifact) -> rows.Scores:
         if scores.id not in self._scores:
-            figures = {} if self.kind is None else self.kind.figures
+            figures = {} if self.kind is None else self.kind.metrics
             self._scores[scores.id] = rows.scores(self.run.file(scores), figures, self.problems)
         return self._scores[scores.id]
 

@@ -17,7 +17,7 @@ from sweet.errors import InputError, for_command_line
 from sweet.report.facts import number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
-from sweet.tasks.scores import Figure, Score
+from sweet.tasks.scores import Metric, Score
 from sweet.tasks.trajectory import FAULTS
 
 Problems = list[str]
@@ -78,7 +78,7 @@ def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
     return [row for row in _rows(path, _dialogue, problems) if row is not None]
 
 
-def scores(path: Path, figures: Mapping[str, Figure], problems: Problems) -> Scores:
+def scores(path: Path, figures: Mapping[str, Metric], problems: Problems) -> Scores:
     """Of a file that is not there none."""
     found = Scores(Values(figures))
     if not path.is_file():

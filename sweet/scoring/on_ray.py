@@ -22,7 +22,7 @@ from sweet.sandbox.stream import AHEAD
 from sweet.sandbox.tiers import SAFE_TIERS
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Figure, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 TOGETHER = 32
@@ -70,7 +70,7 @@ class _Scoring:
             "option": scorer.option,
             "meta": dict(scorer.meta),
             "environment": dict(scorer.environment),
-            "figures": dict(scorer.figures),
+            "metrics": dict(scorer.metrics),
             SANDBOX: scorer.meta.get(SANDBOX),
         }
 
@@ -126,7 +126,7 @@ class SpreadScorer:
         self.name: str = told["name"]
         self.option: str = told["option"]
         self.meta: Mapping[str, Any] = told["meta"] | weakest
-        self.figures: Mapping[str, Figure] = told["figures"]
+        self.metrics: Mapping[str, Metric] = told["metrics"]
         self.environment: dict[str, Any] = told["environment"] | weakest
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:

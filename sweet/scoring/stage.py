@@ -32,7 +32,7 @@ from sweet.stages.models import gpus_held
 from sweet.stages.rates import GPUS
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import SCORER_OPTIONS, Figure, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import SCORER_OPTIONS, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
@@ -55,7 +55,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
             allow = config.allow_different
             check_alike(baseline, kind=run.manifest().task, scorer=scorer.name, mend=mend, allow=allow)
         draft = attempt.start_artifact("scores", meta={**scorer.meta, "scorer": scorer.name, "rollouts": rollouts.id})
-        tally = _Tally(scorer.figures)
+        tally = _Tally(scorer.metrics)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
             for trajectory, score in scorer.score(read_jsonl(run.file(rollouts), Trajectory)):
                 writer.write(score)
@@ -120,7 +120,7 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
 class _Tally:
     """The scores so far, and what is counted apart."""
 
-    def __init__(self, figures: Mapping[str, Figure]) -> None:
+    def __init__(self, figures: Mapping[str, Metric]) -> None:
         self.figures = figures
         self.scores: list[Score] = []
         self.values = Values(figures)

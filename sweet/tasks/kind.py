@@ -21,7 +21,7 @@ from sweet.tasks.facts import tell
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.markers import MAX_TURNS, read_move
 from sweet.tasks.prompts import Prompts, tell_turns
-from sweet.tasks.scores import FIGURES, Figure, RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
 
 ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
 """An agent of rules: the dialogue so far, a temperature (0 makes no mistakes) and the turn's seed to a raw reply."""
@@ -70,9 +70,9 @@ class TaskKind(ABC):
         return None
 
     @property
-    def figures(self) -> Mapping[str, Figure]:
-        """The rates that can stand for its scores, by name, the first one the most telling."""
-        return FIGURES
+    def metrics(self) -> Mapping[str, Metric]:
+        """The metrics that its scores may have, by name, the most informative one first."""
+        return METRICS
 
     @property
     def prompts(self) -> Prompts:

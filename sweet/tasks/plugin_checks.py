@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from sweet.plugins import Plugin
 from sweet.tasks.base import Task
 from sweet.tasks.declared_types import declared, mismatch
 from sweet.tasks.kind import ScriptedAgent, TaskKind
-from sweet.tasks.scores import FIGURES, SCORER_OPTIONS, Figure, Score, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import METRICS, SCORER_OPTIONS, AnswerScorer, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -105,6 +106,10 @@ class _Reporter:
 
         return call
 
+    def deprecated(self, name: str, successor: str) -> None:
+        problem = f"{name} of the task kind {self._kind!r} ({self._package}) is now called {successor}: rename it."
+        warnings.warn(problem, DeprecationWarning, stacklevel=3)
+
     def error(self, method: str, problem: str, where: str | None = None) -> SweetError:
         return SweetError(
             f"{method} of the task kind {self._kind!r} ({self._package}) {problem}.",
@@ -131,6 +136,16 @@ class _Proxy:
         if inspect.isfunction(getattr(self.interface, name, None)):
             return self._report.wrapped(f"{self.label}{name}", value, hint)
         return self._report.checked(f"{self.label}{name}", value, hint)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics of the plug-in, by their former name `figures` if it has only that."""
+        if not _only_figures(self._target):
+            return dict(self.__getattr__("metrics"))
+        self._report.deprecated(f"{self.label}figures", "metrics")
+        with self._report.calling(f"{self.label}figures"):
+            value = self._target.figures
+        return dict(self._report.checked(f"{self.label}figures", value, declared(self.interface, "metrics")))
 
 
 class _CheckedKind(_Proxy):
@@ -160,7 +175,7 @@ class _CheckedKind(_Proxy):
         with self._report.calling("open_scorer"):
             scorer = opened.__enter__()
         try:
-            yield cast(TrajectoryScorer, _CheckedScorer(scorer, self._report, self.figures))
+            yield cast(TrajectoryScorer, _CheckedScorer(scorer, self._report, self.metrics))
         except BaseException as error:
             with self._report.calling("open_scorer"):
                 opened.__exit__(type(error), error, error.__traceback__)
@@ -173,26 +188,28 @@ class _CheckedScorer(_Proxy):
     interface = TrajectoryScorer
     label = "the scorer's "
 
-    def __init__(self, scorer: TrajectoryScorer, report: _Reporter, of_kind: Mapping[str, Figure]) -> None:
+    def __init__(self, scorer: TrajectoryScorer, report: _Reporter, of_kind: Mapping[str, Metric]) -> None:
         super().__init__(scorer, report)
         if not self.name:
             raise report.error("the scorer's name", "is empty")
         for name in ("option", "meta", "environment"):
             getattr(self, name)
-        if not self.figures:
-            raise report.error("the scorer's figures", "are empty")
-        if unknown := sorted(self.figures.keys() - of_kind.keys()):
-            raise report.error("the scorer's figures", f"have {unknown[0]!r}, which the kind's figures do not have")
+        if not self.metrics:
+            raise report.error("the scorer's metrics", "are empty")
+        if unknown := sorted(self.metrics.keys() - of_kind.keys()):
+            raise report.error("the scorer's metrics", f"have {unknown[0]!r}, which the kind's metrics do not have")
 
     @property
-    def figures(self) -> dict[str, Figure]:
-        def checked(figure: Figure) -> Figure:
-            if figure in FIGURES.values():  # code that computes with rewards recognises these
-                return figure
-            value = self._report.wrapped("the scorer's figures", figure.value, float | None)
-            return replace(figure, value=value)
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics, with errors of their functions reported."""
 
-        return {name: checked(figure) for name, figure in self.__getattr__("figures").items()}
+        def checked(metric: Metric) -> Metric:
+            if metric in METRICS.values():  # code that computes with rewards recognises these
+                return metric
+            value = self._report.wrapped("the scorer's metrics", metric.value, float | None)
+            return replace(metric, value=value)
+
+        return {name: checked(metric) for name, metric in super().metrics.items()}
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Yield each trajectory with its score: one row for each, in their order."""
@@ -237,6 +254,13 @@ class _CheckedScorer(_Proxy):
         except ValueError as error:
             raise self._report.error("score", f"yielded a detail that is not JSON: {first_line(error)}") from error
         return trajectory, score
+
+
+def _only_figures(target: Any) -> bool:
+    """Return whether a kind or scorer defines `figures`, the former name of `metrics`, and no metrics of its own."""
+    inherited = (TaskKind.metrics, AnswerScorer.metrics)
+    found = inspect.getattr_static(target, "metrics", TaskKind.metrics)
+    return any(found is each for each in inherited) and inspect.getattr_static(target, "figures", None) is not None
 
 
 def _described(error: BaseException) -> str:

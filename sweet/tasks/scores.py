@@ -1,11 +1,12 @@
 """What trajectories are worth: a row of scores, what a kind brings to make it, and how its rewards are read.
 
 `sweet eval` opens the scorer of the run's kind, hands it the trajectories and takes their scores as they are known; it
-knows nothing of how they come about. Which rates stand for them, the kind says too (`figures`).
+knows nothing of how they come about. The kind also names their metrics (`metrics`).
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -66,8 +67,8 @@ class Score(BaseModel):
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A mean over scores that is told with its interval.
+class Metric:
+    """A mean over scores, reported with its confidence interval.
 
     Attributes:
         value: a score's part in it; None where it has none.
@@ -88,8 +89,18 @@ def solved(score: Score) -> float | None:
     return None if score.reward is None else float(score.reward >= 1)
 
 
-FIGURES: Mapping[str, Figure] = {"success_rate": Figure(solved), "tests_passed": Figure(reward)}
-"""The rates of a kind whose answers are judged by tests."""
+METRICS: Mapping[str, Metric] = {"success_rate": Metric(solved), "tests_passed": Metric(reward)}
+"""The metrics of a kind whose answers are judged by tests."""
+
+_FORMER_NAMES = {"Figure": "Metric", "FIGURES": "METRICS"}
+
+
+def __getattr__(name: str) -> Any:
+    """Return what plug-ins know by a former name."""
+    if name not in _FORMER_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"sweet.tasks.scores.{name} is now {_FORMER_NAMES[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_FORMER_NAMES[name]]
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class TrajectoryScorer(Protocol):
         option: how to ask `sweet eval` for it.
         meta: kept with the scores: what decides the rewards.
         environment: kept with the attempt and told with the metrics: by what and where it was scored.
-        figures: those of the kind's figures (`TaskKind.figures`) that it gives.
+        metrics: those of the kind's metrics (`TaskKind.metrics`) that it computes.
     """
 
     @property
@@ -161,7 +172,7 @@ class TrajectoryScorer(Protocol):
     @property
     def environment(self) -> Mapping[str, Any]: ...
     @property
-    def figures(self) -> Mapping[str, Figure]: ...
+    def metrics(self) -> Mapping[str, Metric]: ...
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score, in their order. Trajectories are taken as they are needed."""
@@ -212,7 +223,7 @@ class AnswerScorer(ABC):
     """
 
     option = ""
-    figures = FIGURES
+    metrics = METRICS
 
     def __init__(self, name: str, meta: Mapping[str, Any] | None = None) -> None:
         self.name = name

@@ -23,7 +23,7 @@ from sweet.scoring.results.compare import CompareConfig, measure_comparison, run
 from sweet.scoring.results.evaluation import Values, find_evaluation
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.statistics import TESTS
-from sweet.tasks.scores import Figure, RewardRule, Score, solved
+from sweet.tasks.scores import Metric, RewardRule, Score, solved
 from sweet.tasks.trajectory import dump
 from tests.report_run import ADVANTAGES, AFTER, BEFORE, LOSSES, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, score, trajectory
@@ -198,7 +198,7 @@ def test_best_of_and_pass_at_k_are_curves(report: Report) -> None:
 
 
 def test_curves_are_read_as_eval_writes_them() -> None:
-    values = Values({"success_rate": Figure(solved)})
+    values = Values({"success_rate": Metric(solved)})
     for index, reward in enumerate((1.0, 0.5, 0.0, 0.5)):
         row = {"id": str(index), "task_id": f"t{index // 2}", "reward": reward, "passed": 0, "total": 0}
         values.add(Score.model_validate(row | {"outcome": "failed"}))
@@ -293,7 +293,7 @@ def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
 
 def test_a_kind_of_a_package_is_told_by_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Kind:
-        figures: ClassVar = {"rows_matched": Figure(solved)}
+        metrics: ClassVar = {"rows_matched": Metric(solved)}
         rewards = RewardRule(solved=None, margin=0.1)
 
     monkeypatch.setattr("sweet.report.collect.task_kind", lambda name: {"queries": Kind()}[name])

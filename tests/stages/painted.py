@@ -10,8 +10,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 from PIL import Image, ImageDraw
@@ -22,7 +21,7 @@ from sweet.render.similarity_choice import open_similarity
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.html.kind import HtmlKind
-from sweet.tasks.html.metrics import FIGURES
+from sweet.tasks.html.metrics import METRICS
 from sweet.tasks.html.scoring import EMBEDDINGS, HtmlEvaluation
 from sweet.tasks.scores import ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Outcome, Trajectory, Turn
@@ -64,7 +63,7 @@ class PaintedKind(CodeKind):
     name = "painted"
     rewards = HtmlKind.rewards
     scorer_options = HtmlKind.scorer_options
-    figures = FIGURES
+    metrics = METRICS
     painter = Painter()
 
     def agent_system(self) -> str:
@@ -81,24 +80,13 @@ def _open(request: ScoringRequest, painter: Painter) -> Iterator[TrajectoryScore
         yield HtmlEvaluation(painter, runner, Embeddings(similarity, request.run / EMBEDDINGS), extract, 3)
 
 
-@dataclass(frozen=True)
-class _Point:
-    name: str
-    value: str = "tests.stages.painted:PaintedKind"
-    dist: None = None
-
-    def load(self) -> Any:
-        return PaintedKind
-
-
 def plug_in(monkeypatch: pytest.MonkeyPatch) -> Painter:
     """Make the kind `painted` an installed one; its painter."""
-    from importlib.metadata import entry_points
-
     PaintedKind.painter = Painter()
+    painted = EntryPoint(name="painted", value=f"{__name__}:PaintedKind", group="sweet.tasks")
 
-    def points(*, group: str) -> list[Any]:
-        return [*entry_points(group=group), *([_Point("painted")] if group == "sweet.tasks" else [])]
+    def points(*, group: str) -> list[EntryPoint]:
+        return [*entry_points(group=group), *([painted] if group == painted.group else [])]
 
     monkeypatch.setattr("sweet.plugins.entry_points", points)
     return PaintedKind.painter

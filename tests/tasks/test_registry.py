@@ -21,7 +21,7 @@ from sweet.stages.base import Silent
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message, Task
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import FIGURES, AnswerScorer, ScoringRequest, Verdict
+from sweet.tasks.scores import METRICS, AnswerScorer, Metric, ScoringRequest, Verdict
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import build_trajectory
 from tests.packages import write_package
@@ -33,7 +33,7 @@ from sweet.tasks.base import Credit, Task
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.base import Credit, Move
-from sweet.tasks.scores import AnswerScorer, Figure, JudgedTest, RewardRule, Verdict, tally
+from sweet.tasks.scores import AnswerScorer, Metric, JudgedTest, RewardRule, Verdict, tally
 
 class Scorer(AnswerScorer):
     def verdicts(self, answers):
@@ -217,11 +217,11 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("score", judging("Verdict(None, 0, 2, 'failed')"), "yielded the reward None with the outcome failed"),
         ("score", judging("Verdict(0.0, 0, 2, 'invalid')"), "yielded the reward 0.0 with the outcome invalid"),
         ("score", judging("Verdict(0.0, 0, 2, 'failed', {'why': object()})"), "yielded a detail that is not JSON"),
-        ("figures", GOOD + "    figures = 3\n", "returned int instead of Mapping[str, Figure]"),
+        ("metrics", GOOD + "    metrics = 3\n", "returned int instead of Mapping[str, Metric]"),
         ("the scorer's name", replaced('"sameness"', "5"), "returned int instead of str"),
         ("the scorer's name", replaced('"sameness"', '""'), "is empty"),
-        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {'o': Figure(len)}"), "have 'o', which"),
-        ("the scorer's figures", replaced("Scorer):", "Scorer):\n    figures = {}\n"), "are empty"),
+        ("the scorer's metrics", replaced("Scorer):", "Scorer):\n    metrics = {'o': Metric(len)}"), "have 'o', which"),
+        ("the scorer's metrics", replaced("Scorer):", "Scorer):\n    metrics = {}\n"), "are empty"),
     ],
 )  # fmt: skip
 def test_what_a_method_does_wrong_is_told(
@@ -241,7 +241,7 @@ def test_what_a_method_does_wrong_is_told(
         agent = kind.scripted_agent
         assert agent is not None
         kind.move(agent(messages, 0.0, 1), last=False)
-        assert kind.figures
+        assert kind.metrics
         with kind.open_scorer(request(tmp_path)) as scorer:
             list(scorer.score(trajectories(3)))
     assert f"{method} of the task kind 'odd' (sweet-odd 1.0) " in error.value.what
@@ -297,7 +297,7 @@ def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     with task_kind("odd").open_scorer(request(tmp_path)) as scorer:
         rows = list(scorer.score(iter(trajectories(3))))
-        assert scorer.figures == FIGURES, "by these the others know what the reward is"
+        assert scorer.metrics == METRICS, "by these the others know what the reward is"
     assert [(row.id, score.id, score.reward) for row, score in rows] == [(f"t-{n}", f"t-{n}", 1.0) for n in range(3)]
 
 
@@ -315,6 +315,27 @@ def test_the_oracle_judges_by_the_credit_of_a_plugin(install: Install, tmp_path:
     rows = list(read_jsonl(run.file(ranked.artifacts[0]), CandidateRow))
     assert len(rows) == 3
     assert all(candidate.score == len(candidate.text) for row in rows for candidate in row.candidates)
+
+
+def test_a_plugin_with_figures_is_accepted_with_a_warning(install: Install, tmp_path: Path) -> None:
+    """`figures` is the former name of `metrics`, and `Figure` that of `Metric`."""
+    own = "    figures = {'solved': Figure(lambda score: score.reward)}\n"
+    with pytest.warns(DeprecationWarning, match=r"scores\.Figure is now Metric"):
+        from sweet.tasks.scores import Figure
+    assert Figure is Metric
+    source = replaced("Scorer):\n", "Scorer):\n" + own) + own
+    install(source.replace("Figure(", "Metric("))
+    kind = task_kind("odd")
+    with pytest.warns(
+        DeprecationWarning, match=r"figures of the task kind 'odd' \(sweet-odd 1\.0\) is now called metrics"
+    ):
+        assert list(kind.metrics) == ["solved"]
+    with pytest.warns(DeprecationWarning) as caught, kind.open_scorer(request(tmp_path)) as scorer:  # noqa: PT030, PT031
+        [(_, score)] = scorer.score(trajectories(1))
+        assert {name: metric.value(score) for name, metric in scorer.metrics.items()} == {"solved": 1.0}
+    assert any("the scorer's figures of the task kind 'odd'" in str(warning.message) for warning in caught)
+    install(source.replace("Figure(", "Metric(").replace("figures = ", "figures = metrics = "))
+    assert list(task_kind("odd").metrics) == ["solved"], "no warning for a plug-in that has both"
 
 
 def test_more_verdicts_than_answers() -> None:

@@ -23,7 +23,7 @@ from sweet.runs.run import Run
 from sweet.scoring.results.statistics import Interval, clustered_mean
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
-from sweet.tasks.scores import Figure, Score, reward
+from sweet.tasks.scores import Metric, Score, reward
 
 REWARD = "reward"
 """The name of the rewards beside those of the figures."""
@@ -38,8 +38,8 @@ class Values:
         invalid: the tasks whose own reference fails.
     """
 
-    def __init__(self, figures: Mapping[str, Figure]) -> None:
-        own = next((figure for figure in figures.values() if figure.value is reward), Figure(reward, low=-1.0))
+    def __init__(self, figures: Mapping[str, Metric]) -> None:
+        own = next((figure for figure in figures.values() if figure.value is reward), Metric(reward, low=-1.0))
         self.figures = {REWARD: own, **figures}
         self.ids: dict[str, list[str]] = {}
         self.invalid: set[str] = set()
@@ -138,7 +138,7 @@ class Evaluation:
         Raises:
             InputError: a row is broken.
         """
-        found = Values(self.kind.figures)
+        found = Values(self.kind.metrics)
         for score in read_jsonl(self.run.file(self.scores), Score):
             found.add(score)
         return found

@@ -43,7 +43,7 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
     Args:
         runs: where other evaluations are looked for, beside the evaluation's own run.
     """
-    name = next(iter(evaluation.kind.figures))
+    name = next(iter(evaluation.kind.metrics))
     found = _repeats(evaluation, values, name)
     for other in _others(evaluation, runs):
         found += _repeats(other, other.values(), name)

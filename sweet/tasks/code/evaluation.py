@@ -16,9 +16,9 @@ from sweet.runs.cache import cache_folder
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.code.expected import Scorer
-from sweet.tasks.code.metrics import FIGURES, UPSTREAM_FIGURES
+from sweet.tasks.code.metrics import UPSTREAM_METRICS
 from sweet.tasks.code.scoring import CodeScorer
-from sweet.tasks.scores import Score, ScoringRequest, delivered, scored
+from sweet.tasks.scores import METRICS, Score, ScoringRequest, delivered, scored
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -43,7 +43,7 @@ class CodeEvaluation:
         self.option = f"--scorer {self.name}"
         self.meta: dict[str, Any] = {"scorer": self.name, "tolerance": request.tolerance, "sandbox": box.tier}
         self.environment: dict[str, Any] = self.meta | {"scorer": request.scorer}
-        self.figures = FIGURES | (UPSTREAM_FIGURES if self._both else {})
+        self.metrics = {**METRICS, **(UPSTREAM_METRICS if self._both else {})}
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.code import datasets
-from sweet.tasks.code.metrics import FIGURES, UPSTREAM_FIGURES
+from sweet.tasks.code.metrics import UPSTREAM_METRICS
 from sweet.tasks.code.prompts import Prompts
 from sweet.tasks.datasets import colbench_file
 from sweet.tasks.kind import TaskKind
-from sweet.tasks.scores import Figure, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import METRICS, Metric, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind(TaskKind):
@@ -23,8 +23,8 @@ class CodeKind(TaskKind):
     scorer_options = frozenset({"scorer", "tolerance"})
 
     @property
-    def figures(self) -> Mapping[str, Figure]:
-        return FIGURES | UPSTREAM_FIGURES
+    def metrics(self) -> Mapping[str, Metric]:
+        return {**METRICS, **UPSTREAM_METRICS}
 
     def default_tasks(self) -> str:
         return "colbench" if colbench_file("train").is_file() else "micro"

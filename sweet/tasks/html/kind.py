@@ -11,7 +11,7 @@ from sweet.tasks.html import datasets, writer
 from sweet.tasks.html.page import extract_page, read_move
 from sweet.tasks.html.prompts import Prompts
 from sweet.tasks.kind import ScriptedAgent, TaskKind
-from sweet.tasks.scores import Figure, RewardRule, ScoringRequest, TrajectoryScorer
+from sweet.tasks.scores import Metric, RewardRule, ScoringRequest, TrajectoryScorer
 
 
 class HtmlKind(TaskKind):
@@ -31,10 +31,10 @@ class HtmlKind(TaskKind):
         return writer.write
 
     @property
-    def figures(self) -> Mapping[str, Figure]:
-        from sweet.tasks.html.metrics import FIGURES  # numpy
+    def metrics(self) -> Mapping[str, Metric]:
+        from sweet.tasks.html.metrics import METRICS  # numpy
 
-        return FIGURES
+        return METRICS
 
     def default_tasks(self) -> str:
         return "websight" if websight_file("train").is_file() else "pages"

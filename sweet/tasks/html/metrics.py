@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweet.tasks.html.diagnostics import Diagnostics
-from sweet.tasks.scores import Figure, Score, reward
+from sweet.tasks.scores import Metric, Score, reward
 
 
 def _diagnostic(name: str) -> Callable[[Score], float | None]:
@@ -16,7 +16,7 @@ def _diagnostic(name: str) -> Callable[[Score], float | None]:
     return value
 
 
-FIGURES = {
-    "cosine": Figure(reward, low=-1.0),
-    **{name: Figure(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__},
+METRICS = {
+    "cosine": Metric(reward, low=-1.0),
+    **{name: Metric(_diagnostic(name)) for name in Diagnostics.__dataclass_fields__},
 }

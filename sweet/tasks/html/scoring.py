@@ -29,7 +29,7 @@ from sweet.render.similarity_choice import open_similarity
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
-from sweet.tasks.html.metrics import FIGURES
+from sweet.tasks.html.metrics import METRICS
 from sweet.tasks.scores import Score, ScoreOutcome, ScoringRequest
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
@@ -138,7 +138,7 @@ class HtmlEvaluation:
         self.option = f"--similarity {similarity.choice}"
         self.meta: dict[str, Any] = {"similarity": self.name}
         self.environment: dict[str, Any] = {"scorer": self.name, "similarity": self.name}
-        self.figures = FIGURES
+        self.metrics = METRICS
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
         """Each trajectory with its score. Batches are rendered ahead of the one that is compared, so that neither
