@@ -1,4 +1,4 @@
-"""What every test starts from: no network, one thread, no settings of the person who runs the tests."""
+"""The environment and the order of the tests, the marker `quick`, and fixtures that every folder uses."""
 
 from __future__ import annotations
 
@@ -7,23 +7,14 @@ from pathlib import Path
 
 import pytest
 
-# Before anything imports torch or transformers; processes that tests start inherit it.
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["OMP_NUM_THREADS"] = "1"  # two processes run tests side by side: more threads only get in each other's way
+from tests.environment import isolate
+
+# Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
+_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else isolate()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="write the snapshots of screens anew")
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for name in [name for name in os.environ if name.startswith(("SWEET_", "_SWEET_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("SWEET_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -31,3 +22,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, made the current one: `runs/` of a command lands in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def pytest_unconfigure() -> None:
+    if _FOLDER is not None:
+        _FOLDER.cleanup()

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -273,8 +273,8 @@ def size(count: float) -> str:
     return f"{shown:,.0f} {'kMG'[power - 1]}B" if shown >= 99.95 else f"{shown:,.1f} {'kMG'[power - 1]}B"
 
 
-def drop_output() -> None:
-    """Nobody reads stdout any more, or it cannot be written: what is still buffered must not raise when the process
-    ends."""
+def drop_output(stream: TextIO | None = None) -> None:
+    """Write to nowhere from now on, what is still buffered included: nobody reads the stream (stdout unless another is
+    given), or it cannot be written, and that must not raise when the process exits."""
     with contextlib.suppress(OSError, ValueError):  # it may be closed, or no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

@@ -34,7 +34,7 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     atexit.register(_ignore_all)  # what is left then is the interpreter's own end
     try:
         code = ended(work)
-        code = ended(_flush) or code
+        code = ended(lambda: _flush(failed=code != 0)) or code
     except KeyboardInterrupt:  # the second one
         code = Interrupted.exit_code
     if code == Interrupted.exit_code:
@@ -61,10 +61,23 @@ def _fill_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (as long as the process lives)
 
 
-def _flush() -> int:
+def _flush(*, failed: bool) -> int:
+    """Write what is still buffered. What cannot be written is dropped: the interpreter would try again when it exits.
+
+    Args:
+        failed: an error was shown already, and an output that cannot be written is not a second one.
+
+    Raises:
+        OSError: stdout cannot be written.
+    """
+    try:
+        sys.stderr.flush()
+    except OSError:  # narration that cannot be written is not an error
+        console.drop_output(sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # the interpreter would try again at its end, and say so
+    except OSError:
         console.drop_output()
-        raise
+        if not failed:
+            raise
     return 0

@@ -211,6 +211,14 @@ def test_an_output_that_is_full(imported: Path, words: str) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
+def test_an_output_that_is_full_and_not_buffered(imported: Path) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        made = sweet("status", stdout=full, env={"PYTHONUNBUFFERED": "1"})
+    assert made.returncode == 1
+    assert is_a_panel(made.stderr), made.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")  # noqa: PTH110
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("words", ["label runs/in", "status --json", "--version"])
 def test_streams_that_are_closed(imported: Path, words: str, closed: str) -> None:
@@ -231,9 +239,10 @@ def test_a_folder_that_has_been_deleted(workplace: Path, monkeypatch: pytest.Mon
     assert "folder has been deleted" in made.stderr
 
 
-def test_a_narration_that_cannot_be_written_does_not_stop_the_work(imported: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_narration_that_cannot_be_written_does_not_stop_the_work(imported: Path, unbuffered: str) -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        made = sweet("label", "--json", stderr=full)
+        made = sweet("label", "--json", stderr=full, env={"PYTHONUNBUFFERED": unbuffered})
     assert json.loads(made.stdout)["metrics"]["pairs"] > 0
     assert made.returncode == 0
 

@@ -190,7 +190,7 @@ def test_of_many_errors_the_one_with_a_meaning_counts(tmp_path: Path, launcher: 
     }
     launcher.append(
         "import json, sys\n"
-        f"for worker, error in {errors!r}.items():\n"
+        f"for rank, error in {errors!r}.items():\n"
         "    open(f'{sys.argv[1]}/error-{rank}.json', 'w').write(json.dumps(error))\n"
         "sys.exit(1)"
     )
@@ -221,7 +221,7 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
         ({"devices": 2}, "--devices"),
         ({"zero": 1, "offload": "all"}, "--zero, --offload"),
         ({"hostfile": Path("hosts")}, "--hostfile"),
-        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-worker, --master-addr"),
+        ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-rank, --master-addr"),
     ],
 )
 def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:

@@ -1,0 +1,84 @@
+"""The environment in which the tests run: the same on every machine, whatever the user's settings are.
+
+pytest's first process calls `isolate` before it imports anything that reads settings; its workers and all processes
+that tests start inherit the result. Variables that change what a program does are removed, the home folder and all
+folders of settings, data and caches are new ones in a temporary folder, and signals do what they do in a shell, also
+where pytest was started with some of them ignored (`nohup`, a background job, some CI runners). GPUs are hidden: tests
+compute on CPUs. A number of threads that is given explicitly stays.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import signal
+import site
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PREFIXES = (
+    *("SWEET_", "_SWEET_", "XDG_", "PYTHON", "LC_", "GIT_", "TEXTUAL", "MOZ_", "PLAYWRIGHT_", "MPL"),
+    *("HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "OPENAI_", "VLLM_", "WANDB_", "TRACKIO_", "TENSORBOARD_"),
+    *("RAY_", "SLURM_", "SBATCH_", "SRUN_", "PMI_", "OMPI_", "DS_", "DEEPSPEED_", "ACCELERATE_", "TORCH", "PYTORCH_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "ROCR_", "NCCL_", "GLOO_", "MASTER_", "LOCAL_RANK", "LOCAL_WORLD", "GROUP_", "ROLE_"),
+)
+NAMES = {
+    *("LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "COLORTERM"),
+    *("CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "TERM_PROGRAM", "PAGER", "EDITOR", "VISUAL", "BROWSER"),
+    *("DISPLAY", "WAYLAND_DISPLAY", "RANK", "WORLD_SIZE", "BASH_ENV", "ENV", "ZDOTDIR", "CDPATH", "SHELL", "IFS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"),
+}
+"""Compared in upper case."""
+SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGCHLD", "SIGUSR1", "SIGUSR2", "SIGALRM")
+
+
+def isolate() -> tempfile.TemporaryDirectory[str]:
+    """Make this process's environment that of the tests; the folder that it points to is removed with the result."""
+    browsers = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or _playwright_browsers()
+    packages = site.getuserbase()
+    for name in [name for name in os.environ if name.startswith(PREFIXES) or name.upper() in NAMES]:
+        del os.environ[name]
+    folder = tempfile.TemporaryDirectory(prefix="sweet-tests-", ignore_cleanup_errors=True)
+    home = Path(folder.name)
+    os.environ |= {
+        "HOME": str(home),
+        "USERPROFILE": str(home),
+        "LOCALAPPDATA": str(home / "AppData" / "Local"),
+        "SWEET_CACHE": str(home / "cache"),
+        "PLAYWRIGHT_BROWSERS_PATH": browsers,
+        "PYTHONUSERBASE": packages,
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "CUDA_VISIBLE_DEVICES": "",
+        "LC_ALL": "C.UTF-8",
+        "TERM": "xterm",
+        "TZ": "UTC",
+    }
+    # Two processes run tests side by side: more threads only compete for the same cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if hasattr(time, "tzset"):
+        time.tzset()
+    locale.setlocale(locale.LC_ALL, "")
+    restore_signals()
+    return folder
+
+
+def restore_signals() -> None:
+    """Handle every signal as a program does that is started from a shell."""
+    for name in SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {getattr(signal, name) for name in SIGNALS})
+
+
+def _playwright_browsers() -> str:
+    """Playwright's default folder of browsers: installed programs, which are no settings."""
+    if sys.platform == "darwin":
+        return str(Path.home() / "Library" / "Caches" / "ms-playwright")
+    if sys.platform == "win32":
+        return str(Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ms-playwright")
+    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright")
