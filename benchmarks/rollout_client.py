@@ -55,7 +55,7 @@ def stage(spec: dict[str, Any], tasks: str, path: Path) -> dict[str, Any]:
         **spec["config"],
     )
     try:
-        return dict(run_rollout(Run.create(path, "code"), config, Silent()).metrics)
+        return run_rollout(Run.create(path, "code"), config, Silent()).metrics.as_json()
     except SweetError as error:
         return {"error": str(error)}
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, RenderableType
@@ -130,13 +130,14 @@ def finish(result: StageResult, *, as_json: bool, show_people: Callable[[StageRe
         (show_people or show_result)(result)
 
 
-def show_result(result: StageResult) -> None:
+def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
     """A stage's metrics and artifacts as tables on stdout."""
     heading(f"{result.stage} · {result.run}")
     metrics = Table(show_header=False)
     metrics.add_column(style="bold")
     metrics.add_column(justify="right")
-    for name, value in metric_rows(result.metrics):
+    shown = {name: value for name, value in result.as_json()["metrics"].items() if name not in hidden}
+    for name, value in metric_rows(shown):
         metrics.add_row(inert(name), inert(value))
     show(metrics)
     if result.artifacts:

@@ -6,6 +6,10 @@ those listed here. A rate has its interval beside it, as NAME_ci_low and NAME_ci
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
+from sweet.stages.record import documentation
+
 VARIABLES: dict[str, str] = {
     "OPENAI_API_KEY": "key of every server that wants one",
     "SWEET_AGENT_API_KEY": "key of the agent's server, before `OPENAI_API_KEY`",
@@ -57,7 +61,15 @@ _TRAINING = {
     "left_out": "examples left out because even their last turn was too long",
 }
 
+_RECORDS = {
+    "rollout": "sweet.rollout.metrics:RolloutMetrics",
+    "label": "sweet.preferences.metrics:LabelMetrics",
+    "pair": "sweet.preferences.metrics:PairMetrics",
+}
+"""Commands, and the record of their metrics, whose docstrings say what each figure is."""
+
 METRICS: dict[str, dict[str, str]] = {
+    **{command: dict(documentation(resolve_name(record))) for command, record in _RECORDS.items()},
     "demo": {
         "tasks": "unseen tasks played before and after",
         "success_before": "share of them solved by the packaged agent, with interval",
@@ -81,19 +93,6 @@ METRICS: dict[str, dict[str, str]] = {
         "failed": "with --study: parts that failed, with the reason",
     },
     "serve-sim": {"url": "the server's address, told as soon as it answers"},
-    "rollout": {
-        "episodes": "dialogues that are there",
-        "failed": "dialogues that ended by an error and will be played again by the same command",
-        "turns": "turns of the agent",
-        "prompt_tokens": "tokens the agent read",
-        "completion_tokens": "tokens the agent wrote",
-        "human_prompt_tokens": "tokens the simulated human read",
-        "human_completion_tokens": "tokens the simulated human wrote",
-        "retries": "requests that were sent again",
-        "outcomes": "dialogues by how they ended",
-        "human_faults": "dialogues that the human spoilt, by its fault",
-        "seconds": "of this call",
-    },
     "eval": {
         "trajectories": "dialogues scored",
         "tasks": "different tasks among them",
@@ -120,13 +119,6 @@ METRICS: dict[str, dict[str, str]] = {
         "best_of_k": "with several dialogues a task: expected reward of the best of k, by k, with interval",
         "best_of": "with --best-of: success of the best of 1, 2, 4, … dialogues, by critic, chance and oracle",
     },
-    "label": {
-        "pairs": "preferences made",
-        "tasks": "tasks of the dialogues",
-        "tasks_with_pairs": "tasks that gave a preference",
-        "trajectories": "dialogues that could be used",
-        "left_out": "scored dialogues that could not: ended by a fault, or without a turn",
-    },
     "train-critic": _TRAINING,
     "rank": {
         "turns": "turns ranked",
@@ -142,12 +134,6 @@ METRICS: dict[str, dict[str, str]] = {
         "couples": "couples of different replies at a turn that the tasks tell apart",
         "agreement": "share of them that the judge orders as the tasks do, a tie counting half, with interval",
         "agreement_by_kind": "the same by the two kinds, the better first: share and couples",
-    },
-    "pair": {
-        "pairs": "pairs made",
-        "turns": "turns with candidates",
-        "turns_with_pairs": "turns that gave a pair",
-        "mean_gap": "mean difference of chosen and rejected advantage",
     },
     "train-actor": _TRAINING,
     "view": {

@@ -32,7 +32,7 @@ def _tell(call: Call[Any], result: StageResult) -> None:
     from sweet.view.study import write_report
 
     console.finish(result, as_json=call.common.json, show_people=show_study)
-    written = write_report(result.run, read_results(Path(result.metrics["results"])))
+    written = write_report(result.run, read_results(Path(result.as_json()["metrics"]["results"])))
     if written.remark:
         call.reporter.say(written.remark)
     call.reporter.say(f"Written: {written.page}.")
@@ -40,7 +40,7 @@ def _tell(call: Call[Any], result: StageResult) -> None:
 
 def show_study(result: StageResult) -> None:
     """The results of a study as tables."""
-    metrics = result.metrics
+    metrics = result.as_json()["metrics"]
     console.heading(f"sweet demo --study · {result.run}")
     of = f"{count(len(metrics['seeds']), 'seed')}, {metrics['test_tasks']} unseen tasks"
     console.show(console.inert(f"{of}: % [95 % interval over seeds]"))

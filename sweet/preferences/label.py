@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 from sweet.errors import SweetError
 from sweet.preferences.config import LabelConfig
+from sweet.preferences.metrics import LabelMetrics
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.meta import PreferencesMeta, RolloutsMeta, ScoresMeta
 from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
@@ -38,13 +40,13 @@ def newest_to_learn(run: Run, kind: Kind, named: str | None, *, needed_by: str) 
     """
     if named is None:
         for artifact in reversed(run.manifest().of_kind(kind, "done")):
-            if run.input_of(artifact, "rollouts").meta.get("split") != "test":
+            if RolloutsMeta.of(run.input_of(artifact, "rollouts")).split != "test":
                 named = artifact.id
                 break
     return run.find(kind, named, needed_by=needed_by)
 
 
-def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
+def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[LabelMetrics]:
     """Write the preferences of the run's scores.
 
     Raises:
@@ -59,19 +61,19 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult:
         found = list(preferences(usable, rewards, rule))
         if not found:
             raise _nothing(usable, rewards, rule)
-        meta = {"rollouts": rollouts.id, "margin": rule.margin, "scorer": scores.meta.get("scorer")}
-        draft = attempt.start_artifact("preferences", meta=meta)
+        meta = PreferencesMeta(rollouts=rollouts.id, margin=rule.margin, scorer=ScoresMeta.of(scores).scorer)
+        draft = attempt.start_artifact("preferences", meta=meta.as_json())
         with JsonlWriter(draft.path) as writer:
             for preference in found:
                 writer.write(preference)
-        metrics = {
-            "pairs": len(found),
-            "tasks": len({t.task_id for t in usable}),
-            "tasks_with_pairs": len({preference.task_id for preference in found}),
-            "trajectories": len(usable),
-            "left_out": scored - len(usable),
-        }
-        attempt.metrics.update(metrics)
+        metrics = LabelMetrics(
+            pairs=len(found),
+            tasks=len({t.task_id for t in usable}),
+            tasks_with_pairs=len({preference.task_id for preference in found}),
+            trajectories=len(usable),
+            left_out=scored - len(usable),
+        )
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("label", run.path, metrics, [artifact])
 

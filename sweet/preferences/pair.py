@@ -15,13 +15,15 @@ from typing import Any
 
 from sweet.errors import SweetError
 from sweet.preferences.config import PairConfig
+from sweet.preferences.metrics import PairMetrics
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.meta import PairsMeta
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 
 
-def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
+def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[PairMetrics]:
     """Write the pairs of the run's ranked candidates.
 
     Raises:
@@ -39,18 +41,19 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult:
                 where=candidates.id,
                 fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
             )
-        draft = attempt.start_artifact("pairs", meta={"candidates": candidates.id, "strategy": config.strategy})
+        meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
+        draft = attempt.start_artifact("pairs", meta=meta.as_json())
         with JsonlWriter(draft.path) as writer:
             for pair in found:
                 writer.write(pair)
         gaps = [pair.chosen_advantage - pair.rejected_advantage for pair in found]
-        metrics = {
-            "pairs": len(found),
-            "turns": len(used),
-            "turns_with_pairs": len({(pair.trajectory_id, pair.turn) for pair in found}),
-            "mean_gap": round(sum(gaps) / len(gaps), 6),
-        }
-        attempt.metrics.update(metrics)
+        metrics = PairMetrics(
+            pairs=len(found),
+            turns=len(used),
+            turns_with_pairs=len({(pair.trajectory_id, pair.turn) for pair in found}),
+            mean_gap=round(sum(gaps) / len(gaps), 6),
+        )
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(found))
     return StageResult("pair", run.path, metrics, [artifact])
 

@@ -24,6 +24,7 @@ from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.rollout.dialogue import Assignment, Dialogue, Meter, Rules
+from sweet.rollout.metrics import RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.failures import first_cause
@@ -61,13 +62,21 @@ class Book:
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
         self.sums["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
-    def metrics(self) -> dict[str, Any]:
-        return {
-            "episodes": len(self.ids),
-            **{name: self.sums[name] for name in ("turns", *_TOKENS, "retries")},
-            "outcomes": dict(sorted(self.outcomes.items())),
-            "human_faults": dict(sorted(self.faults.items())),
-        }
+    def metrics(self, *, failed: int, seconds: float) -> RolloutMetrics:
+        """The metrics of the rollout, of whose current call `failed` dialogues did not finish."""
+        return RolloutMetrics(
+            episodes=len(self.ids),
+            turns=self.sums["turns"],
+            prompt_tokens=self.sums["prompt_tokens"],
+            completion_tokens=self.sums["completion_tokens"],
+            human_prompt_tokens=self.sums["human_prompt_tokens"],
+            human_completion_tokens=self.sums["human_completion_tokens"],
+            retries=self.sums["retries"],
+            outcomes=dict(sorted(self.outcomes.items())),
+            human_faults=dict(sorted(self.faults.items())),
+            failed=failed,
+            seconds=round(seconds, 3),
+        )
 
 
 @dataclass

@@ -24,12 +24,13 @@ from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.store import SCREENSHOTS
 from sweet.rollout.config import RolloutConfig
 from sweet.rollout.dialogue import Assignment, Rules
+from sweet.rollout.metrics import RolloutMetrics
 from sweet.rollout.runner import Book, Crew
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
-from sweet.stages.artifacts import AGENT_SYSTEM
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.failures import check_failures
+from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import belongs_to, gpus_held, plan_models
 from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
@@ -37,7 +38,7 @@ from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.registry import task_kind
 
 
-def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult:
+def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
     """Play the dialogues that are missing and return the metrics of all of them."""
     kind, source, tasks = _played(config)
     _check_playable(kind, tasks, config)
@@ -46,23 +47,24 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     local = plan_models(config, speakers, reporter, images=seen)
     _check_sight(kind, config, local)
     tasks_digest = _tasks_digest(tasks)
-    meta = {
-        "task": config.task,
-        "tasks": source,
-        "split": config.split,
-        "tasks_digest": tasks_digest,
-        "agent": config.agent,
-        "sim": config.sim,
-        "samples": config.samples,
-        "max_turns": config.max_turns,
-        "recipe": config.recipe,
-    }
+    meta = RolloutsMeta(
+        task=config.task,
+        tasks=source,
+        split=config.split,
+        tasks_digest=tasks_digest,
+        agent=config.agent,
+        sim=config.sim,
+        samples=config.samples,
+        max_turns=config.max_turns,
+        recipe=config.recipe,
+    )
     if config.prompts is not None:
         texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
-        meta |= {AGENT_SYSTEM: system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
+        own = {"agent_system": system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
+        meta = meta.model_copy(update=own)
     environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in speakers])}
     with run.attempt("rollout", config, environment=environment) as attempt:
-        draft = attempt.start_artifact("rollouts", meta=meta, resume=True, anew=config.new)
+        draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, anew=config.new)
         book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())
         missing = [a for a in _assignments(tasks, config) if a.id not in book.ids]
         if book.ids:
@@ -81,8 +83,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
             if missing:
                 attempt.environment.update(asyncio.run(_play(crew, missing, config, belongs_to(local, attempt))))
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
-        metrics = {**book.metrics(), "failed": crew.failed, "seconds": round(time.monotonic() - began, 3)}
-        attempt.metrics.update(metrics)
+        metrics = book.metrics(failed=crew.failed, seconds=time.monotonic() - began)
+        attempt.metrics.update(metrics.as_json())
         result = StageResult("rollout", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
         check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
@@ -96,7 +98,8 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     kind, source, tasks = _played(config)
     there: set[str] = set()
     if run is not None:
-        mine = [a for a in run.manifest().of_kind("rollouts") if a.meta.get("tasks_digest") == _tasks_digest(tasks)]
+        digest = _tasks_digest(tasks)
+        mine = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
         began = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
         draft = next((run.file(a) for a in reversed(mine) if a.attempt in began and run.file(a).exists()), None)
         there = set(Book(scan_jsonl(draft)).ids) if draft is not None else there

@@ -16,15 +16,13 @@ from sweet.errors import UsageError
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
+from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 
 IMPORTED = "imported"
 """What stands in place of the names of agent, human and scorer where dialogues and rewards came from elsewhere."""
-
-AGENT_SYSTEM = "agent_system"
-"""Key in the meta of rollouts: the agent's system prompt, where it is not the packaged one."""
 
 NO_MODEL = (SCRIPTED, IMPORTED)
 """What stands in the meta of rollouts in place of the agent's model where there was none, or it is not known."""
@@ -44,9 +42,9 @@ def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifa
 
 def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
     """What spoke in dialogues, an actor of the run by its id; None where it is not recorded, or these are none."""
-    agent = rollouts.meta.get("agent") if rollouts.kind == "rollouts" else None
-    actor = own_actor(manifest, agent, rollouts.created)
-    return actor.id if actor else None if agent is None else str(agent)
+    agent = RolloutsMeta.of(rollouts).agent if rollouts.kind == "rollouts" else None
+    actor = None if agent is None else own_actor(manifest, agent, rollouts.created)
+    return agent if actor is None else actor.id
 
 
 def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
@@ -60,10 +58,8 @@ def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
 
 def agent_system(run: Run, rollouts: Artifact) -> str:
     """The system prompt under which the agent of these rollouts spoke: `--prompts` leaves it with them."""
-    told = rollouts.meta.get(AGENT_SYSTEM)
-    if told:
-        return str(told)
-    return system_prompt(task_kind(run.manifest().task), int(str(rollouts.meta.get("max_turns") or MAX_TURNS)))
+    meta = RolloutsMeta.of(rollouts)
+    return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
 
 
 def agent_of(run: Run, rollouts: Artifact, option: str) -> str:

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Generic, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
+from typing_extensions import TypeVar
 
 from sweet.runs.manifest import Artifact
+from sweet.stages.record import Record
 
 OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done,
@@ -132,19 +134,24 @@ class Silent:
         yield _SilentProgress()
 
 
+M = TypeVar("M", covariant=True, default=Any)
+"""The metrics of a stage, a `Record` of its own."""
+
+
 @dataclass(frozen=True)
-class StageResult:
-    """What a stage did; `--json` prints it as it stands."""
+class StageResult(Generic[M]):
+    """The result of a stage: its metrics and the artifacts that it made."""
 
     stage: str
     run: Path
-    metrics: dict[str, Any]
+    metrics: M
     artifacts: list[Artifact] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
         return {
             "stage": self.stage,
             "run": str(self.run),
-            "metrics": self.metrics,
+            "metrics": self.metrics.as_json() if isinstance(self.metrics, Record) else self.metrics,
             "artifacts": [a.model_dump(mode="json", include={"id", "kind", "path", "rows"}) for a in self.artifacts],
         }

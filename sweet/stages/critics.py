@@ -11,6 +11,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Packing, Reporter
+from sweet.stages.meta import TrainedMeta
 from sweet.tasks.base import Recipe
 
 if TYPE_CHECKING:
@@ -77,12 +78,11 @@ def load_critic(
     from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
 
-    path, variant = str(run.file(artifact)), artifact.meta.get("variant")
+    path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
     model = load_model(path, settings.device, tokenizer=tokenizer)
-    target: Any = artifact.meta.get("target")
-    how = _reader_settings(settings, model) | {"recipe": recipe or artifact.meta.get("recipe") or "paper"}
-    if variant == "regression":
+    how = _reader_settings(settings, model) | {"recipe": recipe or meta.recipe or "paper"}
+    if meta.variant == "regression":
         if reference is not None:
             what = f"{artifact.id} has a regression head, which is measured against no reference."
             raise UsageError(what, where="--reference", fix="leave it out")
@@ -91,14 +91,14 @@ def load_critic(
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
             encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
-        return RegressionCritic(model, encoder, target=target, **how)
+        return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
     base = reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, frozen, tokenizer, informed=variant != "no-info", **how)
+    return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
 
 
 def load_untrained(name: str, settings: CriticSettings) -> Critic:

@@ -21,6 +21,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.stages.failures import first_cause
+from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
@@ -41,7 +42,7 @@ def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: Eye, album: 
     """What shows the dialogues of these rollouts, and others of their kind, with the screenshots of their pages."""
     from sweet.learn.page_encoder import SightedEncoder
 
-    recipe: Any = rollouts.meta.get("recipe") or "paper"
+    recipe = RolloutsMeta.of(rollouts).recipe or "paper"
     return SightedEncoder(tokenizer, eye, album, partial(_page_of, task_kind(run.manifest().task), recipe))
 
 

@@ -143,7 +143,9 @@ class _Demo:
         )
         score = EvalConfig(sandbox=self.config.sandbox)
         self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
-        return self._step(f"eval: {title}", lambda: run_eval(self.run, score, self.reporter)).metrics
+        result = self._step(f"eval: {title}", lambda: run_eval(self.run, score, self.reporter))
+        metrics: dict[str, Any] = result.as_json()["metrics"]
+        return metrics
 
     def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
         title = title if self.round < 2 else f"{title} (round {self.round})"

@@ -160,9 +160,9 @@ def test_the_stage_plays_what_was_drawn(tmp_path: Path) -> None:
     rows = list(read_jsonl(run.file(result.artifacts[0]), Trajectory))
     turns = {int(row.task_id.removeprefix("mock-")): len(row.agent_turns) for row in rows}
     assert turns == {number: QUICK.turns(number) for number in range(12)}
-    assert result.metrics["outcomes"] == {"answered": 12}
-    assert stats["agent"] == result.metrics["turns"]
-    assert stats["human"] == result.metrics["turns"] - 12
+    assert result.metrics.outcomes == {"answered": 12}
+    assert stats["agent"] == result.metrics.turns
+    assert stats["human"] == result.metrics.turns - 12
     assert stats["answered"] == stats["requests"]
     said = rows[0].dialogue_history[1]
     assert said.token_ids is not None
@@ -249,7 +249,7 @@ def test_a_run_that_was_filled_lacks_only_what_was_left_out(tmp_path: Path) -> N
     with serving(QUICK) as (address, mock):
         result = run_rollout(run, config(address, tasks, samples), Silent())
         asked = mock.stats()["requests"]
-    assert result.metrics["episodes"] == 8 * samples
+    assert result.metrics.episodes == 8 * samples
     rows = list(read_jsonl(run.file(result.artifacts[0]), Trajectory))
     assert len({row.id for row in rows}) == len(rows)
     played = rows[-missing:]

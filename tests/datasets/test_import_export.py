@@ -71,7 +71,7 @@ def test_rewards_become_scores(tmp_path: Path) -> None:
 
 def test_imported_trajectories_of_one_task_can_be_labelled_at_once(tmp_path: Path) -> None:
     run = take(write(tmp_path / "off.jsonl", [row(reward=1), row(reward=0)]), tmp_path / "run")
-    assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 1
+    assert run_label(run, LabelConfig(), Silent()).metrics.pairs == 1
 
 
 def test_a_wrong_row_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ class Told(Silent):
 
 def build(source: Path, told: Silent | None = None, **fields: Any) -> dict[str, Any]:
     config = WebSightConfig(source=str(source), **fields)
-    return run_data_websight(config, told or Silent()).metrics
+    metrics: dict[str, Any] = run_data_websight(config, told or Silent()).as_json()["metrics"]
+    return metrics
 
 
 def ids(split: str) -> list[str]:

@@ -35,14 +35,14 @@ def test_the_first_solved_dialogue_is_preferred_to_every_worse_one(tmp_path: Pat
         ("5-1-0", "7-1-1"),
         ("5-1-0", "7-1-2"),
     ]
-    assert (result.metrics["pairs"], result.metrics["tasks_with_pairs"]) == (4, 2)
+    assert (result.metrics.pairs, result.metrics.tasks_with_pairs) == (4, 2)
     assert result.artifacts[0].rows == 4
     assert run.input_of(result.artifacts[0], "rollouts").id == "rollouts-1"
 
 
 def test_a_margin_leaves_close_ones_out(tmp_path: Path) -> None:
     run = make_run(tmp_path, "micro", tasks=2, samples=3)
-    assert run_label(run, LabelConfig(margin=0.85), Silent()).metrics["pairs"] == 2
+    assert run_label(run, LabelConfig(margin=0.85), Silent()).metrics.pairs == 2
 
 
 def test_faults_and_invalid_scores_are_left_out(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_faults_and_invalid_scores_are_left_out(tmp_path: Path) -> None:
     rollouts = put(run, "rollout", "rollouts", dialogues)
     put(run, "eval", "scores", [score(t, r) for t, r in zip(dialogues, rewards, strict=True)], [rollouts])
     result = run_label(run, LabelConfig(), Silent())
-    assert (result.metrics["pairs"], result.metrics["left_out"]) == (1, 1)
+    assert (result.metrics.pairs, result.metrics.left_out) == (1, 1)
 
 
 def test_nothing_to_prefer_says_what_to_do(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_what_was_said_is_not_held_in_memory(tmp_path: Path) -> None:
     put(run, "eval", "scores", [score(t, i / 99) for i, t in enumerate(dialogues)], [rollouts])
     tracemalloc.start()
     try:
-        assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 99
+        assert run_label(run, LabelConfig(), Silent()).metrics.pairs == 99
         assert tracemalloc.get_traced_memory()[1] < 20_000_000, "of 40 MB"
     finally:
         tracemalloc.stop()
@@ -88,8 +88,8 @@ def test_what_was_only_evaluated_is_not_learned_from_unasked(tmp_path: Path) -> 
     dialogues = make_dialogues(2)
     unseen = put(run, "rollout", "rollouts", [trajectory for trajectory, _ in dialogues], tasks="toy", split="test")
     put(run, "eval", "scores", [score(trajectory, reward) for trajectory, reward in dialogues], [unseen])
-    assert run_label(run, LabelConfig(), Silent()).metrics["pairs"] == 10
-    assert run_label(run, LabelConfig(from_="scores-2"), Silent()).metrics["pairs"] == 4
+    assert run_label(run, LabelConfig(), Silent()).metrics.pairs == 10
+    assert run_label(run, LabelConfig(from_="scores-2"), Silent()).metrics.pairs == 4
     assert newest_to_learn(run, "scores", None, needed_by="train-actor").id == "scores-1"
 
 

@@ -88,7 +88,7 @@ def test_the_order_of_the_file_decides_nothing(tmp_path: Path) -> None:
     for name, order in (("a", rows), ("b", rows[::-1])):
         run = make_run(tmp_path / name, order)
         result = run_pair(run, PairConfig(pairs=2, fraction=0.5, seed=3), Silent())
-        assert (result.metrics["pairs"], result.metrics["turns"], result.artifacts[0].rows) == (8, 4, 8)
+        assert (result.metrics.pairs, result.metrics.turns, result.artifacts[0].rows) == (8, 4, 8)
         found.append(list(read_jsonl(run.file(result.artifacts[0]), Pair)))
     assert found[0] == found[1]
     assert len({pair.id for pair in found[0]}) == 8

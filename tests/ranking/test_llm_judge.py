@@ -248,7 +248,7 @@ def test_scores_are_means_where_the_server_reports_probabilities(served: ServedR
     environment = served.run.manifest().attempts[-1].environment
     assert (environment["judge_model"], environment["judge_engine"]) == ("judge", "server")
     pairs = run_pair(served.run, PairConfig(), Silent())
-    assert pairs.metrics["pairs"] > 0
+    assert pairs.metrics.pairs > 0
     for pair in map(json.loads, served.run.file(pairs.artifacts[0]).read_text().splitlines()):
         assert worth(pair["chosen"]) > worth(pair["rejected"])
 

@@ -36,12 +36,12 @@ def run(tmp_path: Path) -> Run:
 def test_every_dialogue_is_there_once_and_recorded(run: Run) -> None:
     result = run_rollout(run, config(), Silent())
     found = rows(run)
-    assert len({row["id"] for row in found}) == len(found) == TASKS * SAMPLES == result.metrics["episodes"]
-    assert result.metrics["failed"] == 0
-    assert result.metrics["turns"] == sum(
+    assert len({row["id"] for row in found}) == len(found) == TASKS * SAMPLES == result.metrics.episodes
+    assert result.metrics.failed == 0
+    assert result.metrics.turns == sum(
         sum(turn["role"] == "assistant" for turn in row["dialogue_history"]) for row in found
     )
-    assert result.metrics["completion_tokens"] == sum(row["usage"]["completion_tokens"] for row in found) > 0
+    assert result.metrics.completion_tokens == sum(row["usage"]["completion_tokens"] for row in found) > 0
     for row in found:
         replies = [turn for turn in row["dialogue_history"] if turn["role"] == "assistant"]
         assert all(turn["token_ids"] for turn in replies)
@@ -52,13 +52,13 @@ def test_the_same_command_does_what_is_missing_and_nothing_twice(run: Run) -> No
     run_rollout(run, config(), Silent())
     path = run.file(run.artifact("rollouts-1"))
     whole = path.read_bytes()
-    assert run_rollout(run, config(concurrency=3), Silent()).metrics["episodes"] == TASKS * SAMPLES
+    assert run_rollout(run, config(concurrency=3), Silent()).metrics.episodes == TASKS * SAMPLES
     assert path.read_bytes() == whole, "an operational change alters nothing"
 
     lines = whole.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:7]) + lines[7][:40])
     result = run_rollout(run, config(), Silent())
-    assert result.metrics["episodes"] == TASKS * SAMPLES
+    assert result.metrics.episodes == TASKS * SAMPLES
     assert path.read_bytes().startswith(b"".join(lines[:7])), "finished dialogues stay byte for byte"
     redone = rows(run)
     assert len({row["id"] for row in redone}) == len(redone)
@@ -94,12 +94,12 @@ def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run
     assert "not finished within" in logged[0]["error"]
     assert rows(run) == []
     again = run_rollout(run, config(num_tasks=1, samples=1), Silent())
-    assert (again.metrics["episodes"], again.artifacts[0].id) == (1, "rollouts-1")
+    assert (again.metrics.episodes, again.artifacts[0].id) == (1, "rollouts-1")
 
 
 def test_allowed_failures_are_counted_and_not_fatal(run: Run) -> None:
     result = run_rollout(run, config(num_tasks=2, samples=1, deadline=1e-4, fail_on_error=2), Silent())
-    assert (result.metrics["failed"], result.metrics["episodes"]) == (2, 0)
+    assert (result.metrics.failed, result.metrics.episodes) == (2, 0)
 
 
 def test_the_scripted_human_needs_facts(run: Run, tmp_path: Path) -> None:

@@ -58,16 +58,16 @@ def config(folder: Path, *pages: str, **more: Any) -> RolloutConfig:
 def test_the_deadline_does_not_count_what_browsers_take(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", "html")
     metrics = run_rollout(run, config(tmp_path, FINE, max_turns=4, deadline=0.3), Silent()).metrics
-    assert (metrics["episodes"], metrics["failed"]) == (1, 0)
+    assert (metrics.episodes, metrics.failed) == (1, 0)
 
 
 def test_a_task_whose_page_does_not_render_is_played_once(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", "html")
     setting = config(tmp_path, FINE, BROKEN, max_turns=2)
     metrics = run_rollout(run, setting, Silent()).metrics
-    assert (metrics["episodes"], metrics["failed"]) == (2, 0)
-    assert metrics["outcomes"]["human_error"] == 1
-    assert metrics["human_faults"] == {"reference": 1}
+    assert (metrics.episodes, metrics.failed) == (2, 0)
+    assert metrics.outcomes["human_error"] == 1
+    assert metrics.human_faults == {"reference": 1}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_pages_come_nearer_to_the_reference_turn_by_turn(tmp_path: Path) -> None
         task="html", tasks="pages", split="test", num_tasks=2, agent="scripted", temperature=0, max_turns=3
     )
     result = run_rollout(run, config, Silent())
-    assert (result.metrics["episodes"], result.metrics["turns"], result.metrics["failed"]) == (2, 6, 0)
+    assert (result.metrics.episodes, result.metrics.turns, result.metrics.failed) == (2, 6, 0)
     store, settings = ScreenshotStore(run.path / SCREENSHOTS), RenderSettings()
 
     def view(page: str) -> View:

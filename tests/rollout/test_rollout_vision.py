@@ -79,8 +79,8 @@ def test_the_human_is_shown_each_turns_pages_once(painted: None, run: Run) -> No
     server = ChatServer("eyes", lambda body: said(SEEN))
     with server.running() as url:
         result = run_rollout(run, config(sim_url=[url]), Silent())
-    assert (result.metrics["episodes"], result.metrics["failed"]) == (2, 0)
-    assert (result.metrics["human_prompt_tokens"], result.metrics["human_completion_tokens"]) == (40, 16)
+    assert (result.metrics.episodes, result.metrics.failed) == (2, 0)
+    assert (result.metrics.human_prompt_tokens, result.metrics.human_completion_tokens) == (40, 16)
     trial, *asked = server.asked
     assert len(pictures(trial)) == 2
     rows = trajectories(run)
@@ -111,7 +111,7 @@ def test_a_task_whose_reference_does_not_render_is_the_tasks_fault(
     with server.running() as url:
         urls = [] if sim == "scripted" else [url]
         result = run_rollout(run, config(tasks=str(tasks), sim=sim, sim_url=urls, num_tasks=None), Silent())
-    assert (result.metrics["failed"], result.metrics["human_faults"]) == (0, {"reference": 1})
+    assert (result.metrics.failed, result.metrics.human_faults) == (0, {"reference": 1})
     (played,) = trajectories(run)
     assert (played.outcome, played.fault) == ("human_error", "reference")
     assert "not done within 15 seconds" in str(played.error)
@@ -134,7 +134,7 @@ def test_the_vllm_that_is_started_takes_two_pictures(
     result = run_rollout(run, config(engine="vllm", num_tasks=1), Silent())
     args = vllm.started()["args"]
     assert args[args.index("--limit-mm-per-prompt") + 1] == '{"image": 2}'
-    assert result.metrics["episodes"] == 1
+    assert result.metrics.episodes == 1
     assert trajectories(run)[0].dialogue_history[2].content == "I do not know, said eyes"
     assert vllm.all_gone()
 
@@ -147,7 +147,7 @@ def test_in_a_real_firefox(run: Run) -> None:
     server = ChatServer("eyes", lambda body: said(SEEN))
     with server.running() as url:
         result = run_rollout(run, config(sim_url=[url], num_tasks=1, max_turns=2), Silent())
-    assert (result.metrics["episodes"], result.metrics["failed"]) == (1, 0)
+    assert (result.metrics.episodes, result.metrics.failed) == (1, 0)
     (played,) = trajectories(run)
     store, settings = ScreenshotStore(run.path / SCREENSHOTS), RenderSettings()
     kept = [store.get(page_key(html, settings)) for html in (pages(played)[0], played.task.ground_truth)]

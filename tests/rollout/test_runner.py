@@ -180,7 +180,7 @@ def test_a_dialogue_that_failed_stays_readable(tmp_path: Path, tasks: Path, serv
     config_ = config(tasks, server, deadline=0.15, fail_on_error=COUNT)
     result = run_rollout(run, config_, Silent())
     failed = [json.loads(line) for line in (run.path / "logs" / "rollout-1.jsonl").read_text().splitlines()]
-    assert len(failed) == result.metrics["failed"] > 0
+    assert len(failed) == result.metrics.failed > 0
     assert {row["failed"] for row in failed} == {"deadline"}
     assert any(len(row["dialogue_history"]) > 2 for row in failed), "what had been said is there"
     assert all(row["dialogue"].startswith("mock-") for row in failed)
@@ -198,16 +198,16 @@ def test_what_a_dialogue_cost_and_how_it_was_drawn_is_recorded(tmp_path: Path, t
         assert usage["prompt_tokens"] > 0 < usage["completion_tokens"]
         assert usage["agent_seconds"] + usage["human_seconds"] <= usage["seconds"] + 0.01
     for name in ("prompt_tokens", "human_prompt_tokens", "human_completion_tokens"):
-        assert metrics[name] == sum(row["usage"][name] for row in rows)
+        assert getattr(metrics, name) == sum(row["usage"][name] for row in rows)
 
 
 def test_a_book_counts_a_row_once() -> None:
     row = {"id": "a", "dialogue_history": [{"role": "user"}, {"role": "assistant"}], "usage": {"prompt_tokens": 3}}
     book = Book([row, row, {**row, "id": "b", "outcome": "human_error", "fault": "echo"}])
-    told = book.metrics()
-    assert (told["episodes"], told["turns"], told["prompt_tokens"]) == (2, 2, 6)
-    assert told["outcomes"] == {"answered": 1, "human_error": 1}
-    assert told["human_faults"] == {"echo": 1}
+    told = book.metrics(failed=0, seconds=1.0)
+    assert (told.episodes, told.turns, told.prompt_tokens) == (2, 2, 6)
+    assert told.outcomes == {"answered": 1, "human_error": 1}
+    assert told.human_faults == {"echo": 1}
 
 
 def test_files_may_be_open_for_every_connection(server: str) -> None:

@@ -242,7 +242,7 @@ def test_preferences_are_between_rewards_that_differ(tmp_path: Path, painter: Pa
     expected = {(a, b) for a in rewards for b in rewards if rewards[a] - rewards[b] >= 0.1}
     assert {(row.chosen, row.rejected) for row in found} == expected
     assert ("d1", "d4") not in expected
-    assert run_label(run, LabelConfig(margin=0.0), Silent()).metrics["pairs"] == 9
+    assert run_label(run, LabelConfig(margin=0.0), Silent()).metrics.pairs == 9
     with pytest.raises(SweetError, match=r"differ enough.*--margin 1"):
         run_label(run, LabelConfig(margin=1.0), Silent())
 
@@ -269,7 +269,7 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     run = make_run(tmp_path / "run", *rows, agent=agent, tasks="toy", split="train")
     evaluate(run)
     labelled = run_label(run, LabelConfig(), Silent())
-    assert labelled.metrics["tasks_with_pairs"] == 4
+    assert labelled.metrics.tasks_with_pairs == 4
     listening = Listening()
     critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3, max_length=600), listening)
     assert critic.metrics["steps"] >= 1

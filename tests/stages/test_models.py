@@ -46,7 +46,7 @@ def config(**changes: Any) -> RolloutConfig:
 def test_agent_and_human_on_one_server(vllm: StandIn, run: Run) -> None:
     reporter = Listening()
     result = run_rollout(run, config(sim="org/model", vllm_options=["--seed", "4"]), reporter)
-    assert (result.metrics["episodes"], result.metrics["failed"]) == (3, 0)
+    assert (result.metrics.episodes, result.metrics.failed) == (3, 0)
     assert len(vllm.asked()) == 3 * (2 + 1), "the human speaks between the agent's turns"
     assert len(vllm.starts()) == 1
     assert vllm.starts()[0]["args"][-2:] == ["--seed", "4"]
@@ -56,7 +56,7 @@ def test_agent_and_human_on_one_server(vllm: StandIn, run: Run) -> None:
     assert found == {"agent_engine": "vllm", "sim_engine": "vllm", "agent_vllm_version": "9.8.7"}
     assert (run.path / "logs" / "rollout-1.vllm-agent.log").read_text()
     assert any("org/model is run by vllm" in line and "as --engine says" in line for line in reporter.said)
-    assert run_rollout(run, config(sim="org/model"), Silent()).metrics["episodes"] == 3
+    assert run_rollout(run, config(sim="org/model"), Silent()).metrics.episodes == 3
     assert len(vllm.starts()) == 1, "what is finished needs no server"
 
 

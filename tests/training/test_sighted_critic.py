@@ -174,7 +174,7 @@ def test_from_a_run_to_an_actor(run: Run, sighted: dict[str, str], painted: list
         assert len(set(scores)) == 3
         assert row.taken is not None
         assert (row.basis, row.taken.logprob) == ("regression", None)
-    assert run_pair(run, PairConfig(), Silent()).metrics["pairs"] > 0
+    assert run_pair(run, PairConfig(), Silent()).metrics.pairs > 0
     actor = run_train_actor(run, TrainActorConfig(limit=4, lr=1e-3), Silent())
     assert actor.metrics["steps"] == SMALL["sweet"].epochs
 

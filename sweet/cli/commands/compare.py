@@ -29,16 +29,17 @@ class Compare(Command[CompareConfig]):
         if call.config.markdown and call.common.json:
             raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="leave one out")
         result = run_compare(call.arguments["a"], call.arguments["b"], call.config)
+        metrics = result.as_json()["metrics"]
         if call.config.markdown:
-            sys.stdout.write(as_markdown(result.metrics))
+            sys.stdout.write(as_markdown(metrics))
         else:
             console.finish(result, as_json=call.common.json, show_people=_show)
-        for line in look_at(result.metrics):
+        for line in look_at(metrics):
             call.reporter.say(f"next: {line}")
 
 
 def _show(result: StageResult) -> None:
-    show_comparison(result.metrics)
+    show_comparison(result.as_json()["metrics"])
 
 
 def show_comparison(metrics: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ class Import(Command[DataImportConfig]):
         file, run = call.arguments["file"], call.arguments["run"]
         result = run_data_import(file, run, call.config, call.reporter)
         console.finish(result, as_json=call.common.json)
-        scored = bool(result.metrics["scores"])
+        scored = bool(result.as_json()["metrics"]["scores"])
         call.reporter.say(f"next: sweet {'label' if scored else 'eval'} {shlex.quote(str(run))}")
 
 

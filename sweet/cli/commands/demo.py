@@ -67,7 +67,7 @@ def _name(_: DemoOptions) -> tuple[str, str]:
 
 
 def _show(result: StageResult) -> None:
-    metrics = result.metrics
+    metrics = result.as_json()["metrics"]
     console.heading(f"sweet demo · {result.run}")
     seconds = Table("stage", "seconds")
     seconds.columns[1].justify = "right"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sweet.cli import console
 from sweet.cli.commands.compare import show_comparison
 from sweet.cli.stage_command import StageCommand
@@ -14,12 +12,12 @@ from sweet.view.comparison import MEASURES, samples
 
 
 def _show(result: StageResult) -> None:
-    drawn = {"compare", "best_of", *MEASURES}
-    console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
-    for section in samples(result.metrics):
+    metrics = result.as_json()["metrics"]
+    console.show_result(result, hidden={"compare", "best_of", *MEASURES})
+    for section in samples(metrics):
         console.show(section)
-    if "compare" in result.metrics:
-        show_comparison(result.metrics["compare"])
+    if "compare" in metrics:
+        show_comparison(metrics["compare"])
 
 
 COMMANDS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sweet.cli import console
 from sweet.cli.stage_command import StageCommand
 from sweet.ranking.config import RankConfig
@@ -12,9 +10,9 @@ from sweet.stages.base import StageResult
 
 
 def _show(result: StageResult) -> None:
-    drawn = {"credit", "agreement_by_kind"}
-    console.show_result(replace(result, metrics={k: v for k, v in result.metrics.items() if k not in drawn}))
-    if "credit" in result.metrics:
+    metrics = result.as_json()["metrics"]
+    console.show_result(result, hidden={"credit", "agreement_by_kind"})
+    if "credit" in metrics:
         rows = [
             (
                 kind,
@@ -22,14 +20,14 @@ def _show(result: StageResult) -> None:
                 console.figure(found["replies"]),
                 console.with_interval({"": found["mean_advantage"], **_ends(found)}, ""),
             )
-            for kind, found in result.metrics["credit"].items()
+            for kind, found in metrics["credit"].items()
         ]
         console.heading("What the judge makes of each kind of reply, by what the tasks know")
         console.show_rows(["reply", "turns", "replies", "mean advantage"], rows, right=["turns", "replies"])
-    if "agreement_by_kind" in result.metrics:
+    if "agreement_by_kind" in metrics:
         couples = [
             (name.replace(">", " over "), console.figure(found["couples"]), console.figure(found["share"]))
-            for name, found in result.metrics["agreement_by_kind"].items()
+            for name, found in metrics["agreement_by_kind"].items()
         ]
         console.heading("How often it prefers the better of two")
         console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])

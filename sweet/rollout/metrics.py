@@ -1,0 +1,32 @@
+"""The metrics of `sweet rollout`."""
+
+from __future__ import annotations
+
+from sweet.stages.record import Record
+
+
+class RolloutMetrics(Record):
+    """Of all dialogues of the artifact, those of earlier calls included."""
+
+    episodes: int
+    """finished dialogues"""
+    turns: int
+    """turns of the agent"""
+    prompt_tokens: int
+    """tokens that the agent read"""
+    completion_tokens: int
+    """tokens that the agent wrote"""
+    human_prompt_tokens: int
+    """tokens that the simulated human read"""
+    human_completion_tokens: int
+    """tokens that the simulated human wrote"""
+    retries: int
+    """requests that were sent again"""
+    outcomes: dict[str, int]
+    """dialogues by how they ended"""
+    human_faults: dict[str, int]
+    """dialogues that ended by a fault of the simulated human, by the fault"""
+    failed: int
+    """dialogues of this call that ended by an error; the same command plays them again"""
+    seconds: float
+    """duration of this call"""

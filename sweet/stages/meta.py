@@ -1,0 +1,141 @@
+"""What artifacts say of themselves in the manifest (`Artifact.meta`), one record for each kind.
+
+The stage that makes an artifact writes its record; every other module reads it by `of`, which accepts the meta of
+other versions: a key that is missing or has another type is None.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from sweet.stages.record import Flat, Meta
+from sweet.tasks.base import Recipe
+
+
+class RolloutsMeta(Meta):
+    """Of dialogues."""
+
+    task: str | None = None
+    """Kind of task."""
+    tasks: str | None = None
+    """Dataset: its name, or the file that the tasks or the dialogues came from."""
+    split: str | None = None
+    """Split of a named dataset."""
+    tasks_digest: str | None = None
+    """Digest of the tasks that were played, as 16 hex digits."""
+    agent: str | None = None
+    """The agent's model as it was named then; `scripted` or `imported` where there was none."""
+    sim: str | None = None
+    """The simulated human, in the same way."""
+    samples: int | None = None
+    """Dialogues of each task."""
+    max_turns: int | None = None
+    """The agent's turns at most."""
+    recipe: Recipe | None = None
+    """paper, or upstream."""
+    agent_system: str | None = None
+    """The agent's system prompt, where it is not the packaged one."""
+    prompts_digest: str | None = None
+    """Digest of the prompts that were given in place of the packaged ones."""
+
+
+class ScoresMeta(Meta):
+    """Of scores."""
+
+    scoring: Annotated[
+        dict[str, object],
+        Flat(
+            {
+                "scorer": "name of the scorer: rewards under different names are never compared",
+                "tolerance": "relative difference of floats taken for equal (code)",
+                "sandbox": "jail that ran the code (code)",
+                "similarity": "what compared screenshots (html)",
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """All that decides the rewards, by what the kind's scorer says of itself."""
+    rollouts: str | None = None
+    """Id of the dialogues."""
+
+    @property
+    def scorer(self) -> str | None:
+        """Name of the scorer."""
+        name = self.scoring.get("scorer")
+        return None if name is None else str(name)
+
+
+class PreferencesMeta(Meta):
+    """Of preferences between dialogues."""
+
+    rollouts: str | None = None
+    """Id of the dialogues."""
+    margin: float | None = None
+    """Least difference of the rewards of a preference."""
+    scorer: str | None = None
+    """Name of the scorer of the rewards."""
+
+
+class TrainedMeta(Meta):
+    """Of a trained model, a critic or an actor."""
+
+    base: str | None = None
+    """The model that the training started from, as it was named then."""
+    variant: Literal["advantage", "regression", "no-info"] | None = None
+    """Of a critic: advantages from log-ratios, a regression head, or log-ratios without the training-time
+    information."""
+    method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] | None = None
+    """Of an actor: the method of its training."""
+    recipe: Recipe | None = None
+    """paper, or upstream."""
+    target: Literal["preference", "binary", "real"] | None = None
+    """Of a regression head: what it learned."""
+    normalize: Literal["turn", "trajectory", "none"] | None = None
+    """Of another critic: over what log-ratios are averaged."""
+    lr: float | None = None
+    """Peak learning rate."""
+    nll: float | None = None
+    """Weight of the likelihood term."""
+    epochs: int | None = None
+    """Passes over the data."""
+    batch: int | None = None
+    """Examples of a step."""
+    beta: float | None = None
+    """Weight of the log-ratios."""
+    lora: int | None = None
+    """Rank of the LoRA adapter that was trained; absent where the whole model was."""
+    lora_alpha: int | None = None
+    """Weight of the adapter, over its rank."""
+    lora_output: Literal["merged", "adapter"] | None = None
+    """merged: a model like any other. adapter: peft's folder."""
+
+
+class CandidatesMeta(Meta):
+    """Of ranked candidates."""
+
+    agent: str | None = None
+    """The model that was sampled, as it was named then."""
+    judge: str | None = None
+    """What judged: critic, llm, oracle, random or untrained."""
+    replies: str | None = None
+    """Id of the candidates whose replies were judged again; absent where replies were sampled."""
+    critic: str | None = None
+    """Id of the critic that judged."""
+    judge_model: str | None = None
+    """The language model that judged."""
+    judge_prompt: str | None = None
+    """Digest of its prompt."""
+    informed: bool | None = None
+    """Whether its prompt has the training-time information."""
+    reference: str | None = None
+    """The model that judged untrained."""
+
+
+class PairsMeta(Meta):
+    """Of pairs of replies."""
+
+    candidates: str | None = None
+    """Id of the candidates."""
+    strategy: str | None = None
+    """How pairs were chosen: random-halves or best-worst."""

@@ -1,0 +1,115 @@
+"""Typed records that are written as JSON objects: the metrics of stages, the meta of artifacts, and plans.
+
+A record is a frozen model whose fields are the keys of the object, in their order; the docstring of a field says what
+it is, and docs/commands.md is generated from these (`documentation`). A field that was not given is omitted, whatever
+its default, so that a key which does not apply is absent and not null. Two things are written flat, as keys of the
+object itself: a `Rate`, with its interval beside it, and a field marked `Flat`, whose items are known only at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic.fields import FieldInfo
+
+from sweet.runs.manifest import Artifact
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Marks a field, a mapping or another record, whose items are written as keys of the record itself.
+
+    Attributes:
+        known: the keys to document, and what they are; none for a record, whose fields say it.
+    """
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+
+class Record(BaseModel):
+    """Base of all records."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON object, fields that were not given omitted."""
+        return self.model_dump(mode="json")
+
+    @model_serializer(mode="wrap")
+    def _write(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, dumped in dump(self).items():
+            if name not in self.model_fields_set:
+                continue
+            info, value = type(self).model_fields[name], getattr(self, name)
+            if isinstance(value, Rate):
+                found |= value.flat(name)
+            elif not _is_flat(info):
+                found[info.alias or name] = dumped
+            elif isinstance(value, Mapping):
+                for key, item in value.items():
+                    found |= item.flat(key) if isinstance(item, Rate) else {key: dumped[key]}
+            elif value is not None:
+                found |= dumped
+        return found
+
+
+class Rate(BaseModel):
+    """A mean with its 95 % interval, rounded to six decimals; all None where nothing could be measured.
+
+    In a record it is written as NAME, NAME_ci_low and NAME_ci_high.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    value: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+    def flat(self, name: str) -> dict[str, float | None]:
+        """The three keys under which it is written."""
+        return {name: self.value, f"{name}_ci_low": self.ci_low, f"{name}_ci_high": self.ci_high}
+
+
+class Meta(Record):
+    """Base of what artifacts say of themselves (`Artifact.meta`).
+
+    Every field may be None: another version of the program, or a user's edit, may have left it out.
+    """
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Self:
+        """The meta of an artifact. A key that is missing, or whose value is not of its type, is None; foreign keys are
+        passed over, except where a field marked `Flat` holds them."""
+        known = {name: artifact.meta[name] for name in cls.model_fields if name in artifact.meta}
+        flat = next((name for name, info in cls.model_fields.items() if _is_flat(info)), None)
+        if flat is not None:
+            known[flat] = {key: value for key, value in artifact.meta.items() if key not in cls.model_fields}
+        try:
+            return cls.model_validate(known)
+        except ValidationError as error:
+            wrong = {detail["loc"][0] for detail in error.errors(include_url=False)}
+            return cls.model_validate({name: value for name, value in known.items() if name not in wrong})
+
+
+def documentation(record: type[Record]) -> Iterator[tuple[str, str]]:
+    """The keys of a record's JSON object, and what they are. Of a rate only the name is given, not its interval."""
+    for name, info in record.model_fields.items():
+        marks = [mark for mark in info.metadata if isinstance(mark, Flat)]
+        if not marks:
+            yield info.alias or name, " ".join((info.description or "").split())
+        else:
+            inner = next((kind for kind in _kinds(info.annotation) if issubclass(kind, Record)), None)
+            yield from marks[0].known.items() if inner is None else documentation(inner)
+
+
+def _kinds(annotation: Any) -> list[type]:
+    """The classes of a field, of `X | None` each."""
+    return [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+
+
+def _is_flat(info: FieldInfo) -> bool:
+    return any(isinstance(mark, Flat) for mark in info.metadata)
