@@ -61,7 +61,7 @@ def check_hub_model(model: str, unknown: Callable[[str], UsageError]) -> None:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
     """While it is open, transformers draws no progress bars."""
     from transformers.utils import logging as library
 

@@ -34,7 +34,7 @@ from sweet.learn.failure import error_of, error_paths, known_error
 from sweet.learn.heartbeat import Pulse
 from sweet.learn.job import FILE, PROGRESS, PULSE, Job
 from sweet.learn.launcher import (
-    ORPHAN_PATIENCE,
+    ORPHAN_TIMEOUT,
     PROGRAM,
     child_environment,
     local_exchange,
@@ -168,7 +168,7 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
                 summary = Summary(**line["summary"])
     finally:
         # Ranks that srun has started end when it is asked to end, not when it is killed.
-        stop(process, ORPHAN_PATIENCE if by_srun else 0.0)
+        stop(process, ORPHAN_TIMEOUT if by_srun else 0.0)
         if pulse is not None:
             pulse.end()
     if process.returncode != 0 or summary is None:

@@ -14,7 +14,7 @@ from typing import IO
 import sweet
 from sweet import supervisor
 
-ORPHAN_PATIENCE = 10.0
+ORPHAN_TIMEOUT = 10.0
 """Seconds a launcher has to end its ranks once who started it is gone."""
 PROGRAM = "sweet.learn.worker"
 
@@ -55,7 +55,7 @@ def local_exchange(master: str, environment: dict[str, str]) -> dict[str, str]:
 def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes] | None) -> subprocess.Popen[bytes]:
     """Start a launcher that does not outlive this process; it prints into `out`."""
     return subprocess.Popen(
-        supervisor.supervised(command, ORPHAN_PATIENCE),
+        supervisor.supervised(command, ORPHAN_TIMEOUT),
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=subprocess.STDOUT if out else None,

@@ -18,7 +18,7 @@ from typing import Any
 
 from sweet import supervisor
 from sweet.errors import SweetError
-from sweet.learn.launcher import ORPHAN_PATIENCE
+from sweet.learn.launcher import ORPHAN_TIMEOUT
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.vllm import last_lines
 from sweet.tasks.base import Message
@@ -122,7 +122,7 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
-            supervisor.supervised(command(python, job), ORPHAN_PATIENCE),
+            supervisor.supervised(command(python, job), ORPHAN_TIMEOUT),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

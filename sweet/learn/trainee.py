@@ -17,13 +17,13 @@ from typing import Any, Literal
 from torch import Tensor
 
 from sweet.device import Device
-from sweet.hf import without_bars
+from sweet.hf import without_progress_bars
 from sweet.learn.engine import put_weights, size_of, trained_weights
 from sweet.learn.head import attach_head, headless, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
 from sweet.learn.recompute import RECOMPUTED, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
-from sweet.llm.pretrained import load_model, outline_model, placed, stored_type
+from sweet.llm.pretrained import absolute_name, load_model, meta_model, stored_type
 
 LoraOutput = Literal["merged", "adapter"]
 
@@ -76,7 +76,7 @@ class Trainee:
     @classmethod
     def outline(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
         """Shapes only."""
-        return cls(start, outline_model(start.base, tokenizer=tokenizer))
+        return cls(start, meta_model(start.base, tokenizer=tokenizer))
 
     def put(self, weights: Mapping[str, Tensor]) -> None:
         """Take these for the weights that are trained.
@@ -90,7 +90,7 @@ class Trainee:
         """Write what was trained, with the tokenizer. The model is of no use for training afterwards."""
         if self._adapted is not None and self.start.output == "adapter":
             with _laid_out(folder, tokenizer) as part, headless(self.model) as head:
-                save_adapter(self._adapted, placed(self.start.base), part)
+                save_adapter(self._adapted, absolute_name(self.start.base), part)
                 if head is not None:
                     save_head(head, part)
             return
@@ -121,7 +121,7 @@ def _laid_out(folder: Path, tokenizer: Any) -> Iterator[Path]:
     for name in last:
         (folder / name).unlink(missing_ok=True)
     # DeepSpeed prints where saving imports it.
-    with without_bars(), redirect_stdout(io.StringIO()):
+    with without_progress_bars(), redirect_stdout(io.StringIO()):
         yield part
         tokenizer.save_pretrained(part)
     for path in sorted(part.iterdir(), key=lambda path: path.name in last):

@@ -31,15 +31,15 @@ class Sampling:
     n: int = 1
     seed: int | None = None
     logprobs: bool = False
-    likeliest: int = 0
+    top_logprobs: int = 0
 
 
 @dataclass(frozen=True)
-class Place:
+class Alternatives:
     """One place of a reply: the text of the token that stands there, and (text, log-probability) of the likeliest."""
 
     text: str
-    likeliest: tuple[tuple[str, float], ...]
+    top_logprobs: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Reply:
     finish_reason: str
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
-    places: tuple[Place, ...] | None = None
+    alternatives: tuple[Alternatives, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from sweet.device import Device
 from sweet.llm.base import ChatClient, Role
-from sweet.llm.local import Local
+from sweet.llm.local import LocalServing
 
 
 @asynccontextmanager
@@ -23,7 +23,7 @@ async def open_client(
     role: Role = "agent",
     retry_timeout: float = 20.0,
     device: Device = "auto",
-    local: Local | None = None,
+    local: LocalServing | None = None,
 ) -> AsyncIterator[ChatClient]:
     """A client for `model`, closed at the end.
 
@@ -43,7 +43,7 @@ async def open_client(
     async with AsyncExitStack() as stack:
         if local is not None and urls:
             local.record[f"{role}_engine"] = "server"
-        elif local is not None and local.tell(model, role).build is not None:
+        elif local is not None and local.announce(model, role).build is not None:
             urls = [await stack.enter_async_context(local.serve(model, role))]
         client: ChatClient
         if urls:

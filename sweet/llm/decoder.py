@@ -44,7 +44,7 @@ class Decoder:
         self.context: int | None = int(context) if isinstance(context, int) and context > 0 else None
         self._masks = _mask_kinds(config, self.context)
         self._window = int(config.sliding_window) if "sliding_attention" in self._masks else 0
-        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self._accepts_positions = "position_ids" in inspect.signature(model.forward).parameters
         self._last: torch.Tensor | None = None
         head = model.get_output_embeddings()
         self._hook = head.register_forward_pre_hook(self._select_last) if head is not None else None
@@ -58,31 +58,31 @@ class Decoder:
         self.cache.clear()
 
     @torch.inference_mode()
-    def extend(self, first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
+    def extend(self, first: int, tokens: Sequence[list[int]], cached: Sequence[int]) -> torch.Tensor:
         """Append `tokens[i]` to row `first + i`, which holds `held[i]` tokens.
 
         Returns:
             The logits behind each row's last token, [rows, vocabulary].
         """
-        rows, most = len(tokens), max(map(len, tokens))
-        width = max(h + len(t) for h, t in zip(held, tokens, strict=True))
-        fresh = not any(held)
+        rows, longest = len(tokens), max(map(len, tokens))
+        width = max(h + len(t) for h, t in zip(cached, tokens, strict=True))
+        empty = not any(cached)
         # Padded by a token of its own: some models warn of the padding token where no mask is given.
-        padded = [[*t, *t[-1:] * (most - len(t))] for t in tokens]
+        padded = [[*t, *t[-1:] * (longest - len(t))] for t in tokens]
         ids = torch.tensor(padded, device=self.device)
-        start = torch.tensor(held, device=self.device)[:, None]
-        positions = start + torch.arange(most, device=self.device)
+        start = torch.tensor(cached, device=self.device)[:, None]
+        positions = start + torch.arange(longest, device=self.device)
         # Padding may run past the width; it is written over its row's last column's successors, never attended to.
-        reach = width if fresh else max(held) + most
-        self.cache.use(Window(first, rows, None if fresh else positions, reach))
+        attended = width if empty else max(cached) + longest
+        self.cache.set_window(Window(first, rows, None if empty else positions, attended))
         settings: dict[str, Any] = {}
-        if self.batched and (not fresh or self._window):
-            settings["attention_mask"] = self._mask(positions, reach)
-        if self._takes_positions:
+        if self.batched and (not empty or self._window):
+            settings["attention_mask"] = self._mask(positions, attended)
+        if self._accepts_positions:
             # Padding behind the context's end would have no position of its own.
             limit = None if self.context is None else self.context - 1
             settings["position_ids"] = positions if limit is None else positions.clamp(max=limit)
-        if most > 1:
+        if longest > 1:
             self._last = torch.tensor([len(t) - 1 for t in tokens], device=self.device)
         try:
             output = self.model(input_ids=ids, past_key_values=self.cache, use_cache=True, **settings)
@@ -137,19 +137,19 @@ class Decoder:
     @torch.inference_mode()
     def _verify(self) -> None:
         """Compare with plain forwards; fall back to one row at a time; refuse what does not agree even then."""
-        why, cause = "", None
+        reason, cause = "", None
         for batched in (True, False):
             self.batched = batched
             try:
                 if self._agrees():
                     return
-                why = "its logits with a cache differ from those without one"
+                reason = "its logits with a cache differ from those without one"
             except Exception as error:
-                why, cause = str(error) or type(error).__name__, error
+                reason, cause = str(error) or type(error).__name__, error
             self.cache.clear()
         self.close()
         raise UsageError(
-            f"The embedded engine cannot run the model {self.name}: {why}.",
+            f"The embedded engine cannot run the model {self.name}: {reason}.",
             where=self.name,
             fix="serve it with vllm (sweet serve-sim --engine vllm) and name the server's address",
         ) from cause
@@ -159,24 +159,24 @@ class Decoder:
         padding = getattr(self.model.config, "pad_token_id", None)
         texts = [[(7 * i + 3 * n) % some for i in range(n)] for n in (5, 9)]
         texts = [[(id + 1) % some if id == padding else id for id in text] for text in texts]
-        truth = []
+        expected = []
         for text in texts:
             logits = self.model(input_ids=torch.tensor([text], device=self.device), use_cache=False).logits[0]
-            truth.append((logits[-2], logits[-1]))
+            expected.append((logits[-2], logits[-1]))
         groups = [[0, 1]] if self.batched else [[0], [1]]
         for group in groups:
             before = self.extend(0, [texts[i][:-1] for i in group], [0] * len(group))
             after = self.extend(0, [texts[i][-1:] for i in group], [len(texts[i]) - 1 for i in group])
             for row, i in enumerate(group):
-                if not (_close(before[row], truth[i][0]) and _close(after[row], truth[i][1])):
+                if not (_close(before[row], expected[i][0]) and _close(after[row], expected[i][1])):
                     return False
         return True
 
 
-def _close(found: torch.Tensor, truth: torch.Tensor) -> bool:
+def _close(found: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether two rows of logits give the same distribution, up to the precision of the model's type."""
     allowed = 1e-3 if found.dtype == torch.float32 else 0.05
-    difference = found.float().softmax(-1) - truth.float().softmax(-1)
+    difference = found.float().softmax(-1) - expected.float().softmax(-1)
     return bool(difference.abs().max() <= allowed)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweet.device import Device
-from sweet.llm.base import Completion, Place, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, Completion, Reply, RequestFailed, Sampling
 from sweet.llm.engine import EmbeddedEngine, Generated, Limits, Scored
 from sweet.llm.images import ImageMessage
 from sweet.llm.pretrained import load_model, load_tokenizer, model_path
@@ -60,9 +60,9 @@ class EmbeddedClient:
         """Sample continuations of a prompt of token ids; errors as for `chat`."""
         generated = await asyncio.wrap_future(self.engine.submit(prompt, sampling))
         return Completion(
-            replies=tuple(self._reply(one) for one in generated),
+            replies=tuple(self._reply(sequence) for sequence in generated),
             prompt_tokens=len(prompt),
-            completion_tokens=sum(len(one.ids) for one in generated),
+            completion_tokens=sum(len(sequence.ids) for sequence in generated),
             model=self.model,
             prompt_token_ids=tuple(prompt),
         )
@@ -75,17 +75,19 @@ class EmbeddedClient:
         """Stop the engine and free its memory."""
         await asyncio.to_thread(self.engine.close)
 
-    def _reply(self, one: Generated) -> Reply:
-        body = one.ids[:-1] if one.ids[-1] in self.engine.ends else one.ids
-        return Reply(self.decode(body), one.finish_reason, one.ids, one.logprobs, self._places(one))
+    def _reply(self, sequence: Generated) -> Reply:
+        body = sequence.ids[:-1] if sequence.ids[-1] in self.engine.ends else sequence.ids
+        return Reply(
+            self.decode(body), sequence.finish_reason, sequence.ids, sequence.logprobs, self._alternatives(sequence)
+        )
 
-    def _places(self, one: Generated) -> tuple[Place, ...] | None:
-        if not any(one.likeliest):
+    def _alternatives(self, sequence: Generated) -> tuple[Alternatives, ...] | None:
+        if not any(sequence.top_logprobs):
             return None
-        texts = {token: self.decode([token], skip_special=False) for told in one.likeliest for token, _ in told}
-        texts |= {token: self.decode([token], skip_special=False) for token in one.ids}
-        pairs = zip(one.ids, one.likeliest, strict=True)
-        return tuple(Place(texts[token], tuple((texts[other], p) for other, p in told)) for token, told in pairs)
+        texts = {token: self.decode([token], skip_special=False) for top in sequence.top_logprobs for token, _ in top}
+        texts |= {token: self.decode([token], skip_special=False) for token in sequence.ids}
+        pairs = zip(sequence.ids, sequence.top_logprobs, strict=True)
+        return tuple(Alternatives(texts[token], tuple((texts[other], p) for other, p in top)) for token, top in pairs)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str:
         """The text of token ids."""

@@ -30,7 +30,7 @@ from sweet.errors import first_line
 from sweet.llm.base import ContextOverflow, EngineFailed, RequestFailed, Sampling
 from sweet.llm.decoder import Decoder
 from sweet.llm.prefixes import PrefixStore
-from sweet.llm.sampling import likeliest, sample
+from sweet.llm.sampling import sample, top_logprobs
 
 MIB = 1 << 20
 
@@ -59,7 +59,7 @@ class Generated:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: str
-    likeliest: tuple[tuple[tuple[int, float], ...], ...] = ()
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Request:
     seed: int
     future: Future[Any]
     scoring: bool = False
-    begun: int = 0
+    started: int = 0
     done: dict[int, Generated] = field(default_factory=dict)
 
     @property
@@ -93,20 +93,20 @@ class _Row:
 
     request: _Request
     index: int
-    held: int
+    cached: int
     uniform: Callable[[], float]
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    likeliest: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    top_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class _Entry:
+class _Admission:
     """Replies of a request that are taken in now; `held` tokens of its prompt are copied, not computed."""
 
     request: _Request
     indices: range
-    held: int = 0
+    cached: int = 0
 
 
 class EmbeddedEngine:
@@ -135,7 +135,7 @@ class EmbeddedEngine:
         self._rows: list[_Row] = []
         self._changed = threading.Condition()
         self._closing = False
-        self._death: BaseException | None = None
+        self._failure: BaseException | None = None
         self._worker = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
         self._worker.start()
 
@@ -203,15 +203,15 @@ class EmbeddedEngine:
     def _enqueue(self, request: _Request) -> Future[Any]:
         with self._changed:
             if self._closing:
-                raise self._gone()
+                raise self._closed_error()
             self._waiting.append(request)
             self._changed.notify()
         return request.future
 
-    def _gone(self) -> EngineFailed:
-        if self._death is None:
+    def _closed_error(self) -> EngineFailed:
+        if self._failure is None:
             return EngineFailed(f"The engine of {self.name} is closed.", where=self.name)
-        return EngineFailed(f"The engine of {self.name} died: {first_line(self._death)}", where=self.name)
+        return EngineFailed(f"The engine of {self.name} died: {first_line(self._failure)}", where=self.name)
 
     # The worker -------------------------------------------------------------------------------------------------
 
@@ -222,17 +222,17 @@ class EmbeddedEngine:
                     self._drop_cancelled()
                     self._admit()
                     if self._rows:
-                        self._guarded([row.request for row in self._rows], self._step)
+                        self._fail_on_error([row.request for row in self._rows], self._step)
         except BaseException as error:
-            self._death = error
+            self._failure = error
         finally:
             with self._changed:
                 self._closing = True
-                left = {*self._waiting, *self._taken, *(row.request for row in self._rows)}
+                unfinished = {*self._waiting, *self._taken, *(row.request for row in self._rows)}
                 self._waiting.clear()
             self._rows.clear()
-            for request in left:
-                _fail(request, self._gone())
+            for request in unfinished:
+                _fail(request, self._closed_error())
 
     def _wait(self) -> bool:
         with self._changed:
@@ -246,9 +246,9 @@ class EmbeddedEngine:
                 self._waiting = deque(request for request in self._waiting if not request.future.done())
         for slot in reversed(range(len(self._rows))):
             if self._rows[slot].request.future.done():
-                self._leave(slot)
+                self._remove_row(slot)
 
-    def _guarded(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
+    def _fail_on_error(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
         """Do `work`; what it raises fails these requests and empties the batch of them."""
         try:
             work()
@@ -261,65 +261,65 @@ class EmbeddedEngine:
                 self._waiting = deque(request for request in self._waiting if not request.future.done())
             for slot in reversed(range(len(self._rows))):
                 if self._rows[slot].request.future.done():
-                    self._leave(slot)
+                    self._remove_row(slot)
 
     def _admit(self) -> None:
         """Take in waiting requests in their order, as many replies of them as fit."""
-        admitted: list[_Entry] = []
+        admitted: list[_Admission] = []
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
         while self._waiting:
             request = self._waiting[0]
             if request.scoring:
                 self._taken.append(self._waiting.popleft())
-                self._guarded([request], partial(self._score, request))
+                self._fail_on_error([request], partial(self._score, request))
                 continue
             width = max(longest, request.length)
             fits = min(self._rows_allowed, self._tokens_allowed // width) - count
-            take = min(max(fits, 0 if count else 1), request.sampling.n - request.begun)
+            take = min(max(fits, 0 if count else 1), request.sampling.n - request.started)
             if take <= 0:
                 break
-            admitted.append(_Entry(request, range(request.begun, request.begun + take)))
+            admitted.append(_Admission(request, range(request.started, request.started + take)))
             self._taken.append(request)
-            request.begun += take
+            request.started += take
             count, longest = count + take, width
-            if request.begun == request.sampling.n:
+            if request.started == request.sampling.n:
                 self._waiting.popleft()
         while admitted:
             group = self._group(admitted)
-            self._guarded([entry.request for entry in group], partial(self._prefill, group))
+            self._fail_on_error([entry.request for entry in group], partial(self._prefill, group))
         self._taken.clear()
 
-    def _group(self, admitted: list[_Entry]) -> list[_Entry]:
+    def _group(self, admitted: list[_Admission]) -> list[_Admission]:
         """Remove the prompts to compute together, beginning with the shortest, and copy what is known of them."""
         admitted.sort(key=lambda entry: len(entry.request.prompt))
-        first, most = len(self._rows), 0
+        first, longest = len(self._rows), 0
         size = 0
         for entry in admitted:
             found = self._prefixes.find(entry.request.prompt)
             # One token is always computed: its logits begin the reply.
-            entry.held = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
-            most = max(most, len(entry.request.prompt) - entry.held)
-            if size and (not self.decoder.batched or (size + 1) * most > self.limits.prefill_tokens):
+            entry.cached = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
+            longest = max(longest, len(entry.request.prompt) - entry.cached)
+            if size and (not self.decoder.batched or (size + 1) * longest > self.limits.prefill_tokens):
                 break
             if found is not None:
-                self.decoder.cache.write_row(first + size, found[0].tensors, entry.held)
+                self.decoder.cache.write_row(first + size, found[0].tensors, entry.cached)
             size += 1
         group = admitted[:size]
         del admitted[:size]
         return group
 
-    def _prefill(self, group: list[_Entry]) -> None:
+    def _prefill(self, group: list[_Admission]) -> None:
         """Compute the prompts of a group, and begin its replies."""
         cache, first = self.decoder.cache, len(self._rows)
-        held = [entry.held for entry in group]
-        logits = self.decoder.extend(first, [entry.request.prompt[entry.held :] for entry in group], held)
-        if not any(held):
-            self._keep(first, group[0].request.prompt)
-        rows = [self._begin(entry.request, entry.indices[0]) for entry in group]
+        cached = [entry.cached for entry in group]
+        logits = self.decoder.extend(first, [entry.request.prompt[entry.cached :] for entry in group], cached)
+        if not any(cached):
+            self._store_prefix(first, group[0].request.prompt)
+        rows = [self._new_row(entry.request, entry.indices[0]) for entry in group]
         source = list(range(len(group)))
         for number, entry in enumerate(group):
-            more = [self._begin(entry.request, index) for index in entry.indices[1:]]
+            more = [self._new_row(entry.request, index) for index in entry.indices[1:]]
             if more:
                 start = first + len(rows)
                 cache.copy_row(first + number, slice(start, start + len(more)), len(entry.request.prompt))
@@ -327,30 +327,30 @@ class EmbeddedEngine:
                 source += [number] * len(more)
         self._rows += rows
         picked = logits if len(source) == len(group) else logits[torch.tensor(source, device=logits.device)]
-        self._accept(first, picked)
+        self._sample_next(first, picked)
 
-    def _begin(self, request: _Request, index: int) -> _Row:
+    def _new_row(self, request: _Request, index: int) -> _Row:
         name = f"{request.seed}/{index}".encode()
         seed = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big")
         return _Row(request, index, len(request.prompt), random.Random(seed).random)
 
     def _step(self) -> None:
         rows = self._rows
-        held = [row.held for row in rows]
-        logits = self.decoder.extend(0, [row.ids[-1:] for row in rows], held)
+        cached = [row.cached for row in rows]
+        logits = self.decoder.extend(0, [row.ids[-1:] for row in rows], cached)
         for row in rows:
-            row.held += 1
-        self._accept(0, logits)
+            row.cached += 1
+        self._sample_next(0, logits)
 
-    def _accept(self, first: int, logits: torch.Tensor) -> None:
+    def _sample_next(self, first: int, logits: torch.Tensor) -> None:
         """Sample the next token of the rows from `first` on, and let those that end leave."""
         rows = self._rows[first:]
         settings = [row.request.sampling for row in rows]
         uniforms = [row.uniform() for row in rows]
         ids, logprobs = sample(logits, [s.temperature for s in settings], [s.top_p for s in settings], uniforms)
-        if most := max(s.likeliest for s in settings):
-            for row, told in zip(rows, likeliest(logits, most), strict=True):
-                row.likeliest.append(told[: row.request.sampling.likeliest])
+        if count := max(s.top_logprobs for s in settings):
+            for row, top in zip(rows, top_logprobs(logits, count), strict=True):
+                row.top_logprobs.append(top[: row.request.sampling.top_logprobs])
         ended: list[int] = []
         for slot, row, token, logprob in zip(range(first, len(self._rows)), rows, ids, logprobs, strict=True):
             row.ids.append(token)
@@ -358,29 +358,29 @@ class EmbeddedEngine:
             if token in self.ends or len(row.ids) >= row.request.limit or logprob != logprob:
                 ended.append(slot)
         for slot in reversed(ended):
-            self._finish(slot)
+            self._finish_row(slot)
 
-    def _finish(self, slot: int) -> None:
+    def _finish_row(self, slot: int) -> None:
         row = self._rows[slot]
         request = row.request
         if row.logprobs[-1] != row.logprobs[-1]:
             _fail(request, EngineFailed(f"The model {self.name} gave numbers that are not numbers.", where=self.name))
         elif row.index == 0:
-            self._keep(slot, [*request.prompt, *row.ids[: row.held - len(request.prompt)]])
-        self._leave(slot)
+            self._store_prefix(slot, [*request.prompt, *row.ids[: row.cached - len(request.prompt)]])
+        self._remove_row(slot)
         reason = "stop" if row.ids[-1] in self.ends else "length"
-        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, tuple(row.likeliest))
+        request.done[row.index] = Generated(tuple(row.ids), tuple(row.logprobs), reason, tuple(row.top_logprobs))
         if len(request.done) == request.sampling.n:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
-    def _leave(self, slot: int) -> None:
+    def _remove_row(self, slot: int) -> None:
         """Give a row's place to the last row."""
         last = self._rows.pop()
         if slot < len(self._rows):
-            self.decoder.cache.copy_row(len(self._rows), slice(slot, slot + 1), last.held)
+            self.decoder.cache.copy_row(len(self._rows), slice(slot, slot + 1), last.cached)
             self._rows[slot] = last
 
-    def _keep(self, slot: int, ids: list[int]) -> None:
+    def _store_prefix(self, slot: int, ids: list[int]) -> None:
         if self.decoder.batched and not self._prefixes.covers(ids):
             self._prefixes.add(ids, self.decoder.cache.read_row(slot, len(ids)))
 

@@ -50,11 +50,11 @@ class Gpu:
     free: float | None = None
 
 
-def build_of(program: str) -> Build:
+def find_build(program: str) -> Build:
     """What is installed beside the program."""
     python = _python_of(Path(program))
-    said = _ask(python, "-c", _VERSION) if python else None
-    return Build(program, said.strip() if said and said.strip() else None)
+    output = _run_command(python, "-c", _VERSION) if python else None
+    return Build(program, output.strip() if output and output.strip() else None)
 
 
 def _python_of(program: Path) -> str | None:
@@ -67,33 +67,33 @@ def _python_of(program: Path) -> str | None:
     words = first.removeprefix("#!").split() if first.startswith("#!") else []
     if words and re.match(r"python[\d.]*$", Path(words[0]).name):
         return words[0]
-    beside = program.resolve().parent / "python"
-    return str(beside) if os.access(beside, os.X_OK) else None
+    sibling = program.resolve().parent / "python"
+    return str(sibling) if os.access(sibling, os.X_OK) else None
 
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     """The GPUs of NVIDIA that CUDA would see in this environment; none where nvidia-smi is not there or fails."""
     program = shutil.which("nvidia-smi")
-    said = _ask(program, _QUERY, "--format=csv,noheader,nounits") if program else None
-    there: dict[str, Gpu] = {}
-    for row in csv.reader((said or "").splitlines(), skipinitialspace=True):
+    output = _run_command(program, _QUERY, "--format=csv,noheader,nounits") if program else None
+    gpus: dict[str, Gpu] = {}
+    for row in csv.reader((output or "").splitlines(), skipinitialspace=True):
         if len(row) == 4 and row[0].isdecimal():
-            there[row[0]] = Gpu(row[1], _share(row[2], row[3]))
+            gpus[row[0]] = Gpu(row[1], _share(row[2], row[3]))
     allowed = environment.get("CUDA_VISIBLE_DEVICES")
-    if allowed is None or not there:
-        return list(there.values())
+    if allowed is None or not gpus:
+        return list(gpus.values())
     seen: list[Gpu] = []
     for word in (word.strip() for word in allowed.split(",")):
-        found = Gpu(word) if word.startswith("MIG-") else _named(word, there)
+        found = Gpu(word) if word.startswith("MIG-") else _find_gpu(word, gpus)
         if found is None:  # as CUDA does: what follows a name it does not know is not seen
             break
         seen.append(found)
     return seen
 
 
-def _named(word: str, there: Mapping[str, Gpu]) -> Gpu | None:
-    by_id = [gpu for gpu in there.values() if word.startswith("GPU-") and gpu.name.startswith(word)]
-    return there.get(word) or (by_id[0] if len(by_id) == 1 else None)
+def _find_gpu(word: str, gpus: Mapping[str, Gpu]) -> Gpu | None:
+    by_id = [gpu for gpu in gpus.values() if word.startswith("GPU-") and gpu.name.startswith(word)]
+    return gpus.get(word) or (by_id[0] if len(by_id) == 1 else None)
 
 
 def _share(free: str, total: str) -> float | None:
@@ -103,7 +103,7 @@ def _share(free: str, total: str) -> float | None:
         return None
 
 
-def _ask(*command: str) -> str | None:
+def _run_command(*command: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):

@@ -15,7 +15,7 @@ from sweet.tasks.base import Message
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def _png(data: bytes) -> bytes:
+def _check_png(data: bytes) -> bytes:
     if not data.startswith(_SIGNATURE):
         raise ValueError("a picture must be a PNG file")
     return data
@@ -24,10 +24,10 @@ def _png(data: bytes) -> bytes:
 class ImageMessage(Message):
     """A message whose pictures, PNG files, come before its text, in their order."""
 
-    images: tuple[Annotated[bytes, AfterValidator(_png)], ...] = Field(min_length=1, repr=False)
+    images: tuple[Annotated[bytes, AfterValidator(_check_png)], ...] = Field(min_length=1, repr=False)
 
 
-def content_of(message: Message) -> str | list[dict[str, Any]]:
+def message_content(message: Message) -> str | list[dict[str, Any]]:
     """A message's content as it is sent: its text, or one part for each picture and one for the text."""
     if not isinstance(message, ImageMessage):
         return message.content

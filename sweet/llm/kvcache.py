@@ -44,7 +44,7 @@ class Window:
         return torch.arange(self.first, self.first + self.rows, device=device)
 
 
-class _Shape:
+class _Capacity:
     """Sizes that all layers share: capacity asked for, and the window of the forward under way."""
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(self, shape: _Shape) -> None:
+    def __init__(self, capacity: _Capacity) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.shape = shape
+        self.capacity = capacity
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -79,7 +79,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.lazy_initialization(key, value)
             self.keys, self.values = (t.new_empty((0, t.shape[1], 0, t.shape[3])) for t in (key, value))
         self.grow()
-        window = self.shape.window
+        window = self.capacity.window
         last = window.first + window.rows
         if window.columns is None:
             self.keys[window.first : last, :, : key.shape[2]] = key
@@ -97,13 +97,13 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def grow(self) -> None:
         """Make room for all rows and columns that were asked for."""
-        rows, columns = self.shape.rows, self.shape.columns
+        rows, columns = self.capacity.rows, self.capacity.columns
         if rows > self.keys.shape[0] or columns > self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys, rows, columns), _grown(self.values, rows, columns)
 
     def get_seq_length(self) -> int:
         """Columns before the new tokens, from which the library derives the width of a mask."""
-        window = self.shape.window
+        window = self.capacity.window
         return 0 if window.columns is None else window.width - window.columns.shape[1]
 
 
@@ -111,8 +111,8 @@ class SlotCache(Cache):
     """The cache that is handed to the model. `use` must be called before each forward."""
 
     def __init__(self) -> None:
-        self.shape = _Shape()
-        make: Any = lambda: SlotLayer(self.shape)  # noqa: E731
+        self.capacity = _Capacity()
+        make: Any = lambda: SlotLayer(self.capacity)  # noqa: E731
         super().__init__(layer_class_to_replicate=make)
 
     @property
@@ -120,14 +120,14 @@ class SlotCache(Cache):
         """The layers that hold keys and values."""
         return [layer for layer in self.layers if isinstance(layer, SlotLayer) and layer.is_initialized]
 
-    def use(self, window: Window) -> None:
+    def set_window(self, window: Window) -> None:
         """Set what the next forward works on, making room for it."""
-        self.shape.reserve(window.first + window.rows, window.width)
-        self.shape.window = window
+        self.capacity.reserve(window.first + window.rows, window.width)
+        self.capacity.window = window
 
     def copy_row(self, source: int, targets: slice, length: int) -> None:
         """Copy the first `length` columns of one row into others."""
-        self.shape.reserve(targets.stop, length)
+        self.capacity.reserve(targets.stop, length)
         for layer in self.slots:
             layer.grow()
             for buffer in (layer.keys, layer.values):
@@ -139,7 +139,7 @@ class SlotCache(Cache):
 
     def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
         """Put the first `length` columns of what `read_row` gave into a row."""
-        self.shape.reserve(row + 1, length)
+        self.capacity.reserve(row + 1, length)
         pieces = iter(saved)
         for layer in self.slots:
             layer.grow()
@@ -149,7 +149,7 @@ class SlotCache(Cache):
     def clear(self) -> None:
         """Give the memory back."""
         self.layers.clear()
-        self.shape.rows = self.shape.columns = 0
+        self.capacity.rows = self.capacity.columns = 0
 
     @property
     def bytes_per_token(self) -> int:

@@ -25,27 +25,27 @@ from sweet.device import Device
 from sweet.errors import ServerError, SweetError, UsageError
 from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Role
-from sweet.llm.gpus import Build, Gpu, build_of, visible_gpus
-from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, given, last_lines, not_installed
+from sweet.llm.gpus import Build, Gpu, find_build, visible_gpus
+from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_installed, option_value
 
 EngineChoice = Literal["auto", "vllm", "embedded"]
 
 STARTUP_TIMEOUT = 1800.0
 """Seconds a vllm may take until it answers: it may have to download and compile first."""
-TOLD_EVERY = 15.0
-END_SEEN = 3.0
+PROGRESS_INTERVAL = 15.0
+EXIT_TIMEOUT = 3.0
 """Seconds after which the end of a server has been noticed (its workers are ended before)."""
-SMALL = 64 << 20
+SMALL_MODEL_BYTES = 64 << 20
 """Bytes of weights up to which a model has answered in this process before vllm would be up."""
 
-_WHO: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
-_OURS = ("--host", "--port", "--api-key")
-_CHOSEN = ("--enable-prefix-caching", "--generation-config", "vllm")
+_ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
+_RESERVED_OPTIONS = ("--host", "--port", "--api-key")
+_DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
 """Not vllm's defaults on every version: the prompts of a dialogue share their beginnings, and what a model's own
 generation_config.json says of top_k or repetition must not bend the distribution that is asked for."""
-_MOST_MEMORY = 0.9
-_SPARE_MEMORY = 0.03
-_UNUSED = 0.95
+_MAX_MEMORY_SHARE = 0.9
+_SPARE_MEMORY_SHARE = 0.03
+_UNUSED_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Running:
 
 
 @dataclass
-class Local:
+class LocalServing:
     """How models without an address are run, and the servers that run.
 
     Attributes:
@@ -75,7 +75,7 @@ class Local:
         start_up: seconds a server may take until it answers.
         say: is told what goes on.
         record: takes which engine was used, why, and which version of it.
-        others: how many others in this process need memory of the GPUs.
+        other_users: how many others in this process need memory of the GPUs.
         images: how many pictures one prompt of a model may have, of those that are shown any.
     """
 
@@ -86,9 +86,9 @@ class Local:
     startup_timeout: float = STARTUP_TIMEOUT
     say: Callable[[str], None] = lambda _: None
     record: dict[str, Any] = field(default_factory=dict)
-    others: int = 0
+    other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
-    _to_come: list[str] = field(default_factory=list, init=False)
+    _planned: list[str] = field(default_factory=list, init=False)
     _running: dict[str, _Running] = field(default_factory=dict, init=False)
     _choices: dict[str, Choice] = field(default_factory=dict, init=False)
 
@@ -100,7 +100,7 @@ class Local:
     def build(self) -> Build | None:
         """The installed vllm."""
         program = find_vllm()
-        return None if program is None else build_of(program)
+        return None if program is None else find_build(program)
 
     def plan(self, models: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Say which models, with which addresses, will be opened, before anything is started.
@@ -109,17 +109,17 @@ class Local:
             UsageError: vllm is asked for and cannot be used, or options for vllm were given and it will not be.
         """
         alone = [model for model, urls in models if not urls]
-        self._to_come = [model for model in dict.fromkeys(alone) if self.choose(model).build]
+        self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).build]
         if not self.options:
             return
-        ours = next((name for name in _OURS if given(self.options, name) is not None), None)
-        if ours:
+        reserved = next((name for name in _RESERVED_OPTIONS if option_value(self.options, name) is not None), None)
+        if reserved:
             raise UsageError(
-                f"The vllm that is started here has its {ours} chosen for it.",
+                f"The vllm that is started here has its {reserved} chosen for it.",
                 where="what follows --",
-                fix=f"leave {ours} out, or start the server yourself and give its address",
+                fix=f"leave {reserved} out, or start the server yourself and give its address",
             )
-        if not self._to_come:
+        if not self._planned:
             reasons = dict.fromkeys(self.choose(model).why for model in alone)
             why = "; ".join(reasons) or "every model is served already"
             raise UsageError(
@@ -158,19 +158,19 @@ class Local:
         if not build.needs_gpu and self.device == "cuda":
             return Choice(f"--device cuda, and {build} is a CPU build")
         weights = _weights(adapter.base if adapter else model)
-        if weights is not None and weights <= SMALL and model not in self.images:
+        if weights is not None and weights <= SMALL_MODEL_BYTES and model not in self.images:
             return Choice("it is so small that a server would take longer to start")
         if adapter is not None and adapter.unservable:
             return Choice(adapter.unservable)
         return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
 
-    def tell(self, model: str, role: Role) -> Choice:
+    def announce(self, model: str, role: Role) -> Choice:
         """Say and record how `model` is run."""
         choice = self.choose(model)
         engine = "embedded" if choice.build is None else "vllm"
         self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
-        how = "in this process (embedded engine)" if choice.build is None else f"by {choice.build}"
-        self.say(f"{_WHO[role]} {model} is run {how}: {choice.why}.")
+        engine_text = "in this process (embedded engine)" if choice.build is None else f"by {choice.build}"
+        self.say(f"{_ROLE_NAMES[role]} {model} is run {engine_text}: {choice.why}.")
         return choice
 
     @asynccontextmanager
@@ -190,7 +190,7 @@ class Local:
         except ServerError as error:
             # Nobody answers: where that is because it has ended, its own last words say more.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(running.server.ended(), END_SEEN)
+                await asyncio.wait_for(running.server.ended(), EXIT_TIMEOUT)
                 raise running.server.failure() from error
             raise
         finally:
@@ -200,44 +200,46 @@ class Local:
                 await running.server.stop()
 
     async def _start(self, model: str, role: Role) -> _Running:
-        began = time.monotonic()
+        started = time.monotonic()
         server = await VllmServer.start(self._settings(model), Path(f"{self.logs}{role}.log"), _environment())
         try:
             self.say(f"vllm is starting; its output goes to {server.log}.")
-            await self._wait(server, began)
+            await self._wait_until_healthy(server, started)
             version = await server.version()
         except BaseException:
             await server.stop()
             raise
-        self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - began, 1)
-        self.say(f"vllm {version or ''} answers at {server.url} after {time.monotonic() - began:.0f} s.")
+        self.record[f"{role}_vllm_seconds"] = round(time.monotonic() - started, 1)
+        self.say(f"vllm {version or ''} answers at {server.url} after {time.monotonic() - started:.0f} s.")
         return _Running(server, version)
 
-    async def _wait(self, server: VllmServer, began: float) -> None:
+    async def _wait_until_healthy(self, server: VllmServer, started: float) -> None:
         """Return when it is healthy; say now and then how far it is."""
-        up = asyncio.create_task(server.wait_until_healthy())
+        healthy = asyncio.create_task(server.wait_until_healthy())
         try:
-            while not up.done():
-                left = self.startup_timeout - (time.monotonic() - began)
+            while not healthy.done():
+                left = self.startup_timeout - (time.monotonic() - started)
                 if left <= 0:
                     raise server.failure(f"vllm did not answer within {self.startup_timeout:g} seconds.")
-                await asyncio.wait({up}, timeout=min(TOLD_EVERY, left))
-                if not up.done():
+                await asyncio.wait({healthy}, timeout=min(PROGRESS_INTERVAL, left))
+                if not healthy.done():
                     lines = last_lines(server.log, 1)
-                    self.say(f"vllm is starting, {time.monotonic() - began:.0f} s: {lines[0][:160] if lines else '…'}")
-            await up
+                    self.say(
+                        f"vllm is starting, {time.monotonic() - started:.0f} s: {lines[0][:160] if lines else '…'}"
+                    )
+            await healthy
         finally:
-            up.cancel()
+            healthy.cancel()
             with contextlib.suppress(asyncio.CancelledError, SweetError):
-                await up
+                await healthy
 
     def _settings(self, model: str) -> VllmSettings:
-        options = list(_CHOSEN)
-        each = math.prod(_count(self.options, *names) for names in _GPUS_OF_A_REPLICA)
-        replicas = len(self.gpus) // each if self.build and self.build.needs_gpu else 1
-        if replicas > 1 and given(self.options, "--data-parallel-size", "-dp") is None:
+        options = list(_DEFAULT_OPTIONS)
+        gpus_per_replica = math.prod(_count(self.options, *names) for names in _PARALLEL_OPTIONS)
+        replicas = len(self.gpus) // gpus_per_replica if self.build and self.build.needs_gpu else 1
+        if replicas > 1 and option_value(self.options, "--data-parallel-size", "-dp") is None:
             options += ["--data-parallel-size", str(replicas)]
-        if given(self.options, "--gpu-memory-utilization") is None:
+        if option_value(self.options, "--gpu-memory-utilization") is None:
             options += self._memory(model)
         return VllmSettings(
             str(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model,
@@ -254,19 +256,19 @@ class Local:
         if self.build is None or not self.build.needs_gpu:
             return []
         # Those that were planned before this one have their part already, this one and those behind it share the rest.
-        wanting = len(self._to_come) - self._to_come.index(model) if model in self._to_come else 1
+        remaining = len(self._planned) - self._planned.index(model) if model in self._planned else 1
         free = [gpu.free for gpu in visible_gpus() if gpu.free is not None]
-        if not free or (wanting + self.others == 1 and min(free) >= _UNUSED):
+        if not free or (remaining + self.other_users == 1 and min(free) >= _UNUSED_SHARE):
             return []
-        part = min(_MOST_MEMORY, (min(free) - _SPARE_MEMORY) / (wanting + self.others))
-        return ["--gpu-memory-utilization", f"{max(part, 0.01):.2f}"]
+        share = min(_MAX_MEMORY_SHARE, (min(free) - _SPARE_MEMORY_SHARE) / (remaining + self.other_users))
+        return ["--gpu-memory-utilization", f"{max(share, 0.01):.2f}"]
 
 
-_GPUS_OF_A_REPLICA = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
+_PARALLEL_OPTIONS = (("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp"))
 
 
 def _count(options: Sequence[str], *names: str) -> int:
-    text = given(options, *names) or "1"
+    text = option_value(options, *names) or "1"
     return max(int(text), 1) if text.isdecimal() else 1
 
 

@@ -19,7 +19,7 @@ BLOCK = 16
 
 
 @dataclass(frozen=True)
-class Saved:
+class CachedSequence:
     """A sequence's ids and its row of the cache (`SlotCache.read_row`)."""
 
     ids: tuple[int, ...]
@@ -36,22 +36,22 @@ class PrefixStore:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.used = 0
-        self._entries: OrderedDict[int, Saved] = OrderedDict()
-        self._heads: dict[int, int] = {}
+        self._entries: OrderedDict[int, CachedSequence] = OrderedDict()
+        self._prefix_hashes: dict[int, int] = {}
         self._next = 0
 
-    def find(self, ids: Sequence[int]) -> tuple[Saved, int] | None:
+    def find(self, ids: Sequence[int]) -> tuple[CachedSequence, int] | None:
         """The sequence with the longest common head found, and how many leading ids are common."""
         found = None
-        for head in _heads(ids):
-            entry = self._heads.get(head)
+        for prefix_hash in _prefix_hashes(ids):
+            entry = self._prefix_hashes.get(prefix_hash)
             if entry is None:
                 break
             found = entry
         if found is None:
             return None
         saved = self._entries[found]
-        common = _common(saved.ids, ids)
+        common = _common_length(saved.ids, ids)
         if common < BLOCK:
             return None
         self._entries.move_to_end(found)
@@ -64,7 +64,7 @@ class PrefixStore:
 
     def add(self, ids: Sequence[int], tensors: list[torch.Tensor]) -> None:
         """Keep a sequence; the oldest ones make room."""
-        saved = Saved(tuple(ids), tensors)
+        saved = CachedSequence(tuple(ids), tensors)
         if saved.size > self.capacity or len(ids) < BLOCK:
             return
         while self.used + saved.size > self.capacity:
@@ -73,29 +73,29 @@ class PrefixStore:
         self._entries[number] = saved
         self.used += saved.size
         # The newest sequence stands for its heads: the next turn of a dialogue begins with the whole of it.
-        self._heads.update(dict.fromkeys(_heads(saved.ids), number))
+        self._prefix_hashes.update(dict.fromkeys(_prefix_hashes(saved.ids), number))
 
     def _drop(self) -> None:
         number, saved = self._entries.popitem(last=False)
         self.used -= saved.size
-        for head in _heads(saved.ids):
-            if self._heads.get(head) == number:
-                del self._heads[head]
+        for prefix_hash in _prefix_hashes(saved.ids):
+            if self._prefix_hashes.get(prefix_hash) == number:
+                del self._prefix_hashes[prefix_hash]
 
     def clear(self) -> None:
         self._entries.clear()
-        self._heads.clear()
+        self._prefix_hashes.clear()
         self.used = 0
 
 
-def _heads(ids: Sequence[int]) -> Iterator[int]:
-    head = 0
+def _prefix_hashes(ids: Sequence[int]) -> Iterator[int]:
+    prefix_hash = 0
     for stop in range(BLOCK, len(ids) + 1, BLOCK):
-        head = hash((head, *ids[stop - BLOCK : stop]))
-        yield head
+        prefix_hash = hash((prefix_hash, *ids[stop - BLOCK : stop]))
+        yield prefix_hash
 
 
-def _common(left: Sequence[int], right: Sequence[int]) -> int:
+def _common_length(left: Sequence[int], right: Sequence[int]) -> int:
     """How many leading ids two sequences share."""
     low, high = 0, min(len(left), len(right))
     if tuple(left[:high]) == tuple(right[:high]):

@@ -20,7 +20,7 @@ import torch
 
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.hf import check_hub_model, resolve_device, without_bars
+from sweet.hf import check_hub_model, resolve_device, without_progress_bars
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
@@ -37,7 +37,7 @@ def model_path(name: str) -> str:
     return name
 
 
-def placed(name: str) -> str:
+def absolute_name(name: str) -> str:
     """A model's name as it is understood from any directory: an absolute path, or a hub id as it is."""
     local = Path(name).expanduser()
     return str(local.absolute()) if local.is_dir() else name
@@ -57,11 +57,11 @@ def load_tokenizer(name: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    automatic: Any = AutoTokenizer
+    auto_class: Any = AutoTokenizer
     adapter = find_adapter(name)
     path = str(adapter.path) if adapter and adapter.own_tokenizer else _locate(adapter.base if adapter else name)
-    with _explained(name):
-        tokenizer = automatic.from_pretrained(path, trust_remote_code=False)
+    with _loading_errors(name):
+        tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
             f"The model {name} has no chat template, so a dialogue cannot be put to it.",
@@ -84,16 +84,18 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     """
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
-    place = resolve_device(device)
-    kind = _resolve_dtype(dtype, place)
-    with _explained(name):
-        automatic = _model_class(_config(path))
-        model, report = automatic.from_pretrained(path, dtype=kind, trust_remote_code=False, output_loading_info=True)
+    target = resolve_device(device)
+    torch_dtype = _resolve_dtype(dtype, target)
+    with _loading_errors(name):
+        auto_class = _model_class(_config(path))
+        model, report = auto_class.from_pretrained(
+            path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
+        )
     # transformers fills what a checkpoint lacks with random numbers and only warns.
     if report["missing_keys"]:
-        lacking = sorted(report["missing_keys"])
+        missing = sorted(report["missing_keys"])
         raise UsageError(
-            f"The weights of {name} are not complete: {len(lacking)} tensors are missing, the first is {lacking[0]}.",
+            f"The weights of {name} are not complete: {len(missing)} tensors are missing, the first is {missing[0]}.",
             where=path,
             fix="save or download the model again",
         )
@@ -102,15 +104,15 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     if tokenizer is not None:
         check_vocabulary(model, tokenizer, name)
     try:
-        return model.eval().to(place)
+        return model.eval().to(target)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
 
 
-def outline_model(name: str, *, tokenizer: Any = None) -> Any:
+def meta_model(name: str, *, tokenizer: Any = None) -> Any:
     """The model without its weights: configuration and shapes. Arguments and errors as of `load_model`."""
     path = _base_path(name)
-    with _explained(name), torch.device("meta"):
+    with _loading_errors(name), torch.device("meta"):
         config = _config(path)
         model = _model_class(config).from_config(config)
     if tokenizer is not None:
@@ -120,18 +122,18 @@ def outline_model(name: str, *, tokenizer: Any = None) -> Any:
 
 def stored_type(name: str) -> torch.dtype | None:
     """The type that a model's weights are stored in, where its configuration tells."""
-    kind: torch.dtype | None = _config(config_path(name)).dtype
-    return kind
+    torch_dtype: torch.dtype | None = _config(config_path(name)).dtype
+    return torch_dtype
 
 
 def load_config(name: str) -> Any:
     """The model's configuration, that of its base for an adapter. UsageError where it cannot be read."""
     path = _base_path(name)
-    with _explained(name):
+    with _loading_errors(name):
         return _config(path)
 
 
-def sees_pictures(name: str) -> bool:
+def is_vision_model(name: str) -> bool:
     """Whether it is a vision-language model, as its configuration tells. Errors as of `load_config`."""
     return getattr(load_config(name), "vision_config", None) is not None
 
@@ -144,12 +146,12 @@ def load_image_processor(name: str) -> Any:
     """
     from transformers import AutoImageProcessor
 
-    automatic: Any = AutoImageProcessor
+    auto_class: Any = AutoImageProcessor
     require_pillow()
     own = Path(name).expanduser()
     path = str(own) if (own / "preprocessor_config.json").is_file() else _base_path(name)
-    with _explained(name):
-        return automatic.from_pretrained(path, backend="pil", trust_remote_code=False)
+    with _loading_errors(name):
+        return auto_class.from_pretrained(path, backend="pil", trust_remote_code=False)
 
 
 def _base_path(name: str) -> str:
@@ -160,8 +162,8 @@ def _base_path(name: str) -> str:
 def _config(path: str) -> Any:
     from transformers import AutoConfig
 
-    automatic: Any = AutoConfig
-    return automatic.from_pretrained(path, trust_remote_code=False)
+    auto_class: Any = AutoConfig
+    return auto_class.from_pretrained(path, trust_remote_code=False)
 
 
 def _model_class(config: Any) -> Any:
@@ -169,9 +171,9 @@ def _model_class(config: Any) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     causal: Any = AutoModelForCausalLM
-    sighted: Any = AutoModelForImageTextToText
-    alone = type(config) in sighted._model_mapping and type(config) not in causal._model_mapping
-    return sighted if alone else causal
+    vision: Any = AutoModelForImageTextToText
+    vision_only = type(config) in vision._model_mapping and type(config) not in causal._model_mapping
+    return vision if vision_only else causal
 
 
 def _merged(model: Any, adapter: Adapter, name: str) -> Any:
@@ -183,7 +185,7 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
             where=adapter.path,
             fix=install_command("gpu"),
         ) from error
-    with _explained(name), warnings.catch_warnings():
+    with _loading_errors(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
         # peft starts what an adapter lacks from nothing and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
@@ -205,10 +207,10 @@ def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
 def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype) or not torch_dtype.is_floating_point:
         raise UsageError(f"{dtype!r} is no floating point type of torch.", fix="float32, bfloat16 or float16")
-    return kind
+    return torch_dtype
 
 
 def _locate(name: str) -> str:
@@ -253,10 +255,10 @@ def _unknown(name: str, why: str) -> UsageError:
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _loading_errors(name: str) -> Iterator[None]:
     """Without the library's progress bars; what it raises becomes a UsageError."""
     try:
-        with without_bars():
+        with without_progress_bars():
             yield
     except UsageError:
         raise
@@ -268,7 +270,7 @@ def _explained(name: str) -> Iterator[None]:
         ) from error
 
 
-def context_of(model: Any) -> int | None:
+def context_length(model: Any) -> int | None:
     """How many positions a model knows, where it says so."""
     length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None

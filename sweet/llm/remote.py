@@ -31,7 +31,7 @@ from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
 from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, StatusError, TransportError, allow_open_files
-from sweet.llm.images import content_of
+from sweet.llm.images import message_content
 from sweet.llm.response_schema import ChatAnswer, Served, describe
 from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, api_key
 from sweet.tasks.base import Message
@@ -150,7 +150,7 @@ class RemoteClient:
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies; errors as of `ChatClient.chat`."""
         body: dict[str, Any] = {
-            "messages": [{"role": m.role, "content": content_of(m)} for m in messages],
+            "messages": [{"role": m.role, "content": message_content(m)} for m in messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -259,10 +259,10 @@ class RemoteClient:
         fields: dict[str, Any] = dict(_NEUTRAL_SAMPLING) if extras == 2 else {}
         if extras == 2 and self.role == "agent":
             fields["return_token_ids"] = True
-        if extras and (sampling.logprobs or sampling.likeliest):
+        if extras and (sampling.logprobs or sampling.top_logprobs):
             fields["logprobs"] = True
-        if extras and sampling.likeliest:
-            fields["top_logprobs"] = sampling.likeliest
+        if extras and sampling.top_logprobs:
+            fields["top_logprobs"] = sampling.top_logprobs
         return fields
 
     async def _served_name(self, target: _Target, model: str) -> str:

@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from sweet.llm.base import Sampling
 from sweet.tasks.base import Message
 
-MOST_REPLIES = 1024
+MAX_REPLIES = 1024
 """Replies to one request at most, over all its prompts."""
 
 _IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "stream": (False,),
     "stream_options": (),
     "stop": ([],),
@@ -41,12 +41,12 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Fields that are not supported, with the values that ask for nothing; null always does."""
 
 
-def _whole(text: str) -> str:
+def _check_unicode(text: str) -> str:
     text.encode()  # half of a surrogate pair, which JSON can hold, is no text: this raises a ValueError
     return text
 
 
-Text = Annotated[str, AfterValidator(_whole)]
+Text = Annotated[str, AfterValidator(_check_unicode)]
 Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
@@ -56,7 +56,7 @@ class _Body(BaseModel):
     model: str
     temperature: float | None = Field(default=1.0, ge=0, le=100)
     top_p: float | None = Field(default=1.0, gt=0, le=1)
-    n: Annotated[int, Field(ge=1, le=MOST_REPLIES)] | None = 1
+    n: Annotated[int, Field(ge=1, le=MAX_REPLIES)] | None = 1
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
     return_token_ids: bool | None = False
 
@@ -65,10 +65,10 @@ class _Body(BaseModel):
     def _supported(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        for name, allowed in _NEUTRAL.items():
+        for name, allowed in _UNSUPPORTED.items():
             if data.get(name) is not None and data[name] not in allowed:
                 raise ValueError(f"{name} is not supported")
-        return {key: value for key, value in data.items() if key not in _NEUTRAL and key not in _IGNORED}
+        return {key: value for key, value in data.items() if key not in _UNSUPPORTED and key not in _IGNORED}
 
     def sampling(self, max_tokens: int) -> Sampling:
         return Sampling(
@@ -113,13 +113,13 @@ class ChatBody(_Body):
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
 
     @model_validator(mode="after")
-    def _likeliest_of_something(self) -> ChatBody:
+    def _check_top_logprobs(self) -> ChatBody:
         if self.top_logprobs and not self.logprobs:
             raise ValueError("top_logprobs is told with logprobs only")
         return self
 
     def sampling(self, max_tokens: int) -> Sampling:
-        return replace(super().sampling(max_tokens), likeliest=self.top_logprobs or 0)
+        return replace(super().sampling(max_tokens), top_logprobs=self.top_logprobs or 0)
 
     def chat(self) -> list[Message]:
         return [Message(role=m.role, content=m.content) for m in self.messages]
@@ -134,11 +134,11 @@ class CompletionBody(_Body):
     logprobs: int | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _asks_for_something(self) -> CompletionBody:
+    def _check_request(self) -> CompletionBody:
         if self.max_tokens == 0 and not self.echo:
             raise ValueError("max_tokens 0 without echo asks for nothing")
-        if len(self.prompts()) * (self.n or 1) > MOST_REPLIES:
-            raise ValueError(f"at most {MOST_REPLIES} replies can be asked for at once")
+        if len(self.prompts()) * (self.n or 1) > MAX_REPLIES:
+            raise ValueError(f"at most {MAX_REPLIES} replies can be asked for at once")
         return self
 
     def prompts(self) -> list[str | list[int]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
-from sweet.llm.base import Place, Reply
+from sweet.llm.base import Alternatives, Reply
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -26,11 +26,11 @@ class Served(BaseModel):
         return [model.id for model in self.data]
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
     content: str | None = None
 
 
-class _Likely(BaseModel):
+class _TopLogprob(BaseModel):
     token: str
     logprob: float
 
@@ -38,11 +38,13 @@ class _Likely(BaseModel):
 class _Token(BaseModel):
     logprob: float
     token: str = ""
-    top_logprobs: list[_Likely] | None = None
+    top_logprobs: list[_TopLogprob] | None = None
 
-    def place(self) -> Place:
-        told = self.top_logprobs or ()
-        return Place(self.token, tuple((one.token, one.logprob) for one in told if math.isfinite(one.logprob)))
+    def alternatives_of(self) -> Alternatives:
+        top = self.top_logprobs or ()
+        return Alternatives(
+            self.token, tuple((entry.token, entry.logprob) for entry in top if math.isfinite(entry.logprob))
+        )
 
 
 class _Logprobs(BaseModel):
@@ -51,7 +53,7 @@ class _Logprobs(BaseModel):
 
 class _Choice(BaseModel):
     index: Count = 0
-    message: _Said
+    message: _Message
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
     token_ids: list[Count] | None = None
@@ -60,7 +62,7 @@ class _Choice(BaseModel):
         """Log-probabilities are kept where they are numbers and, where ids are told, one for each."""
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
-        likeliest = content is not None and any(token.top_logprobs for token in content)
+        has_alternatives = content is not None and any(token.top_logprobs for token in content)
         logprobs = None if content is None else tuple(token.logprob for token in content)
         if logprobs is not None and ids is not None and len(logprobs) != len(ids):
             logprobs = None
@@ -71,7 +73,9 @@ class _Choice(BaseModel):
             finish_reason=self.finish_reason or "stop",
             token_ids=None if ids is None else tuple(ids),
             logprobs=logprobs,
-            places=tuple(token.place() for token in content) if content is not None and likeliest else None,
+            alternatives=tuple(token.alternatives_of() for token in content)
+            if content is not None and has_alternatives
+            else None,
         )
 
 
@@ -98,5 +102,5 @@ class ChatAnswer(BaseModel):
 def describe(error: ValidationError) -> str:
     """The first thing that is wrong, with where it stands."""
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "the body"
-    return f"{place}: {first['msg']}"
+    alternatives_of = ".".join(map(str, first["loc"])) or "the body"
+    return f"{alternatives_of}: {first['msg']}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-_HIGHEST = 1.0 - 2.0**-22
+_MAX_UNIFORM = 1.0 - 2.0**-22
 """Uniform numbers are kept below this, so that their product with a sum near 1 stays below the sum in float32."""
 
 
@@ -31,13 +31,13 @@ def sample(
     if not any(temperatures):
         ids = logits.argmax(-1)
     else:
-        heat = logits.new_tensor([[t or 1.0] for t in temperatures])
-        plain = all(t in (0.0, 1.0) for t in temperatures)
-        probabilities = logprobs.exp() if plain else (logits / heat).softmax(-1)
+        scale = logits.new_tensor([[t or 1.0] for t in temperatures])
+        unscaled = all(t in (0.0, 1.0) for t in temperatures)
+        probabilities = logprobs.exp() if unscaled else (logits / scale).softmax(-1)
         if any(p < 1.0 for p in top_ps):
             probabilities = _nucleus(probabilities, logits.new_tensor([[p] for p in top_ps]))
         sums = probabilities.cumsum(-1)
-        threshold = logits.new_tensor([[min(u, _HIGHEST)] for u in uniforms]) * sums[:, -1:]
+        threshold = logits.new_tensor([[min(u, _MAX_UNIFORM)] for u in uniforms]) * sums[:, -1:]
         ids = torch.searchsorted(sums, threshold, right=True)[:, 0].clamp_(max=logits.shape[1] - 1)
         if not all(temperatures):
             greedy = torch.tensor([not t for t in temperatures], device=logits.device)
@@ -46,7 +46,7 @@ def sample(
     return ids.tolist(), chosen.tolist()
 
 
-def likeliest(logits: torch.Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
+def top_logprobs(logits: torch.Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
     """For each row of `logits` [rows, vocabulary] its `count` likeliest ids, with their log-probabilities, falling."""
     found = logits.float().log_softmax(-1).topk(min(count, logits.shape[1]))
     return [tuple(zip(*row, strict=True)) for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
@@ -56,5 +56,5 @@ def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Zero what lies outside the smallest set of tokens whose probabilities sum to `top_p`; the first always stays."""
     ordered, order = probabilities.sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
-    kept = ordered.masked_fill((before >= top_p) & (before > 0), 0.0)
-    return torch.zeros_like(probabilities).scatter_(1, order, kept)
+    nucleus = ordered.masked_fill((before >= top_p) & (before > 0), 0.0)
+    return torch.zeros_like(probabilities).scatter_(1, order, nucleus)

@@ -28,7 +28,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sweet.llm.address import bind, url_of
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, EngineFailed, Place, Reply, RequestFailed
+from sweet.llm.base import (
+    Alternatives,
+    ChatClient,
+    Completion,
+    ContextOverflow,
+    EngineFailed,
+    Reply,
+    RequestFailed,
+)
 from sweet.llm.request_schema import ChatBody, CompletionBody
 from sweet.llm.response_schema import describe
 
@@ -37,7 +45,7 @@ LOG = logging.getLogger(__name__)
 DEFAULT_MAX_TOKENS = 1024
 """Tokens of a chat reply where the request does not say; the context bounds it too."""
 
-MOST_BYTES = 32 << 20
+MAX_BODY_BYTES = 32 << 20
 LOWEST_LOGPROB = -9999.0
 """What JSON can hold of minus infinity."""
 
@@ -63,7 +71,7 @@ class TextModel(ChatClient, Protocol):
     def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
 
 
-class _RefusalError(Exception):
+class _HTTPError(Exception):
     """An answer with another status than 200."""
 
     def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
@@ -77,16 +85,16 @@ class _App:
     def __init__(self, client: ChatClient, text: TextModel | None) -> None:
         self.client = client
         self.text = text
-        self.began = int(time.time())
+        self.created = int(time.time())
         self._pieces: dict[int, tuple[str, list[int]]] = {}
 
     async def health(self, request: Request) -> Response:
         if not getattr(self.client, "alive", True):
-            raise _RefusalError(503, "The engine has died.")
+            raise _HTTPError(503, "The engine has died.")
         return Response(status_code=200)
 
     async def models(self, request: Request) -> Response:
-        model = {"id": self.client.model, "object": "model", "created": self.began, "owned_by": "sweet"}
+        model = {"id": self.client.model, "object": "model", "created": self.created, "owned_by": "sweet"}
         context = getattr(self.client, "context", None)
         if context is not None:
             model["max_model_len"] = context
@@ -95,7 +103,7 @@ class _App:
     async def chat(self, request: Request) -> Response:
         body = await self._body(request, ChatBody)
         sampling = body.sampling(body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS)
-        completion = await _unless_gone(request, self.client.chat(body.chat(), sampling))
+        completion = await _unless_disconnected(request, self.client.chat(body.chat(), sampling))
         choices = []
         for index, reply in enumerate(completion.replies):
             choice: dict[str, Any] = {
@@ -115,17 +123,19 @@ class _App:
     async def completions(self, request: Request) -> Response:
         body = await self._body(request, CompletionBody)
         if self.text is None:
-            raise _RefusalError(400, f"{self.client.model} answers chats only.")
+            raise _HTTPError(400, f"{self.client.model} answers chats only.")
         model = self.text
         prompts = [
             model.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else prompt for prompt in body.prompts()
         ]
-        answered = await _unless_gone(request, _all([self._complete(model, body, ids) for ids in prompts]))
-        choices = [choice for _, found in answered for choice in found]
+        completions = await _unless_disconnected(
+            request, _gather([self._complete(model, body, ids) for ids in prompts])
+        )
+        choices = [choice for _, found in completions for choice in found]
         for index, choice in enumerate(choices):
             choice["index"] = index
         return JSONResponse(
-            self._envelope("text_completion", "cmpl", choices, [completion for completion, _ in answered])
+            self._envelope("text_completion", "cmpl", choices, [completion for completion, _ in completions])
         )
 
     async def _complete(
@@ -133,57 +143,58 @@ class _App:
     ) -> tuple[Completion, list[dict[str, Any]]]:
         """One prompt's replies as choices without their index."""
         if body.max_tokens == 0:
-            nothing = (Reply("", "length", (), ()),) * (body.n or 1)
-            completion = Completion(nothing, len(ids), 0, model.model, tuple(ids))
+            empty = (Reply("", "length", (), ()),) * (body.n or 1)
+            completion = Completion(empty, len(ids), 0, model.model, tuple(ids))
         else:
-            asked = 16 if body.max_tokens is None else body.max_tokens
-            completion = await model.complete(ids, body.sampling(asked))
+            max_tokens = 16 if body.max_tokens is None else body.max_tokens
+            completion = await model.complete(ids, body.sampling(max_tokens))
         choices = []
         for reply in completion.replies:
-            drawn = list(reply.token_ids or ())
+            sampled = list(reply.token_ids or ())
             choice: dict[str, Any] = {
                 "text": (model.decode(ids, skip_special=False) if body.echo else "") + reply.text,
                 "finish_reason": reply.finish_reason,
                 "logprobs": None,
             }
             if body.logprobs is not None and (body.echo or body.logprobs):
-                scored = await model.score([*ids, *drawn])
+                scored = await model.score([*ids, *sampled])
                 start = 0 if body.echo else len(ids)
-                choice["logprobs"] = self._scored([*ids, *drawn], scored, start, best=bool(body.logprobs))
+                choice["logprobs"] = self._scored_logprobs([*ids, *sampled], scored, start, best=bool(body.logprobs))
             elif body.logprobs is not None:
-                choice["logprobs"] = self._logprobs(drawn, reply.logprobs or ())
+                choice["logprobs"] = self._logprobs(sampled, reply.logprobs or ())
             if body.return_token_ids:
-                choice |= {"token_ids": drawn, "prompt_token_ids": ids}
+                choice |= {"token_ids": sampled, "prompt_token_ids": ids}
             choices.append(choice)
         return completion, choices
 
     def _envelope(
-        self, kind: str, prefix: str, choices: list[dict[str, Any]], answered: Sequence[Completion]
+        self, kind: str, prefix: str, choices: list[dict[str, Any]], completions: Sequence[Completion]
     ) -> dict[str, Any]:
-        prompt, drawn = sum(c.prompt_tokens for c in answered), sum(c.completion_tokens for c in answered)
+        prompt, sampled = sum(c.prompt_tokens for c in completions), sum(c.completion_tokens for c in completions)
         return {
             "id": f"{prefix}-{uuid.uuid4().hex}",
             "object": kind,
             "created": int(time.time()),
             "model": self.client.model,
             "choices": choices,
-            "usage": {"prompt_tokens": prompt, "completion_tokens": drawn, "total_tokens": prompt + drawn},
+            "usage": {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled},
         }
 
     def _chat_logprobs(self, reply: Reply) -> dict[str, Any] | None:
         if reply.token_ids is None or reply.logprobs is None:
             return None
         content = []
-        places = reply.places or (Place("", ()),) * len(reply.token_ids)
-        for token, logprob, place in zip(reply.token_ids, reply.logprobs, places, strict=True):
+        positions = reply.alternatives or (Alternatives("", ()),) * len(reply.token_ids)
+        for token, logprob, position in zip(reply.token_ids, reply.logprobs, positions, strict=True):
             text, raw = self._piece(token)
-            told = [
-                {"token": other, "logprob": _finite(p), "bytes": list(other.encode())} for other, p in place.likeliest
+            top = [
+                {"token": other, "logprob": _finite(p), "bytes": list(other.encode())}
+                for other, p in position.top_logprobs
             ]
-            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": told})
+            content.append({"token": text, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": top})
         return {"content": content}
 
-    def _scored(self, ids: list[int], scored: _Scored, start: int, *, best: bool) -> dict[str, Any]:
+    def _scored_logprobs(self, ids: list[int], scored: _Scored, start: int, *, best: bool) -> dict[str, Any]:
         """Log-probabilities of a scored text from id `start` on; the text's first id has none."""
         logprobs: list[float | None] = [None, *scored.logprobs]
         answer = self._logprobs(ids[start:], logprobs[start:])
@@ -194,8 +205,8 @@ class _App:
             answer["top_logprobs"] = tops[start:]
         return answer
 
-    def _logprobs(self, shown: Sequence[int], logprobs: Sequence[float | None]) -> dict[str, Any]:
-        tokens = [self._piece(token)[0] for token in shown]
+    def _logprobs(self, ids: Sequence[int], logprobs: Sequence[float | None]) -> dict[str, Any]:
+        tokens = [self._piece(token)[0] for token in ids]
         offsets, at = [], 0
         for token in tokens:
             offsets.append(at)
@@ -220,20 +231,20 @@ class _App:
         chunks, size = [], 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size > MOST_BYTES:
-                raise _RefusalError(413, f"A request may have {MOST_BYTES} bytes at most.")
+            if size > MAX_BODY_BYTES:
+                raise _HTTPError(413, f"A request may have {MAX_BODY_BYTES} bytes at most.")
             chunks.append(chunk)
         try:
             data = json.loads(b"".join(chunks))
         except (ValueError, RecursionError) as error:
-            raise _RefusalError(400, f"The body is not JSON: {error}.") from error
+            raise _HTTPError(400, f"The body is not JSON: {error}.") from error
         try:
             body = kind.model_validate(data)
         except ValidationError as error:
             param = ".".join(map(str, error.errors()[0]["loc"])) or None
-            raise _RefusalError(400, describe(error), param=param) from error
+            raise _HTTPError(400, describe(error), param=param) from error
         if body.model != self.client.model:  # type: ignore[attr-defined]
-            raise _RefusalError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
+            raise _HTTPError(404, f"The model is called {self.client.model!r} here.", "model_not_found", "model")
         return body
 
 
@@ -241,10 +252,10 @@ def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:
     """The application that serves `client`; `text` is the same client where it can complete texts too."""
     app = _App(client, text)
     routes = [
-        Route("/health", _answered(app.health)),
-        Route("/v1/models", _answered(app.models)),
-        Route("/v1/chat/completions", _answered(app.chat), methods=["POST"]),
-        Route("/v1/completions", _answered(app.completions), methods=["POST"]),
+        Route("/health", _handle_errors(app.health)),
+        Route("/v1/models", _handle_errors(app.models)),
+        Route("/v1/chat/completions", _handle_errors(app.chat), methods=["POST"]),
+        Route("/v1/completions", _handle_errors(app.completions), methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
 
@@ -261,9 +272,9 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[sock]))
     try:
-        up = asyncio.create_task(server.up.wait())
-        await asyncio.wait({up, task}, return_when=asyncio.FIRST_COMPLETED)
-        up.cancel()
+        is_up = asyncio.create_task(server.is_up.wait())
+        await asyncio.wait({is_up, task}, return_when=asyncio.FIRST_COMPLETED)
+        is_up.cancel()
         yield url_of(host, sock.getsockname()[1]), task
     finally:
         server.should_exit = True
@@ -275,11 +286,11 @@ async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, 
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.up = asyncio.Event()
+        self.is_up = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.up.set()
+        self.is_up.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -287,14 +298,14 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _answered(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _handle_errors(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """`work` with its errors as answers."""
 
     async def endpoint(request: Request) -> Response:
         try:
             return await work(request)
-        except _RefusalError as refusal:
-            return _error(refusal.status, refusal.message, refusal.code, refusal.param)
+        except _HTTPError as error:
+            return _error(error.status, error.message, error.code, error.param)
         except ContextOverflow as error:
             return _error(400, error.what, "context_length_exceeded", "messages")
         except EngineFailed as error:
@@ -321,26 +332,26 @@ async def _no_route(request: Request, error: Exception) -> Response:
 T = TypeVar("T")
 
 
-async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def _unless_disconnected(request: Request, work: Awaitable[T]) -> T:
     """The result of `work`, which is cancelled when the asker hangs up."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.create_task(_hang_up(request))
+    disconnected = asyncio.create_task(_disconnected(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise _RefusalError(499, "The asker has gone.")
+            raise _HTTPError(499, "The asker has gone.")
         return task.result()
     finally:
-        gone.cancel()
+        disconnected.cancel()
         task.cancel()
 
 
-async def _hang_up(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _all(works: Sequence[Awaitable[T]]) -> list[T]:
+async def _gather(works: Sequence[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*works))
 
 

@@ -29,11 +29,11 @@ from sweet.llm.address import bind, url_of
 
 HEALTH_PAUSE = 0.25
 HEALTH_TIMEOUT = 5.0
-TERM_PATIENCE = 20.0
+TERM_TIMEOUT = 20.0
 """Seconds vLLM has to end by itself before it is killed."""
-LOADING_PATIENCE = 2.0
+LOADING_TERM_TIMEOUT = 2.0
 """The same before it has answered: it obeys no signal while its engine loads, and holds nothing worth waiting for."""
-ORPHAN_PATIENCE = 5.0
+ORPHAN_TIMEOUT = 5.0
 """The same once this process is gone."""
 
 LAST_LINES = 12
@@ -67,8 +67,8 @@ class VllmSettings:
 
 def find_vllm() -> str | None:
     """The `vllm` program: beside this Python, else on the PATH."""
-    beside = Path(sys.executable).parent / "vllm"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("vllm")
+    sibling = Path(sys.executable).parent / "vllm"
+    return str(sibling) if os.access(sibling, os.X_OK) else shutil.which("vllm")
 
 
 def not_installed() -> UsageError:
@@ -79,7 +79,7 @@ def not_installed() -> UsageError:
     )
 
 
-def given(words: Sequence[str], *names: str) -> str | None:
+def option_value(words: Sequence[str], *names: str) -> str | None:
     """The value of an option on vllm's command line, the last one, as vllm reads it; None where it is not there.
 
     Args:
@@ -107,7 +107,7 @@ def command(program: str, settings: VllmSettings) -> list[str]:
         if adapter.own_tokenizer:  # vllm takes the base's, whatever lies beside the adapter
             words += ["--tokenizer", str(adapter.path.absolute())]
         name = model
-    if given(settings.passthrough, "--served-model-name") is None:
+    if option_value(settings.passthrough, "--served-model-name") is None:
         words += ["--served-model-name", name]
     if settings.images and not any(word.replace("_", "-").startswith(_LIMIT) for word in settings.passthrough):
         words += [_LIMIT, json.dumps({"image": settings.images})]
@@ -142,12 +142,12 @@ class VllmServer:
         if program is None:
             raise not_installed()
         # Otherwise another server that listens there would be taken for this one.
-        with bind(settings.host, settings.port) as free:
-            port = free.getsockname()[1]
+        with bind(settings.host, settings.port) as socket:
+            port = socket.getsockname()[1]
         settings = VllmSettings(**{**vars(settings), "port": port})
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *supervisor.supervised(command(program, settings), ORPHAN_PATIENCE),
+                *supervisor.supervised(command(program, settings), ORPHAN_TIMEOUT),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -163,7 +163,7 @@ class VllmServer:
             SweetError: it ended before.
         """
         address = self.url.removesuffix("/v1") + "/health"
-        while not await asyncio.to_thread(_answers, address):
+        while not await asyncio.to_thread(_is_healthy, address):
             await asyncio.wait({self._end}, timeout=HEALTH_PAUSE)
             if self._end.done():
                 raise self.failure()
@@ -175,19 +175,19 @@ class VllmServer:
 
     async def version(self) -> str | None:
         """What it says of its version; None where it does not."""
-        said = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/version")
+        output = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/version")
         try:
-            found = json.loads(said or b"").get("version")
+            found = json.loads(output or b"").get("version")
         except (ValueError, AttributeError):
             return None
         return found[:64] if isinstance(found, str) else None
 
     def failure(self, what: str | None = None) -> SweetError:
         """The error for a server that ended by itself, or `what` else it did, with the last lines it wrote."""
-        said = "\n".join(last_lines(self.log))
+        output = "\n".join(last_lines(self.log))
         return SweetError(
             (what or f"vllm ended with status {self.process.returncode}.")
-            + (f" Its last lines:\n{said}" if said else ""),
+            + (f" Its last lines:\n{output}" if output else ""),
             where=self.log,
             fix="read the log; what follows -- goes to vllm, e.g. -- --max-model-len 4096",
         )
@@ -199,8 +199,8 @@ class VllmServer:
                 # The first process ends its workers in order; only what is left after it is killed.
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGTERM)
-                patience = TERM_PATIENCE if self._answered else min(LOADING_PATIENCE, TERM_PATIENCE)
-                await asyncio.wait({self._end}, timeout=patience)
+                timeout = TERM_TIMEOUT if self._answered else min(LOADING_TERM_TIMEOUT, TERM_TIMEOUT)
+                await asyncio.wait({self._end}, timeout=timeout)
             if not self._end.done():
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
@@ -220,7 +220,7 @@ def last_lines(log: Path, count: int = LAST_LINES) -> Sequence[str]:
     return [line for line in lines if line][-count:]
 
 
-def _answers(address: str) -> bool:
+def _is_healthy(address: str) -> bool:
     return _get(address) is not None
 
 

@@ -14,7 +14,7 @@ from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import model_path
 from sweet.runs.cache import remembered_sum
 
-FORWARD = 2
+FLOPS_PER_PARAMETER = 2
 """Operations a parameter and token (arXiv 2001.08361, section 2.1)."""
 
 WEIGHTS = (".safetensors", ".bin")

@@ -24,7 +24,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweet.llm.base import ChatClient, Place, Reply, RequestFailed, Sampling
+from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampling
 from sweet.ranking.judge import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
@@ -125,7 +125,7 @@ class LLMJudge:
         self, client: ChatClient, prompt: JudgePrompt, *, concurrency: int = 64, max_tokens: int = 512
     ) -> None:
         self.client, self.prompt, self.max_calls = client, prompt, concurrency
-        self.sampling = Sampling(temperature=0.0, max_tokens=max_tokens, likeliest=LIKELIEST)
+        self.sampling = Sampling(temperature=0.0, max_tokens=max_tokens, top_logprobs=LIKELIEST)
 
     async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
         """Judge each turn: a reply's advantage is its score minus the mean score of the turn's sampled replies."""
@@ -185,7 +185,7 @@ def _expected_digit(reply: Reply, offset: int) -> float | None:
     if position is None:
         return None
     weights: dict[int, float] = {}
-    for text, logprob in position.likeliest:
+    for text, logprob in position.top_logprobs:
         if _DIGIT_ALONE.match(text):
             weights[int(text)] = weights.get(int(text), 0.0) + math.exp(min(logprob, 0.0))
     total = sum(weights.values())
@@ -194,12 +194,12 @@ def _expected_digit(reply: Reply, offset: int) -> float | None:
     return sum(digit * weight for digit, weight in weights.items()) / total
 
 
-def _token_position(reply: Reply, offset: int) -> Place | None:
+def _token_position(reply: Reply, offset: int) -> Alternatives | None:
     """Return the token position at `offset` of the text, if its token is a digit alone and the tokens contain the text.
 
     The tokens may contain more than the text: the reasoning before it, the token that ends the turn.
     """
-    positions = reply.places or ()
+    positions = reply.alternatives or ()
     begin = "".join(position.text for position in positions).rfind(reply.text)
     if begin < 0:
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from sweet.llm.weights import FORWARD, parameter_count
+from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.ranking.turns import SelectedTurn, TurnKey
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
@@ -176,8 +176,8 @@ def plan_ranking(
             read, written = tokens.prompts, of_candidates
         if readers:
             judged = total(tokens.shared, of_candidates) if shared else times(tokens.plain, 1 + candidates)
-    sampling_flops = 0 if agent is None else times(FORWARD, parameter_count(agent), total(read, written))
-    reading_flops = total(*(times(FORWARD, parameter_count(reader), judged) for reader in readers))
+    sampling_flops = 0 if agent is None else times(FLOPS_PER_PARAMETER, parameter_count(agent), total(read, written))
+    reading_flops = total(*(times(FLOPS_PER_PARAMETER, parameter_count(reader), judged) for reader in readers))
     work = {
         "turns": turns,
         "missing": missing,

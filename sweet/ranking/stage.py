@@ -23,7 +23,7 @@ from sweet.cluster.nodes import nodes_of
 from sweet.errors import SweetError
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import open_client
-from sweet.llm.local import Local
+from sweet.llm.local import LocalServing
 from sweet.ranking.config import CRITIC_JUDGES, RankConfig, check_options
 from sweet.ranking.control_judges import OracleJudge, RandomJudge, check_credit_known
 from sweet.ranking.credit import CreditScorer, credit_metrics
@@ -211,7 +211,7 @@ async def _sample_and_judge(
     turns: Sequence[SelectedTurn],
     judge: Judge | None,
     system: str,
-    local: Local,
+    local: LocalServing,
     writer: RankingWriter,
     reporter: Reporter,
 ) -> dict[str, str]:

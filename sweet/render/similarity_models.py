@@ -18,7 +18,7 @@ from typing import Any
 
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
-from sweet.hf import cached_file, check_hub_model, resolve_device, without_bars
+from sweet.hf import cached_file, check_hub_model, resolve_device, without_progress_bars
 from sweet.render.screenshot_images import read_image
 from sweet.render.similarity import Vector, unit
 
@@ -157,7 +157,7 @@ def _explained(model: str) -> Iterator[None]:
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        with without_bars():
+        with without_progress_bars():
             yield
     except UsageError:
         raise

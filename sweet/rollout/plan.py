@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from sweet.llm.weights import FORWARD, parameter_count
+from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.rollout.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.artifacts import NO_MODEL
@@ -64,7 +64,7 @@ def plan_dialogues(
     if kind.visual:
         outlook.assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
     models = ((config.agent, sides[""]), (config.sim, sides["human_"]))
-    flops = total(*(times(FORWARD, _size(model), total(*counts)) for model, counts in models))
+    flops = total(*(times(FLOPS_PER_PARAMETER, _size(model), total(*counts)) for model, counts in models))
     if flops:
         outlook.assumed.append("A server reads each prompt from its beginning; with prefixes kept it computes less.")
     seconds = outlook.pace("dialogue", lambda past: past.metric("episodes"), _servers(config))

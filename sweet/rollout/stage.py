@@ -19,7 +19,7 @@ from sweet.errors import UsageError
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_human
 from sweet.llm.base import ChatClient
-from sweet.llm.local import Local
+from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.store import SCREENSHOTS
 from sweet.rollout.config import RolloutConfig
@@ -128,7 +128,7 @@ def _speakers(config: RolloutConfig) -> list[tuple[str, list[str]]]:
     return [(model, urls) for model, urls in sides if model != SCRIPTED]
 
 
-async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: Local) -> dict[str, Any]:
+async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: LocalServing) -> dict[str, Any]:
     """Open both sides, play, and give what played them."""
     async with AsyncExitStack() as stack:
         agent = await _agent(config, local, crew.kind, stack)
@@ -141,7 +141,7 @@ async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, lo
 
 
 def _client(
-    config: RolloutConfig, local: Local, role: Literal["agent", "sim"]
+    config: RolloutConfig, local: LocalServing, role: Literal["agent", "sim"]
 ) -> AbstractAsyncContextManager[ChatClient]:
     from sweet.llm.connect import open_client
 
@@ -155,7 +155,7 @@ def _client(
     )
 
 
-async def _agent(config: RolloutConfig, local: Local, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
+async def _agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, stack: AsyncExitStack) -> ChatClient:
     if config.agent == SCRIPTED and kind.scripted_agent is not None:
         return ScriptedClient(kind.scripted_agent)
     return await stack.enter_async_context(_client(config, local, "agent"))
@@ -195,7 +195,7 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
 
 
-def _check_sight(kind: TaskKind, config: RolloutConfig, local: Local) -> None:
+def _check_sight(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
     if not kind.visual or config.sim == SCRIPTED or config.sim_url:
         return
     choice = local.choose(config.sim)

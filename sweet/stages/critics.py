@@ -115,11 +115,11 @@ def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
     """The arguments of a critic that depend on the device and the model."""
     from sweet.hf import resolve_device
     from sweet.learn.batches import GPU_TOKENS
-    from sweet.llm.pretrained import context_of
+    from sweet.llm.pretrained import context_length
 
     on_gpu = resolve_device(settings.device).type == "cuda"
     return {
-        "max_length": settings.max_length or context_of(model),
+        "max_length": settings.max_length or context_length(model),
         "budget": settings.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS),
         "share": settings.packing == "tree",
     }

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sweet.device import Device
 from sweet.llm.gpus import visible_gpus
-from sweet.llm.local import EngineChoice, Local
+from sweet.llm.local import EngineChoice, LocalServing
 from sweet.runs.attempt import ActiveAttempt
 from sweet.stages.base import Reporter
 
@@ -32,20 +32,20 @@ def plan_models(
     *,
     others: int = 0,
     images: Mapping[str, int] | None = None,
-) -> Local:
+) -> LocalServing:
     """How these models, given with their addresses, will be run; see `Local.plan` for what it raises.
 
     Args:
         others: how many others in this process need memory of the GPUs.
         images: how many pictures one prompt of a model may have, of those that are shown any.
     """
-    local = Local(
+    local = LocalServing(
         engine=config.engine,
         device=config.device,
         options=tuple(config.vllm_options),
         startup_timeout=config.start_up,
         say=reporter.say,
-        others=others,
+        other_users=others,
         images=images or {},
     )
     local.plan(models)
@@ -65,7 +65,7 @@ def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
     return len(visible_gpus()) if models and device != "cpu" else 0
 
 
-def belongs_to(local: Local, attempt: ActiveAttempt) -> Local:
+def belongs_to(local: LocalServing, attempt: ActiveAttempt) -> LocalServing:
     """`local`, with its logs beside those of the attempt, and its record in the attempt's environment."""
     local.logs = str(attempt.log_path.with_suffix(".vllm-"))
     local.record = attempt.environment

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 def shows_pages(run: Run, model: str) -> bool:
     """Whether dialogues of the run are about pages and the model sees pictures."""
-    from sweet.llm.pretrained import sees_pictures
+    from sweet.llm.pretrained import is_vision_model
 
-    return task_kind(run.manifest().task).visual and sees_pictures(model)
+    return task_kind(run.manifest().task).visual and is_vision_model(model)
 
 
 def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: Eye, album: RunAlbum) -> SightedEncoder:

@@ -11,7 +11,7 @@ from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, steps
 from sweet.learn.openrlhf_python import find_python
 from sweet.learn.tokens import ReplyText
 from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import model_path, placed
+from sweet.llm.pretrained import absolute_name, model_path
 from sweet.stages.base import StageResult
 from sweet.stages.rows import Pair
 from sweet.tasks.base import Message
@@ -50,7 +50,7 @@ def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)
         job = DpoJob(
-            model=placed(model_path(training.base)),
+            model=absolute_name(model_path(training.base)),
             lr=hyper.lr,
             beta=config.beta,
             nll=hyper.nll,

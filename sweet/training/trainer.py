@@ -27,7 +27,7 @@ from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.trainee import Trainee
 from sweet.learn.vision_processor import Eye
 from sweet.learn.zero import ZeroSettings
-from sweet.llm.pretrained import context_of, load_tokenizer
+from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
@@ -113,7 +113,7 @@ class Training:
             batch=config.batch,
             lora=config.lora is not None,
         )
-        self.max_length: int | None = config.max_length or context_of(self.trainee.model)
+        self.max_length: int | None = config.max_length or context_length(self.trainee.model)
         self.system = agent_system(run, rollouts)
         self.pool = Pool()
         self.examples: list[Example] = []

@@ -20,7 +20,7 @@ from sweet.learn.page_encoder import FAILED, NO_PAGE, SightedEncoder
 from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
 from sweet.learn.vision_processor import Eye
-from sweet.llm.pretrained import load_config, load_model, load_tokenizer, sees_pictures
+from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_tokenizer
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import TEMPLATES
@@ -287,6 +287,6 @@ def test_a_template_without_pictures_is_refused(one: Sighted) -> None:
 
 def test_a_model_that_takes_pictures_otherwise_is_refused(tmp_path: Path) -> None:
     name = make_clip(tmp_path / "clip")
-    assert sees_pictures(name)
+    assert is_vision_model(name)
     with pytest.raises(UsageError, match="otherwise than Qwen2-VL"):
         Eye(name)

@@ -55,10 +55,10 @@ def plain_logprobs(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> t
 
 def check(model: Any, prompt: Sequence[int], made: Generated, sampling: Sampling) -> None:
     truth = plain_logprobs(model, prompt, made.ids)
-    there = truth[torch.arange(len(made.ids)), list(made.ids)]
-    assert torch.allclose(torch.tensor(made.logprobs), there, atol=2e-4)
+    gpus = truth[torch.arange(len(made.ids)), list(made.ids)]
+    assert torch.allclose(torch.tensor(made.logprobs), gpus, atol=2e-4)
     if sampling.temperature == 0:
-        assert bool((truth.max(-1).values - there <= 1e-4).all())
+        assert bool((truth.max(-1).values - gpus <= 1e-4).all())
     assert END not in made.ids[:-1]
     assert made.finish_reason == ("stop" if made.ids[-1] == END else "length")
     assert len(made.ids) <= min(sampling.max_tokens, CONTEXT - len(prompt))
@@ -69,11 +69,11 @@ def check(model: Any, prompt: Sequence[int], made: Generated, sampling: Sampling
 @st.composite
 def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
     """Prompts of which some share a head, with their sampling and a pause before each."""
-    head = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=0, max_size=40))
+    prefix_hash = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=0, max_size=40))
     made = []
     for number in range(draw(st.integers(1, 8))):
         tail = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=40))
-        prompt = ([*head, *tail] if draw(st.booleans()) else tail)[: CONTEXT - 1]
+        prompt = ([*prefix_hash, *tail] if draw(st.booleans()) else tail)[: CONTEXT - 1]
         sampling = Sampling(
             temperature=draw(st.sampled_from([0.0, 0.7, 1.0, 1.5])),
             top_p=draw(st.sampled_from([1.0, 0.8])),
@@ -259,8 +259,8 @@ def test_a_model_that_derives_positions_from_padding_runs_row_by_row() -> None:
     for size, replies in zip((1, 4, 20), answers, strict=True):
         for reply in replies:
             truth = plain_logprobs(model, [5] * size, reply.ids)
-            there = truth[torch.arange(len(reply.ids)), list(reply.ids)]
-            assert torch.allclose(torch.tensor(reply.logprobs), there, atol=2e-4)
+            gpus = truth[torch.arange(len(reply.ids)), list(reply.ids)]
+            assert torch.allclose(torch.tensor(reply.logprobs), gpus, atol=2e-4)
 
 
 def test_a_model_without_keys_and_values_is_refused() -> None:

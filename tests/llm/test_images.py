@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sweet.llm.base import RequestFailed, Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.embedded import EmbeddedClient
-from sweet.llm.images import ImageMessage, content_of
+from sweet.llm.images import ImageMessage, message_content
 from sweet.tasks.base import Message
 from tests.llm.conftest import served
 from tests.render.pictures import plain
@@ -21,7 +21,7 @@ SHOWN = ImageMessage(role="user", content="Which is taller?", images=(ONE, OTHER
 
 
 def test_pictures_come_first_in_their_order_and_the_text_last() -> None:
-    parts = content_of(SHOWN)
+    parts = message_content(SHOWN)
     assert isinstance(parts, list)
     assert [part["type"] for part in parts] == ["image_url", "image_url", "text"]
     urls = [part["image_url"]["url"] for part in parts[:2]]
@@ -32,7 +32,7 @@ def test_pictures_come_first_in_their_order_and_the_text_last() -> None:
 
 def test_a_message_of_text_is_sent_and_kept_as_before() -> None:
     message = Message(role="user", content="Hello")
-    assert content_of(message) == "Hello"
+    assert message_content(message) == "Hello"
     assert message.model_dump() == {"role": "user", "content": "Hello"}
 
 

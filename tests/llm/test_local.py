@@ -18,8 +18,8 @@ from sweet.llm.adapter import find_adapter
 from sweet.llm.base import Sampling
 from sweet.llm.connect import open_client
 from sweet.llm.gpus import Gpu, visible_gpus
-from sweet.llm.local import EngineChoice, Local
-from sweet.llm.vllm import TERM_PATIENCE, VllmSettings, command, given
+from sweet.llm.local import EngineChoice, LocalServing
+from sweet.llm.vllm import TERM_TIMEOUT, VllmSettings, command, option_value
 from sweet.tasks.base import Message
 from tests.llm.stand_in import StandIn, install
 
@@ -32,12 +32,14 @@ def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     return install(tmp_path, monkeypatch)
 
 
-def make(tmp_path: Path, engine: EngineChoice = "vllm", *options: str, **changes: Any) -> tuple[Local, list[str]]:
-    said: list[str] = []
-    return Local(engine, options=options, logs=f"{tmp_path}/log.vllm-", say=said.append, **changes), said
+def make(
+    tmp_path: Path, engine: EngineChoice = "vllm", *options: str, **changes: Any
+) -> tuple[LocalServing, list[str]]:
+    output: list[str] = []
+    return LocalServing(engine, options=options, logs=f"{tmp_path}/log.vllm-", say=output.append, **changes), output
 
 
-async def ask(local: Local, *models: str) -> list[str]:
+async def ask(local: LocalServing, *models: str) -> list[str]:
     """What each model says; all are open at once."""
     local.plan((model, ()) for model in models)
 
@@ -59,7 +61,7 @@ def adapter(folder: Path, **config: Any) -> str:
 
 def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "other")
-    local, said = make(tmp_path, "vllm", "--max-model-len", "99")
+    local, output = make(tmp_path, "vllm", "--max-model-len", "99")
     assert asyncio.run(ask(local, MODEL)) == [f"What else? said {MODEL}"]
     (start,) = vllm.starts()
     args = start["args"]
@@ -67,14 +69,14 @@ def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch
     assert args[args.index("--host") + 1] == "127.0.0.1"
     assert args[-2:] == ["--max-model-len", "99"]
     assert "--enable-prefix-caching" in args
-    assert given(args, "--generation-config") == "vllm"
+    assert option_value(args, "--generation-config") == "vllm"
     assert start["key"] is None, "our own server asks for no key"
     assert vllm.all_gone()
     assert "loading" in (tmp_path / "log.vllm-agent.log").read_text()
     assert local.record["agent_engine"] == "vllm"
     assert local.record["agent_vllm_version"] == "9.8.7"
-    assert any("as --engine says" in line for line in said)
-    assert any("9.8.7 answers at" in line for line in said)
+    assert any("as --engine says" in line for line in output)
+    assert any("9.8.7 answers at" in line for line in output)
 
 
 def test_two_who_want_one_model_share_its_server(vllm: StandIn, tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_one_that_loads_and_does_not_listen_is_not_waited_for(vllm: StandIn, tmp
         await asyncio.wait({asking})
         return time.monotonic() - began
 
-    assert asyncio.run(asyncio.wait_for(cancel(), 60)) < 10 < TERM_PATIENCE
+    assert asyncio.run(asyncio.wait_for(cancel(), 60)) < 10 < TERM_TIMEOUT
     assert vllm.all_gone()
 
 
@@ -144,20 +146,20 @@ def test_one_that_dies_while_it_is_used_tells_why(vllm: StandIn, tmp_path: Path)
 
 
 def test_one_that_does_not_come_up_in_time(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.llm.local.TOLD_EVERY", 0.5)
-    local, said = make(tmp_path, "vllm", "--slow", startup_timeout=4.0)
+    monkeypatch.setattr("sweet.llm.local.PROGRESS_INTERVAL", 0.5)
+    local, output = make(tmp_path, "vllm", "--slow", startup_timeout=4.0)
     with pytest.raises(SweetError, match=r"within 4 seconds.*\n.*loading"):
         asyncio.run(ask(local, MODEL))
-    assert any("vllm is starting" in line and "loading" in line for line in said)
+    assert any("vllm is starting" in line and "loading" in line for line in output)
     assert vllm.all_gone()
 
 
 HOLD = """\
 import asyncio, sys
 from sweet.llm.connect import open_client
-from sweet.llm.local import Local
+from sweet.llm.local import LocalServing
 async def hold():
-    async with open_client("org/model", local=Local("vllm", options=sys.argv[2:], logs=sys.argv[1])):
+    async with open_client("org/model", local=LocalServing("vllm", options=sys.argv[2:], logs=sys.argv[1])):
         print("up", flush=True)
         await asyncio.sleep(600)
 asyncio.run(hold())
@@ -188,10 +190,10 @@ def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None
     args = vllm.starts()[0]["args"]
     assert args[:2] == ["serve", MODEL]
     assert "--enable-lora" in args
-    assert given(args, "--lora-modules") == f"{name}={name}"
-    assert given(args, "--max-lora-rank") == "16", "the next that vllm takes"
-    assert given(args, "--served-model-name") == MODEL
-    assert given(args, "--tokenizer") is None
+    assert option_value(args, "--lora-modules") == f"{name}={name}"
+    assert option_value(args, "--max-lora-rank") == "16", "the next that vllm takes"
+    assert option_value(args, "--served-model-name") == MODEL
+    assert option_value(args, "--tokenizer") is None
 
 
 def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -> None:
@@ -200,8 +202,8 @@ def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -
     found = find_adapter(name)
     assert found is not None
     words = command("vllm", VllmSettings(name, name, "::1", 8, adapter=found))
-    assert given(words, "--tokenizer") == name
-    assert json.loads(given(words, "--lora-modules") or "") == {"name": name, "path": name}
+    assert option_value(words, "--tokenizer") == name
+    assert json.loads(option_value(words, "--lora-modules") or "") == {"name": name, "path": name}
 
 
 @pytest.mark.parametrize(
@@ -318,16 +320,18 @@ def test_all_gpus_are_used_and_their_memory_shared(
     vllm: StandIn, tmp_path: Path, options: tuple[str, ...], others: int, free: int, wanted: dict[str, str | None]
 ) -> None:
     vllm.show_gpus(*(f"{i}, GPU-{i}, {free}, 81559" for i in range(4)))
-    asyncio.run(ask(make(tmp_path, "auto", *options, others=others)[0], MODEL))
+    asyncio.run(ask(make(tmp_path, "auto", *options, other_users=others)[0], MODEL))
     args = vllm.starts()[0]["args"]
-    assert {name: given(args, name) for name in wanted} == wanted
+    assert {name: option_value(args, name) for name in wanted} == wanted
 
 
 def test_two_models_share_the_memory_of_the_gpus(vllm: StandIn, tmp_path: Path) -> None:
     vllm.show_gpus("0, GPU-0, 80000, 80000")
     asyncio.run(ask(make(tmp_path, "auto")[0], MODEL, "other"))
-    assert given(vllm.starts()[0]["args"], "--gpu-memory-utilization") == "0.48"
-    assert given(vllm.starts()[1]["args"], "--gpu-memory-utilization") is None, "here nvidia-smi shows it still free"
+    assert option_value(vllm.starts()[0]["args"], "--gpu-memory-utilization") == "0.48"
+    assert option_value(vllm.starts()[1]["args"], "--gpu-memory-utilization") is None, (
+        "here nvidia-smi shows it still free"
+    )
 
 
 def test_choosing_needs_no_torch() -> None:
@@ -338,6 +342,6 @@ def test_choosing_needs_no_torch() -> None:
 
 def test_options_are_read_as_vllm_reads_them() -> None:
     words = ["--max_model_len=5", "-tp", "2", "--max-model-len", "7", "--flag"]
-    assert given(words, "--max-model-len") == "7"
-    assert given(words, "--tensor-parallel-size", "-tp") == "2"
-    assert (given(words, "--flag"), given(words, "--other")) == ("", None)
+    assert option_value(words, "--max-model-len") == "7"
+    assert option_value(words, "--tensor-parallel-size", "-tp") == "2"
+    assert (option_value(words, "--flag"), option_value(words, "--other")) == ("", None)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.llm.prefixes import BLOCK, PrefixStore, Saved
+from sweet.llm.prefixes import BLOCK, CachedSequence, PrefixStore
 
 
 def tensors(size: int) -> list[torch.Tensor]:
@@ -46,7 +46,7 @@ def test_memory_is_bounded_and_accounted_for(added: list[tuple[int, int]], capac
         store.add(range(start, start + size), tensors(size))
         assert store.used <= capacity
         assert store.used == sum(saved.size for saved in store._entries.values())
-        assert set(store._heads.values()) <= set(store._entries)
+        assert set(store._prefix_hashes.values()) <= set(store._entries)
     store.clear()
     assert store.used == 0
     assert store.find(range(100)) is None
@@ -55,7 +55,7 @@ def test_memory_is_bounded_and_accounted_for(added: list[tuple[int, int]], capac
 def test_what_is_used_stays_longest() -> None:
     draw = random.Random(0)
     texts = [[draw.randrange(99) for _ in range(BLOCK)] for _ in range(4)]
-    store = PrefixStore(3 * Saved((), tensors(BLOCK)).size)
+    store = PrefixStore(3 * CachedSequence((), tensors(BLOCK)).size)
     for text in texts[:3]:
         store.add(text, tensors(BLOCK))
     assert store.find(texts[0])

@@ -66,8 +66,8 @@ class Server:
         answer = self.answers.pop(0) if self.answers else good
         if isinstance(answer, Response):
             return answer
-        said = answer(body)
-        return said if isinstance(said, Response) else await said
+        output = answer(body)
+        return output if isinstance(output, Response) else await output
 
 
 def run(
@@ -92,11 +92,11 @@ async def ask(client: RemoteClient) -> Any:
 def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
     async def work() -> None:
         async with served(client) as url, open_client("tiny", [url], concurrency=16) as remote:
-            here, there = await client.chat(ASK, FEW), await remote.chat(ASK, FEW)
-            assert here.prompt_token_ids == there.prompt_token_ids
-            assert here.prompt_tokens == there.prompt_tokens
-            assert here.completion_tokens == there.completion_tokens
-            for one, other in zip(here.replies, there.replies, strict=True):
+            here, gpus = await client.chat(ASK, FEW), await remote.chat(ASK, FEW)
+            assert here.prompt_token_ids == gpus.prompt_token_ids
+            assert here.prompt_tokens == gpus.prompt_tokens
+            assert here.completion_tokens == gpus.completion_tokens
+            for one, other in zip(here.replies, gpus.replies, strict=True):
                 assert (one.text, one.finish_reason, one.token_ids) == (
                     other.text,
                     other.finish_reason,
@@ -114,29 +114,32 @@ def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
 
 def test_the_likeliest_tokens_are_told_to_who_asks(client: EmbeddedClient) -> None:
     """Beside others in the batch that do not ask, and the same over a server as in this process."""
-    asked = Sampling(temperature=0.0, max_tokens=6, likeliest=5)
+    asked = Sampling(temperature=0.0, max_tokens=6, top_logprobs=5)
 
     async def work() -> None:
         async with served(client) as url, open_client("tiny", [url], role="judge") as remote:
             others = [client.chat(ASK, Sampling(max_tokens=12, seed=seed)) for seed in range(3)]
-            here, there, *rest = await asyncio.gather(client.chat(ASK, asked), remote.chat(ASK, asked), *others)
-        (one,), (other,) = here.replies, there.replies
-        assert one.places is not None
-        assert other.places is not None
+            here, gpus, *rest = await asyncio.gather(client.chat(ASK, asked), remote.chat(ASK, asked), *others)
+        (one,), (other,) = here.replies, gpus.replies
+        assert one.alternatives is not None
+        assert other.alternatives is not None
         assert one.token_ids is not None
-        assert len(one.places) == len(other.places) == len(one.token_ids)
-        for place, same, logprob in zip(one.places, other.places, one.logprobs or (), strict=True):
-            assert (place.text, [text for text, _ in place.likeliest]) == (same.text, [t for t, _ in same.likeliest])
-            assert len(place.likeliest) == 5
-            assert place.likeliest[0][0] == place.text, "greedy takes the likeliest"
-            assert place.likeliest[0][1] == pytest.approx(logprob, abs=1e-4)
-        assert all(completion.replies[0].places is None for completion in rest)
+        assert len(one.alternatives) == len(other.alternatives) == len(one.token_ids)
+        for place, same, logprob in zip(one.alternatives, other.alternatives, one.logprobs or (), strict=True):
+            assert (place.text, [text for text, _ in place.top_logprobs]) == (
+                same.text,
+                [t for t, _ in same.top_logprobs],
+            )
+            assert len(place.top_logprobs) == 5
+            assert place.top_logprobs[0][0] == place.text, "greedy takes the likeliest"
+            assert place.top_logprobs[0][1] == pytest.approx(logprob, abs=1e-4)
+        assert all(completion.replies[0].alternatives is None for completion in rest)
 
     asyncio.run(work())
 
 
 def test_a_server_is_asked_for_less_until_it_answers() -> None:
-    sampling = Sampling(max_tokens=100, likeliest=5)
+    sampling = Sampling(max_tokens=100, top_logprobs=5)
 
     async def twice(client: RemoteClient) -> None:
         await client.chat(ASK, sampling)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.llm.sampling import likeliest, sample
+from sweet.llm.sampling import sample, top_logprobs
 
 LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=40)
 
@@ -67,9 +67,9 @@ def test_numbers_that_are_not_numbers_show() -> None:
 def test_the_likeliest_come_in_their_order_with_their_log_probabilities() -> None:
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])
     expected = logits.log_softmax(-1)
-    first, second = likeliest(logits, 2)
+    first, second = top_logprobs(logits, 2)
     assert [token for token, _ in first] == [1, 2]
     assert [logprob for _, logprob in first] == pytest.approx([float(expected[0, 1]), float(expected[0, 2])])
     assert second[0][0] == 0
     assert second[0][1] == pytest.approx(float(expected[1, 0]))
-    assert [len(told) for told in likeliest(logits, 9)] == [3, 3]
+    assert [len(told) for told in top_logprobs(logits, 9)] == [3, 3]

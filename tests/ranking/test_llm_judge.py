@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 
 from sweet.errors import InputError, ServerError, TooManyFailures, UsageError
-from sweet.llm.base import Place, Reply
+from sweet.llm.base import Alternatives, Reply
 from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
@@ -79,9 +79,9 @@ def test_an_answer_without_a_clear_score_is_rejected(text: str, why: str) -> Non
     assert "cut off" in str(read_score(Reply("It asks what", "length")))
 
 
-def positions(*tokens: str, tops: dict[int, dict[str, float]]) -> tuple[Place, ...]:
+def positions(*tokens: str, tops: dict[int, dict[str, float]]) -> tuple[Alternatives, ...]:
     return tuple(
-        Place(token, tuple((text, math.log(p)) for text, p in tops.get(i, {}).items()))
+        Alternatives(token, tuple((text, math.log(p)) for text, p in tops.get(i, {}).items()))
         for i, token in enumerate(tokens)
     )
 
@@ -89,7 +89,7 @@ def positions(*tokens: str, tops: dict[int, dict[str, float]]) -> tuple[Place, .
 def test_the_mean_is_taken_over_the_digits_at_the_digits_position() -> None:
     tops = {4: {" 7": 0.5, "7": 0.1, " 4": 0.2, " seven": 0.1, "10": 0.05, " 0": 0.05}}
     tokens = positions("<think>", "SCORE: 7", "SC", "ORE:", " 7", "<|im_end|>", tops=tops)
-    score = read_score(Reply("SCORE: 7", "stop", places=tokens))
+    score = read_score(Reply("SCORE: 7", "stop", alternatives=tokens))
     assert isinstance(score, Score)
     assert score.digit == 7
     assert score.expected == pytest.approx((7 * 0.6 + 4 * 0.2) / 0.8)
@@ -104,13 +104,19 @@ def test_the_mean_is_taken_over_the_digits_at_the_digits_position() -> None:
         positions("something else", tops={}),
     ],
 )
-def test_the_digit_is_the_score_where_the_probabilities_do_not_fit(tokens: tuple[Place, ...]) -> None:
-    assert read_score(Reply("SCORE: 7", "stop", places=tokens)) == Score(7, None)
+def test_the_digit_is_the_score_where_the_probabilities_do_not_fit(tokens: tuple[Alternatives, ...]) -> None:
+    assert read_score(Reply("SCORE: 7", "stop", alternatives=tokens)) == Score(7, None)
 
 
 @given(st.dictionaries(st.text("0123456789 x", max_size=3), st.floats(-9999, 1e6), max_size=12))
 def test_a_mean_is_between_1_and_9(likeliest: dict[str, float]) -> None:
-    score = read_score(Reply("SCORE: 7", "stop", places=(Place("SCORE: ", ()), Place("7", tuple(likeliest.items())))))
+    score = read_score(
+        Reply(
+            "SCORE: 7",
+            "stop",
+            alternatives=(Alternatives("SCORE: ", ()), Alternatives("7", tuple(likeliest.items()))),
+        )
+    )
     assert isinstance(score, Score)
     assert score.expected is None or 1 <= score.expected <= 9 + 1e-9
 

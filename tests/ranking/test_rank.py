@@ -15,7 +15,7 @@ from sweet.errors import UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
-from sweet.llm.vllm import given
+from sweet.llm.vllm import option_value
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
@@ -129,8 +129,8 @@ def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(
     asked = config(agent="org/model", vllm_options=["--seed", "1"], device="cpu", engine="vllm")
     result = run_rank(run, asked, Silent())
     (start,) = vllm.starts()
-    assert given(start["args"], "--seed") == "1"
-    assert given(start["args"], "--gpu-memory-utilization") == "0.36", "the critic needs the other half"
+    assert option_value(start["args"], "--seed") == "1"
+    assert option_value(start["args"], "--gpu-memory-utilization") == "0.36", "the critic needs the other half"
     assert vllm.asked() == ["org/model"] * result.metrics["turns"]
     assert vllm.all_gone()
     assert run.manifest().attempts[-1].environment["agent_engine"] == "vllm"

@@ -18,7 +18,7 @@ import pytest
 from sweet.errors import SweetError, UsageError
 from sweet.humans.llm import LLMHuman
 from sweet.llm.connect import open_client
-from sweet.llm.vllm import VllmSettings, command, find_vllm, given
+from sweet.llm.vllm import VllmSettings, command, find_vllm, option_value
 from sweet.rollout.serve_sim import ServeConfig, run_serve
 from sweet.stages.base import Silent
 from sweet.tasks import micro
@@ -108,7 +108,7 @@ def test_a_signal_ends_a_vllm_that_is_still_loading(vllm: StandIn) -> None:
 
 
 def test_a_vllm_that_does_not_listen_is_killed(vllm: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweet.llm.vllm.TERM_PATIENCE", 0.3)
+    monkeypatch.setattr("sweet.llm.vllm.TERM_TIMEOUT", 0.3)
     config = ServeConfig(engine="vllm", model="m", port=0, passthrough=["--stubborn"])
     run_serve(config, Silent(), lambda url: signal.raise_signal(signal.SIGINT))
     assert vllm.all_gone()
@@ -159,7 +159,7 @@ def test_vllm_for_the_human_of_pages(vllm: StandIn, tmp_path: Path) -> None:
         vllm.state.unlink(missing_ok=True)
         config = ServeConfig(engine="vllm", model="m", task=task, port=0, log=tmp_path / "log")
         run_serve(config, Silent(), lambda url: signal.raise_signal(signal.SIGINT))
-        assert given(vllm.started()["args"], "--limit-mm-per-prompt") == limit
+        assert option_value(vllm.started()["args"], "--limit-mm-per-prompt") == limit
 
 
 def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:

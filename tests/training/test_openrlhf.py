@@ -16,7 +16,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.learn.openrlhf import DpoJob, arguments, command, rows
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE
 from sweet.learn.tokens import ChatEncoder, ReplyText
-from sweet.llm.pretrained import model_path, placed
+from sweet.llm.pretrained import absolute_name, model_path
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.rows import Pair
@@ -183,7 +183,7 @@ def test_models_are_found_from_its_own_directory(
     for model in ("agent", "micro"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu", model=model), Silent())
         words, _ = json.loads(stand_in.read_text())
-        assert words[words.index("--model.model_name_or_path") + 1] == placed(model_path(model))
+        assert words[words.index("--model.model_name_or_path") + 1] == absolute_name(model_path(model))
         assert words[words.index("--ref.model_name_or_path") + 1].startswith("/")
 
 
