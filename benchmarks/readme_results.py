@@ -15,13 +15,13 @@ from pathlib import Path
 from sweet.cli.generated import put_between
 from sweet.errors import InputError, SweetError
 from sweet.files import write_whole
-from sweet.report.facts import bounds_in_words
+from sweet.report.schema import bounds_in_words
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults, read_results
-from sweet.view import pull_request
+from sweet.view import safe_markdown
 from sweet.view.report.scales import minus
-from sweet.view.study import metrics, plots
-from sweet.view.study.words import METHODS, about
+from sweet.view.study import plots, study_series
+from sweet.view.study.display_names import METHODS, about
 from sweet.view.terminal import count
 
 FAMILY = "micro"
@@ -53,10 +53,10 @@ def block(results: StudyResults) -> str:
         "learn from the same offline dialogues. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
         f"![{ALTERNATIVE}]({PICTURE})",
-        pull_request.table(HEADER, map(_row, metrics.methods(results)), "--rrr"),
+        safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
         "In per cent: success at temperature 1 and greedy, means over seeds with a 95 % t-interval over seeds. In "
         "points: the difference on the same tasks, with a 95 % interval over tasks.",
-        "\n".join(f"- {pull_request.prose(sentence)}" for sentence in metrics.verdict_in_words(results)),
+        "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
         f"[{RESULTS}]({RESULTS}), which has all figures and settings ({_versions(results)}).",
     ]
@@ -66,7 +66,7 @@ def block(results: StudyResults) -> str:
 def _row(one: MethodResult) -> list[str]:
     against = one.against_sweet
     return [
-        pull_request.code(one.method),
+        safe_markdown.code(one.method),
         METHODS.get(one.method, ""),
         _percent(one.success, one.success_ci),
         _percent(one.greedy_success, one.greedy_success_ci),
@@ -92,7 +92,7 @@ def _p(p_value: float) -> str:
 
 
 def _versions(results: StudyResults) -> str:
-    return pull_request.prose(", ".join(f"{name} {found}" for name, found in results.versions.items()))
+    return safe_markdown.prose(", ".join(f"{name} {found}" for name, found in results.versions.items()))
 
 
 def digest(path: Path) -> str:

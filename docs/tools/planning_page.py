@@ -15,7 +15,7 @@ from docs.tools.planning import DEVICES, MEASURED, SCALES, plan, read_measured
 from sweet.cli.console import size
 from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
-from sweet.view.pull_request import table
+from sweet.view.safe_markdown import table
 
 PAGE = Path("docs/planning.md")
 BEGIN = "<!-- plan: python -m docs.tools.planning_page -->"

@@ -56,7 +56,7 @@ SCENES = (
 async def screens(run: Path, rollouts: str | None, scenes: Iterable[Scene]) -> list[str]:
     """The screen after each scene, as SVG."""
     from sweet.runs.run import Run
-    from sweet.view.app.app import ViewerApp
+    from sweet.view.app.viewer_app import ViewerApp
     from sweet.view.viewer import ViewConfig
 
     app = ViewerApp(Run.open(run), ViewConfig(from_=rollouts))

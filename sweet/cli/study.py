@@ -9,7 +9,7 @@ from typing import Any
 from sweet.cli import console
 from sweet.cli.command import Call
 from sweet.errors import TooManyFailures
-from sweet.report.facts import bounds_in_words
+from sweet.report.schema import bounds_in_words
 from sweet.scoring.results.statistics import p_in_words
 from sweet.stages.base import StageResult
 from sweet.view.terminal import count

@@ -2,7 +2,7 @@
 
 Everything is read from the run as it stands, and the same run gives the same report. A run at any stage has one:
 unfinished artifacts, failed attempts, files that are broken or gone are told in it (`Report.problems`), not fatal. The
-files of a run are read once each, and only some figures of every row are kept (`sweet.report.rows`).
+files of a run are read once each, and only some figures of every row are kept (`sweet.report.row_reader`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweet.errors import SweetError, for_command_line
-from sweet.report import dialogues, quote, results, rows
-from sweet.report.facts import (
+from sweet.report import dialogue_facts, evaluation_facts, quote, row_reader
+from sweet.report.lineage_facts import Names, artifact_facts, attempt_fact, links, method
+from sweet.report.schema import (
     AdvantagesFact,
     ComparisonFact,
     DialoguesFact,
@@ -22,8 +23,7 @@ from sweet.report.facts import (
     ScoresFact,
     words,
 )
-from sweet.report.lineage import Names, artifact_facts, attempt_fact, links, method
-from sweet.report.training import trainings
+from sweet.report.training_facts import trainings
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -37,7 +37,7 @@ def collect(run: Run) -> Report:
     return _Collection(run).report()
 
 
-_AllPlayed = dict[str, tuple[dialogues.Played, str | None]]
+_AllPlayed = dict[str, tuple[dialogue_facts.Played, str | None]]
 """By rollouts artifact, each with the scores that its rewards are from."""
 
 
@@ -52,7 +52,7 @@ class _Collection:
         self.kind = self._kind()
         self.rule = None if self.kind is None else self.kind.rewards
         self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
-        self._scores: dict[str, rows.Scores] = {}
+        self._scores: dict[str, row_reader.Scores] = {}
 
     def _kind(self) -> TaskKind | None:
         try:
@@ -103,15 +103,15 @@ class _Collection:
         found = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
         return None if found is None else found.id
 
-    def _rows_of(self, scores: Artifact) -> rows.Scores:
+    def _rows_of(self, scores: Artifact) -> row_reader.Scores:
         if scores.id not in self._scores:
             figures = {} if self.kind is None else self.kind.metrics
-            self._scores[scores.id] = rows.scores(self.run.file(scores), figures, self.problems)
+            self._scores[scores.id] = row_reader.scores(self.run.file(scores), figures, self.problems)
         return self._scores[scores.id]
 
     def _result(self, artifact: Artifact) -> ScoresFact:
         """What the evaluation told; where it did not end, what its rows tell."""
-        fact = results.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
+        fact = evaluation_facts.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
         if fact.rates:
             return fact
         found = self._rows_of(artifact)
@@ -123,56 +123,56 @@ class _Collection:
             "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
             "trajectories": len(found.by_id),
             "tasks": len(values.ids.keys() | values.invalid),
-            "outcomes": dialogues.outcomes(found.by_id),
+            "outcomes": dialogue_facts.outcomes(found.by_id),
         }
         return fact.model_copy(update=update)
 
     def _comparisons(self) -> Iterator[ComparisonFact]:
-        for before, after in results.before_and_after(self.manifest, self.names):
+        for before, after in evaluation_facts.before_and_after(self.manifest, self.names):
             former, latter = (Evaluation(self.run, self.manifest, scores) for scores in (before, after))
             values = self._rows_of(before).values, self._rows_of(after).values
             try:
-                found = results.comparison(former, latter, values)
+                found = evaluation_facts.comparison(former, latter, values)
             except (SweetError, OSError) as error:
                 self.problems.append(f"{after.id} is not compared with {before.id}: {for_command_line(error)}")
             else:
                 yield from () if found is None else (found,)
 
-    def _played(self, rollouts: Artifact) -> tuple[dialogues.Played, str | None]:
+    def _played(self, rollouts: Artifact) -> tuple[dialogue_facts.Played, str | None]:
         """The dialogues of an artifact, and the newest scores that were made of them."""
         made = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
         scores = made[-1] if made else None
-        read = rows.dialogues(self.run.file(rollouts), self.problems)
+        read = row_reader.dialogues(self.run.file(rollouts), self.problems)
         scored = {} if scores is None else self._rows_of(scores).by_id
-        return dialogues.Played(read, scored), scores.id if scores else None
+        return dialogue_facts.Played(read, scored), scores.id if scores else None
 
-    def _dialogues(self, rollouts: Artifact, played: dialogues.Played, scores: str | None) -> DialoguesFact:
+    def _dialogues(self, rollouts: Artifact, played: dialogue_facts.Played, scores: str | None) -> DialoguesFact:
         return DialoguesFact(
             rollouts=rollouts.id,
             scores=scores,
             agent=self.names.agent(rollouts),
             dataset=self.names.dataset(rollouts),
             count=len(played.dialogues),
-            measure=dialogues.measure(self.rule),
-            ends=dialogues.ends(played.dialogues),
-            human_faults=dialogues.human_faults(played.dialogues),
-            outcomes=dialogues.outcomes(played.scores),
-            by=dialogues.success_by(played, self.rule),
+            measure=dialogue_facts.measure(self.rule),
+            ends=dialogue_facts.ends(played.dialogues),
+            human_faults=dialogue_facts.human_faults(played.dialogues),
+            outcomes=dialogue_facts.outcomes(played.scores),
+            by=dialogue_facts.success_by(played, self.rule),
         )
 
-    def _ranked(self, candidates: Artifact) -> rows.Ranked:
-        return rows.ranked(self.run.file(candidates), self.problems)
+    def _ranked(self, candidates: Artifact) -> row_reader.Ranked:
+        return row_reader.ranked(self.run.file(candidates), self.problems)
 
-    def _advantages(self, id: str, ranked: rows.Ranked) -> AdvantagesFact:
+    def _advantages(self, id: str, ranked: row_reader.Ranked) -> AdvantagesFact:
         return AdvantagesFact(
             candidates=id,
             rollouts=self._root(self.manifest.artifact(id)),
-            unit=dialogues.unit(ranked),
-            turns=dialogues.by_turn(ranked),
+            unit=dialogue_facts.unit(ranked),
+            turns=dialogue_facts.by_turn(ranked),
         )
 
     def _samples(
-        self, headline: Headline | None, played: _AllPlayed, ranked: dict[str, rows.Ranked]
+        self, headline: Headline | None, played: _AllPlayed, ranked: dict[str, row_reader.Ranked]
     ) -> Iterator[Sample]:
         """Of the dialogues that the headline is about (else the newest), and of those that were ranked."""
         scores = self.manifest.artifact(headline.scores) if headline else None
@@ -183,9 +183,9 @@ class _Collection:
         first = about if about in played else next(reversed(played), None)
         for id in sorted(played, key=lambda one: one != first):
             if id == first:
-                yield from dialogues.samples(id, played[id][0], judged.get(id, ()))
+                yield from dialogue_facts.samples(id, played[id][0], judged.get(id, ()))
             elif id in judged:
-                yield from dialogues.ranked_samples(id, played[id][0], judged[id])
+                yield from dialogue_facts.ranked_samples(id, played[id][0], judged[id])
 
 
 def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import sweet
-from sweet.report.facts import ComparisonFact, Rate, Report, ScoresFact
+from sweet.report.schema import ComparisonFact, Rate, Report, ScoresFact
 from sweet.scoring.results.statistics import TESTS, p_in_words
 
 SHORT = 12

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from sweet.scoring.results.evaluation import distinct
 from sweet.scoring.results.statistics import TESTS, p_in_words
-from sweet.view import pull_request
+from sweet.view import safe_markdown
 from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
@@ -88,12 +88,12 @@ class Section:
         parts = []
         if self.rows:
             cells = [
-                [pull_request.code(cell) if isinstance(cell, Foreign) else cell.replace("\n", " ") for cell in row]
+                [safe_markdown.code(cell) if isinstance(cell, Foreign) else cell.replace("\n", " ") for cell in row]
                 for row in self.rows
             ]
-            parts.append(pull_request.table(self.header, cells))
+            parts.append(safe_markdown.table(self.header, cells))
         if self.remarks:
-            parts.append("\n".join(f"- {pull_request.prose(remark)}" for remark in self.remarks))
+            parts.append("\n".join(f"- {safe_markdown.prose(remark)}" for remark in self.remarks))
         body = "\n\n".join(parts)
         if self.folded:
             return f"<details><summary>{self.title}</summary>\n\n{body}\n\n</details>"

@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sweet.view.code import Code, highlighted, pieces
-from sweet.view.markdown import markdown
+from sweet.view.styled_markdown import markdown
 from sweet.view.text import printable, printable_line
 
 UNWRAPPED = 400

@@ -1,4 +1,4 @@
-"""A search through all dialogues, in a process of its own (sweet/view/searcher.py).
+"""A search through all dialogues, in a process of its own (sweet/view/search_worker.py).
 
 So neither 400 MB nor a regular expression that never ends holds the screen, and both can be stopped. The process stands
 behind a keeper (sweet.supervisor), which ends it when this process is gone, however that came.
@@ -19,7 +19,7 @@ from types import TracebackType
 
 from sweet.supervisor import supervised
 
-PROGRAM = Path(__file__).with_name("searcher.py")
+PROGRAM = Path(__file__).with_name("search_worker.py")
 GLANCE = 0.05
 """Seconds between two looks of who waits for all."""
 

@@ -17,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.tasks.trajectory import Turn
-from sweet.view.credit import bar
-from sweet.view.dialogue import Manner, head, headline, reply
+from sweet.view.credit_view import bar
+from sweet.view.dialogue_view import Manner, head, headline, reply
 from sweet.view.diff import DiffLine, diff, in_context
 from sweet.view.half_blocks import Beside
 from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, one
-from sweet.view.pictures import Album
 from sweet.view.records import Record
+from sweet.view.screenshots import Album
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
 from sweet.view.unit_tests import unit_tests

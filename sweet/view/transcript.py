@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces, tokens
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.html import line, text
-from sweet.view.metrics import Figures
+from sweet.view.html_screenshots import Figures
 from sweet.view.records import Record, Summary
 from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
 from sweet.view.text import printable

@@ -16,9 +16,9 @@ from sweet.stages.base import StageConfig
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.dialogue import Manner, dialogue
-from sweet.view.pictures import Album
+from sweet.view.dialogue_view import Manner, dialogue
 from sweet.view.records import Record, Records, Summary
+from sweet.view.screenshots import Album
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, in_order, passes
 from sweet.view.terminal import TrajectoryTable
@@ -191,8 +191,8 @@ class Viewer:
 
     def write_html(self, path: Path) -> tuple[int, int]:
         """Write the page; returns how many trajectories stand in it, and how many pictures did not fit."""
-        from sweet.view.metrics import Figures
-        from sweet.view.page import write_page
+        from sweet.view.dialogues_page import write_page
+        from sweet.view.html_screenshots import Figures
 
         check_target(path)
         shown = self.shown

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.inspection.status import report as status
-from sweet.report import dialogues
+from sweet.report import dialogue_facts
 from sweet.report.collect import collect
-from sweet.report.facts import LARGEST, Rate, Report, number
+from sweet.report.evaluation_facts import curve_fact
 from sweet.report.quote import paragraph
-from sweet.report.results import curve_fact
+from sweet.report.schema import LARGEST, Rate, Report, number
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
 from sweet.scoring.results.evaluation import Values, find_evaluation
@@ -338,7 +338,7 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
 
 
 def test_what_is_beyond_a_dozen_is_told_together() -> None:
-    found = dialogues.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
+    found = dialogue_facts.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
     assert len(found) == 13
     assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)
 
@@ -351,9 +351,9 @@ def test_numbers_of_a_manifest(value: Any) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 1.0])), max_size=80))
 def test_bins_part_the_dialogues(values: list[tuple[int, float]]) -> None:
-    found = list(dialogues.binned("success", [(at, success, str(at)) for at, success in values]))
+    found = list(dialogue_facts.binned("success", [(at, success, str(at)) for at, success in values]))
     assert sum(one.n for one in found) == len(values)
-    assert len(found) <= dialogues.WHOLE
+    assert len(found) <= dialogue_facts.WHOLE
     for one, after in pairwise(found):
         assert one.high < after.low
     for one in found:

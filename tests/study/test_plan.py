@@ -11,7 +11,7 @@ from sweet.preferences.config import PairConfig
 from sweet.study.plan import SeedJob
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.view.study import words
+from sweet.view.study import display_names
 
 
 def job(*names: str, figures: bool = True) -> SeedJob:
@@ -40,7 +40,7 @@ def test_methods_are_given_with_commas_in_any_order() -> None:
 
 
 def test_every_method_is_explained_to_people() -> None:
-    assert words.METHODS.keys() == METHODS.keys()
+    assert display_names.METHODS.keys() == METHODS.keys()
 
 
 def test_the_parts_of_a_seed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweet.study.results import StudyResults
-from sweet.view.study.words import METHODS
+from sweet.view.study.display_names import METHODS
 
 SEEDS = [0, 1, 2, 3, 4]
 TASKS = 500

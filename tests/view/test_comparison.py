@@ -14,7 +14,7 @@ from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.statistics import p_in_words
 from sweet.view.comparison import as_markdown, samples, sections
-from sweet.view.pull_request import code, prose
+from sweet.view.safe_markdown import code, prose
 from tests.scoring.evaluations import evaluate
 
 HOSTILE = "t\x1b[31m|[bold]<b>@who`x`\n"

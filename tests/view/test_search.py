@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sweet.runs.jsonl import encode
 from sweet.tasks.trajectory import Turn, dump
 from sweet.view.search import Search
-from sweet.view.searcher import matcher, may_hold, needle_of, search
+from sweet.view.search_worker import matcher, may_hold, needle_of, search
 from tests.view.conftest import HOSTILE, trajectory
 
 CATASTROPHE = "(a+)+$"

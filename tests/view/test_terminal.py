@@ -18,8 +18,8 @@ from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Turn
-from sweet.view.credit import bar
-from sweet.view.dialogue import Manner, dialogue
+from sweet.view.credit_view import bar
+from sweet.view.dialogue_view import Manner, dialogue
 from sweet.view.records import Record
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import HOSTILE, trajectory

@@ -19,7 +19,7 @@ class ReportCommand(Command[ReportConfig]):
         from sweet.files import check_target
         from sweet.report.collect import collect
         from sweet.view.report import write_report
-        from sweet.view.report.markdown import markdown
+        from sweet.view.report.markdown_report import markdown
 
         config = call.config
         run = newest_run(call.arguments["run"], call.reporter)

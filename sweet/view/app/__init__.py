@@ -17,7 +17,7 @@ def browse(run: Run, config: ViewConfig) -> None:
     """
     gc.disable()  # opening makes nothing but what stays; once the application is ready, it goes on
     try:
-        from sweet.view.app.app import ViewerApp
+        from sweet.view.app.viewer_app import ViewerApp
 
         app = ViewerApp(run, config)
         app.run()

@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from sweet.view.app.frame import Facts, Keys, tell
 from sweet.view.app.parts_view import PartsView
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.parts import Part
 from sweet.view.records import Records, Summary
 

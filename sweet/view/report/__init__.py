@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweet.errors import SweetError, for_command_line
-from sweet.report.facts import Report, Sample
 from sweet.report.quote import p_told, rate_name
+from sweet.report.schema import Report, Sample
 from sweet.runs.run import Run
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.html import head, line, resource, write
-from sweet.view.metrics import Figures
-from sweet.view.pictures import Album
+from sweet.view.html_screenshots import Figures
 from sweet.view.records import Records
 from sweet.view.report import charts
-from sweet.view.report.parts import moment, section
-from sweet.view.report.results import advantages, rate_cell, results, success, training
+from sweet.view.report.html_parts import moment, section
+from sweet.view.report.provenance_sections import again, environment, lineage, quote, settings
+from sweet.view.report.result_sections import advantages, rate_cell, results, success, training
 from sweet.view.report.scales import minus
-from sweet.view.report.sources import again, environment, lineage, quote, settings
+from sweet.view.screenshots import Album
 from sweet.view.transcript import trajectory
 
 PICTURES = 12 * 2**20

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sweet.report.facts import Bin, Point, Rate, Series, TurnAdvantage
+from sweet.report.schema import Bin, Point, Rate, Series, TurnAdvantage
 from sweet.view.html import line
 from sweet.view.report.scales import Scale, labels, short, ticks
 

@@ -1,9 +1,9 @@
 """What a study found as files for people: `report.html`, complete in itself (see `sweet.view.html`), and its plots.
 
-figures   the results as series and rates
-plots     those drawn as PNG files, where matplotlib is installed
-page      the page: the plots in it, and all figures as tables
-words     what methods, judges and kinds of turn are called
+study_series    the results as series and rates
+plots           these as PNG files, if matplotlib is installed
+study_page      the page: the plots, and all numbers as tables
+display_names   the names of methods, judges and kinds of turn
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from sweet.files import write_whole
 from sweet.study.results import StudyResults
 from sweet.view import html
-from sweet.view.study import page, plots
+from sweet.view.study import plots, study_page
 
 FILE = "report.html"
 """The page's name in the study's folder."""
@@ -42,5 +42,5 @@ def write_report(folder: Path, results: StudyResults) -> Written:
     for name, content in drawn.items():
         files.append(folder / f"{name}.png")
         write_whole(files[-1], content)
-    html.write(folder / FILE, page.page(results, drawn, remark))
+    html.write(folder / FILE, study_page.page(results, drawn, remark))
     return Written(folder / FILE, files, remark)

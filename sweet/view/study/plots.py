@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
 from sweet.installation import install_command
-from sweet.report.facts import Point, Rate, Series
+from sweet.report.schema import Point, Rate, Series
 from sweet.study.results import MethodResult, StudyResults
-from sweet.view.study import metrics
-from sweet.view.study.words import SWEET
+from sweet.view.study import study_series
+from sweet.view.study.display_names import SWEET
 from sweet.view.text import printable_line
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def plots(results: StudyResults) -> dict[str, bytes]:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    rows = len(results.methods) + len(metrics.groups(results))
+    rows = len(results.methods) + len(study_series.groups(results))
     sizes = {"success": (6.8, 0.9 + 0.27 * rows), "best-of": (6.0, 3.6), "offline": (6.0, 3.6), "credit": (6.4, 3.6)}
     return {
         name: _png(*sizes[name], lambda figure, draw=draw: draw(figure.add_subplot(), results))  # type: ignore[misc]
@@ -128,9 +128,9 @@ def overview(results: StudyResults, digest: str) -> bytes:
 def _parts(results: StudyResults) -> dict[str, Draw]:
     found: dict[str, tuple[bool, Draw]] = {
         "success": (bool(results.methods), _success),
-        "best-of": (bool(metrics.best_of(results)), _best_of),
-        "offline": (bool(metrics.offline(results)), _offline),
-        "credit": (bool(metrics.credit(results)), _credit),
+        "best-of": (bool(study_series.best_of(results)), _best_of),
+        "offline": (bool(study_series.offline(results)), _offline),
+        "credit": (bool(study_series.credit(results)), _credit),
     }
     return {name: draw for name, (there, draw) in found.items() if there}
 
@@ -155,7 +155,7 @@ def _success(axes: Axes, results: StudyResults) -> None:
     names: dict[int, str] = {}
     beside = axes.get_yaxis_transform()
     axes.text(1.03, row, "mean", va="center_baseline", transform=beside, **ASIDE_FONT)
-    for number, (title, methods) in enumerate(metrics.groups(results).items()):
+    for number, (title, methods) in enumerate(study_series.groups(results).items()):
         axes.text(0.01, row, title, va="center_baseline", transform=beside, bbox=PATCH, **ASIDE_FONT)
         row += 1
         for one in methods:
@@ -188,7 +188,7 @@ def _success(axes: Axes, results: StudyResults) -> None:
 
 def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
     axes.barh(row, one.success, height=0.68, color=colour)
-    reach = _reach(metrics.rate("", one.success, one.success_ci))
+    reach = _reach(study_series.rate("", one.success, one.success_ci))
     axes.errorbar(one.success, row, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2)
     axes.scatter(one.greedy_success, row, marker="D", s=22, facecolor="white", edgecolor=INK, linewidth=1, zorder=3)
     told = f"{100 * one.success:.1f} %"
@@ -198,13 +198,13 @@ def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
 def _best_of(axes: Axes, results: StudyResults) -> None:
     axes.set_title("Success of the best of N dialogues")
     axes.set_xlabel("N")
-    _curves(axes, metrics.best_of(results))
+    _curves(axes, study_series.best_of(results))
 
 
 def _offline(axes: Axes, results: StudyResults) -> None:
     axes.set_title("Success by offline dialogues")
     axes.set_xlabel("dialogues to learn from")
-    _curves(axes, metrics.offline(results))
+    _curves(axes, study_series.offline(results))
 
 
 def _curves(axes: Axes, series: Sequence[Series]) -> None:
@@ -232,7 +232,7 @@ def _curves(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _credit(axes: Axes, results: StudyResults) -> None:
-    judges = metrics.credit(results)
+    judges = study_series.credit(results)
     kinds = list(dict.fromkeys(found.name for rates in judges.values() for found in rates))
     axes.axvline(0, color=INK, linewidth=0.8)
     for number, (judge, rates) in enumerate(judges.items()):

@@ -15,11 +15,11 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.app import browse
-from sweet.view.app.app import ViewerApp
-from sweet.view.app.table import TableScreen
+from sweet.view.app.table_screen import TableScreen
+from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, Snapshot, played, seen
-from tests.view.app.test_table import cursor, head, shown, viewer
+from tests.view.app.test_table_screen import cursor, head, shown, viewer
 from tests.view.conftest import HOSTILE, AnyConfig, made, score, trajectory
 
 
@@ -203,7 +203,7 @@ def test_a_bookmark_that_cannot_be_kept_is_told(run: Run) -> None:
 def test_what_nobody_meant_leaves_the_terminal_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback is drawn, with the values of variables in it: the command line tells of a bug."""
     app = viewer(run)
-    monkeypatch.setattr("sweet.view.app.table.in_order", lambda *_: 1 / 0)
+    monkeypatch.setattr("sweet.view.app.table_screen.in_order", lambda *_: 1 / 0)
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.pause()

@@ -15,14 +15,14 @@ from PIL import Image
 from sweet.errors import InputError, UsageError
 from sweet.study import settings as study_settings
 from sweet.study.results import read_results
-from sweet.view.study import metrics, plots, write_report
-from sweet.view.study.page import page
-from sweet.view.study.words import METHODS, about, in_order
+from sweet.view.study import plots, study_series, write_report
+from sweet.view.study.display_names import METHODS, about, in_order
+from sweet.view.study.study_page import page
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
 from tests.view.conftest import HOSTILE
 from tests.view.study_results import SEEDS, around, method, study, study_dict
-from tests.view.test_page import read
+from tests.view.test_dialogues_page import read
 
 PARTS = ["success", "best-of", "offline", "credit"]
 
@@ -96,7 +96,11 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
             columns[name] = [None] * len(columns[name])
     results = study(**bare)
     assert list(plots.plots(results)) == PARTS
-    assert metrics.verdict(results) == {"above": [], "below": [], "open": [name for name in METHODS if name != "sweet"]}
+    assert study_series.verdict(results) == {
+        "above": [],
+        "below": [],
+        "open": [name for name in METHODS if name != "sweet"],
+    }
     read("".join(page(results, {})))
 
 
@@ -185,12 +189,12 @@ def test_the_verdict_wants_both_intervals() -> None:
         "upstream": against([0.0, 0.2], [0.01, 0.2]),
     }
     results = study(methods=[{**method(1, name), "against_sweet": case} for name, case in cases.items()])
-    assert metrics.verdict(results) == {
+    assert study_series.verdict(results) == {
         "above": ["rft"],
         "below": ["oracle"],
         "open": ["no-info", "upstream", "random"],
     }
-    above, below, open_ = metrics.verdict_in_words(results)
+    above, below, open_ = study_series.verdict_in_words(results)
     assert "above zero for sweet less rft." in above
     assert "below zero for sweet less oracle." in below
     assert "no-info, upstream, random." in open_

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweet.report.facts import Report
 from sweet.report.quote import paragraph, rate_name, told
+from sweet.report.schema import Report
 from sweet.scoring.results.statistics import p_in_words
-from sweet.view import pull_request
-from sweet.view.report.parts import cut
+from sweet.view import safe_markdown
+from sweet.view.report.html_parts import cut
 from sweet.view.report.scales import short
 from sweet.view.terminal import count
 from sweet.view.text import printable_line
@@ -29,7 +29,7 @@ def markdown(report: Report) -> str:
 def code(content: str) -> str:
     """Any text as a code span, in a table as well; a dash where there is none."""
     shown = printable_line(content)
-    return pull_request.code(cut(shown)) if shown.strip() else "–"
+    return safe_markdown.code(cut(shown)) if shown.strip() else "–"
 
 
 def _parts(report: Report) -> Iterator[str]:
@@ -76,4 +76,4 @@ def _metric(metrics: dict[str, float], name: str) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
     """One text, or none where there is no row."""
     if rows:
-        yield pull_request.table(header, rows, align)
+        yield safe_markdown.table(header, rows, align)

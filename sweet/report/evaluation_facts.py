@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from sweet.report.facts import (
+from sweet.report.lineage_facts import Names
+from sweet.report.schema import (
     ArtifactFact,
     ComparisonFact,
     CurveFact,
@@ -20,7 +21,6 @@ from sweet.report.facts import (
     number,
     words,
 )
-from sweet.report.lineage import Names
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfair

@@ -19,11 +19,11 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
-from sweet.view.credit import Short, bar, candidates_part, pairs_part
+from sweet.view.credit_view import Short, bar, candidates_part, pairs_part
 from sweet.view.half_blocks import Beside
 from sweet.view.parts import Block, Part, cut, one, plain, prose
-from sweet.view.pictures import Album
 from sweet.view.records import Record, Records
+from sweet.view.screenshots import Album
 from sweet.view.terminal import STYLES, count, figure, tests_passed
 from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTestTable, unit_tests, why_not

@@ -13,10 +13,10 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.parts import Part
-from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.screenshots import Album
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.terminal import figure, outcome_text
 from sweet.view.text import printable_line

@@ -14,17 +14,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sweet.report.collect import collect
-from sweet.report.facts import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
+from sweet.report.schema import ArtifactFact, Bin, Link, Point, Rate, Report, Series, TurnAdvantage
 from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.report import charts, page, write_report
-from sweet.view.report.graph import drawing, essential, lay_out
-from sweet.view.report.markdown import code, markdown
+from sweet.view.report.lineage_graph import drawing, essential, lay_out
+from sweet.view.report.markdown_report import code, markdown
 from sweet.view.report.scales import Scale, labels, short, ticks
 from sweet.view.text import printable_line
 from tests.report_run import ADVANTAGES, LOSSES, report_run, rewrite, step
 from tests.view.conftest import HOSTILE, AnyConfig, trajectory
-from tests.view.test_page import Reader, read
+from tests.view.test_dialogues_page import Reader, read
 
 
 @pytest.fixture

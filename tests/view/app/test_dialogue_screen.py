@@ -18,11 +18,11 @@ from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.base import Task
 from sweet.tasks.scores import JudgedTest
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
-from sweet.view.app.dialogue import DialogueScreen
+from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.app.parts_view import FOLDABLE, OPEN
-from sweet.view.app.side_by_side import Others, SideBySide
-from sweet.view.dialogue import Manner, dialogue_parts
+from sweet.view.app.side_by_side_screen import Others, SideBySide
+from sweet.view.dialogue_view import Manner, dialogue_parts
 from sweet.view.records import Records
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, played, seen
 from tests.view.conftest import HOSTILE, made, score, trajectory

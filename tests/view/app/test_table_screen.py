@@ -10,12 +10,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from sweet.runs.run import Run
-from sweet.view.app.app import ViewerApp
-from sweet.view.app.dialogue import DialogueScreen
+from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys
-from sweet.view.app.help import HelpScreen
+from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
-from sweet.view.app.side_by_side import SideBySide
+from sweet.view.app.side_by_side_screen import SideBySide
+from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
 from tests.view.conftest import HOSTILE, made, score, task, trajectory

@@ -1,4 +1,4 @@
-"""The process that `sweet.view.search` starts: `python -P searcher.py`, the question as JSON on standard input.
+"""The process that `sweet.view.search` starts: `python -P search_worker.py`, the question as JSON on standard input.
 
 It reads the rollouts a line at a time and answers in lines of JSON: {"found": id}, {"seen": bytes}, {"error": words,
 "line": number}, and {"done": true} at the end. It runs as a script of its own, without the package, and holds nothing

@@ -12,7 +12,7 @@ from functools import lru_cache
 from html import escape
 
 from sweet.tasks.trajectory import Turn
-from sweet.view.pictures import Album, Picture, Unreadable, scaled
+from sweet.view.screenshots import Album, Picture, Unreadable, scaled
 from sweet.view.text import printable_line
 
 WIDTH = 480

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.html import head, line, resource, write
-from sweet.view.metrics import Figures
+from sweet.view.html_screenshots import Figures
 from sweet.view.records import Record, Summary
 from sweet.view.transcript import trajectory
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import InputError, for_command_line
-from sweet.report.facts import number
+from sweet.report.schema import number
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Values
 from sweet.tasks.scores import Metric, Score

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from statistics import fmean, quantiles
 
-from sweet.report.facts import Bin, Binned, Rate, Sample, TurnAdvantage
-from sweet.report.rows import Dialogue, Ranked, Scored, Turn
+from sweet.report.row_reader import Dialogue, Ranked, Scored, Turn
+from sweet.report.schema import Bin, Binned, Rate, Sample, TurnAdvantage
 from sweet.scoring.results.statistics import clustered_mean
 from sweet.tasks.scores import RewardRule
 

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from sweet.report.facts import Rate, Series, bounds_in_words
+from sweet.report.schema import Rate, Series, bounds_in_words
 from sweet.scoring.results.statistics import p_in_words
 from sweet.study.results import Bounds, MethodResult, StudyResults
 from sweet.view.html import head, line, resource
-from sweet.view.report.parts import duration, folded, note, section, table, value
+from sweet.view.report.html_parts import duration, folded, note, section, table, value
 from sweet.view.report.scales import minus, short
-from sweet.view.study import metrics
+from sweet.view.study import study_series
+from sweet.view.study.display_names import METHODS, about
 from sweet.view.study.plots import DPI
-from sweet.view.study.words import METHODS, about
 
 SHOWN_AT = 110
 """Pixels of the page for an inch of a plot."""
@@ -42,9 +42,9 @@ def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") ->
     if remark:
         yield note(remark)
     yield section("success", "Success", _plot("success", plots) + _methods(results) + _verdict(results))
-    best_of = _curves("best-of", plots, metrics.best_of(results), "N")
+    best_of = _curves("best-of", plots, study_series.best_of(results), "N")
     yield section("best-of", "Best of N", best_of and _paragraph(BEST_OF) + best_of)
-    yield section("offline", "Offline dialogues", _curves("offline", plots, metrics.offline(results), "dialogues"))
+    yield section("offline", "Offline dialogues", _curves("offline", plots, study_series.offline(results), "dialogues"))
     yield section("credit", "Credit by kind of turn", _credit(results, plots))
     yield section("settings", "Settings", _settings(results))
     yield section("reading", "How to read this", "".join(map(_paragraph, READING)))
@@ -85,15 +85,15 @@ def _masthead(results: StudyResults, title: str) -> str:
 
 def _methods(results: StudyResults) -> str:
     header = ["", "success", "greedy", "tests passed", "sweet less it", "over seeds", "p", "took"]
-    told = table(header, map(_method, metrics.methods(results)), "lrrrrrrr")
+    told = table(header, map(_method, study_series.methods(results)), "lrrrrrrr")
     return f'<div class="methods">{told}</div>\n' + folded("success of each seed", _by_seed(results))
 
 
 def _method(one: MethodResult) -> list[str]:
     rates = [
-        metrics.rate("success", one.success, one.success_ci),
-        metrics.rate("greedy", one.greedy_success, one.greedy_success_ci),
-        metrics.rate("tests passed", one.tests_passed, one.tests_passed_ci),
+        study_series.rate("success", one.success, one.success_ci),
+        study_series.rate("greedy", one.greedy_success, one.greedy_success_ci),
+        study_series.rate("tests passed", one.tests_passed, one.tests_passed_ci),
     ]
     compared = ["", "", ""]
     if (against := one.against_sweet) is not None:
@@ -121,14 +121,14 @@ def _bounds(ci: Bounds | None) -> str:
 def _by_seed(results: StudyResults) -> str:
     rows = [
         [line(one.method), *(f"{found:.3f}" for found in one.success_by_seed)]
-        for one in metrics.methods(results)
+        for one in study_series.methods(results)
         if len(one.success_by_seed) == len(results.seeds)
     ]
     return table(["", *map(str, results.seeds)], rows, "l" + "r" * len(results.seeds))
 
 
 def _verdict(results: StudyResults) -> str:
-    return "".join(map(_paragraph, metrics.verdict_in_words(results)))
+    return "".join(map(_paragraph, study_series.verdict_in_words(results)))
 
 
 def _paragraph(told: str) -> str:
@@ -143,12 +143,12 @@ def _curves(name: str, plots: Mapping[str, bytes], series: Sequence[Series], ove
 
 
 def _credit(results: StudyResults, plots: Mapping[str, bytes]) -> str:
-    agreed = [[line(rate.name), _cell(rate.mean, rate.bounds)] for rate in metrics.agreement(results)]
+    agreed = [[line(rate.name), _cell(rate.mean, rate.bounds)] for rate in study_series.agreement(results)]
     return (
         _plot("credit", plots)
-        + _by_judge("mean advantage", metrics.credit(results))
+        + _by_judge("mean advantage", study_series.credit(results))
         + table(["agreement with the true order", ""], agreed, "lr")
-        + folded("agreement by the kinds of the two replies", _by_judge("", metrics.agreement_by_kind(results)))
+        + folded("agreement by the kinds of the two replies", _by_judge("", study_series.agreement_by_kind(results)))
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from sweet.report.facts import Point, TrainingFact, number
-from sweet.report.rows import Problems, steps
+from sweet.report.row_reader import Problems, steps
+from sweet.report.schema import Point, TrainingFact, number
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 

@@ -23,12 +23,12 @@ from textual.screen import Screen
 from sweet.errors import SweetError, UsageError, for_command_line
 from sweet.runs.run import Run
 from sweet.view.app.frame import Shows, attempt, tell
-from sweet.view.app.help import HelpScreen
+from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
-from sweet.view.app.table import TableScreen
+from sweet.view.app.table_screen import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.screenshots import Album
 from sweet.view.terminal import count
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig

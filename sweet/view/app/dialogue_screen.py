@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 
 from sweet.view.app.frame import attempt, tell
 from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.app.side_by_side import Others, SideBySide
-from sweet.view.dialogue import Manner, dialogue, dialogue_parts, headline
+from sweet.view.app.side_by_side_screen import Others, SideBySide
+from sweet.view.dialogue_view import Manner, dialogue, dialogue_parts, headline
 from sweet.view.parts import UNWRAPPED, Part
-from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.screenshots import Album
 from sweet.view.selection import failed
 
 

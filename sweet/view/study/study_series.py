@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sweet.report.facts import Point, Rate, Series
+from sweet.report.schema import Point, Rate, Series
 from sweet.study.results import INTERVALS, Bounds, Columns, MethodResult, StudyResults
-from sweet.view.study.words import GROUPS, JUDGES, KINDS, METHODS, SWEET, in_order
+from sweet.view.study.display_names import GROUPS, JUDGES, KINDS, METHODS, SWEET, in_order
 
 OTHERS = "others"
 

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from sweet.view.code import Code, highlighted, pieces
-from sweet.view.markdown import markdown
 from sweet.view.parts import prose
+from sweet.view.styled_markdown import markdown
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE
 from tests.view.test_terminal import drawn

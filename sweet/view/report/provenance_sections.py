@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from sweet.report.facts import ArtifactFact, AttemptFact, Report
 from sweet.report.quote import SHORT
+from sweet.report.schema import ArtifactFact, AttemptFact, Report
 from sweet.view.html import line
-from sweet.view.report.graph import drawing
-from sweet.view.report.parts import cut, duration, folded, moment, note, preformatted, section, size, table, value
+from sweet.view.report.html_parts import cut, duration, folded, moment, note, preformatted, section, size, table, value
+from sweet.view.report.lineage_graph import drawing
 
 
 def lineage(report: Report) -> str:

@@ -18,13 +18,13 @@ from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Trajectory, Turn
-from sweet.view.dialogue import Manner, dialogue, dialogue_parts
+from sweet.view.dialogue_view import Manner, dialogue, dialogue_parts
 from sweet.view.parts import LONGEST_LINE
 from sweet.view.records import Record, Records
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE, trajectory
-from tests.view.test_markdown import MARKDOWN, check_segments, visible
+from tests.view.test_styled_markdown import MARKDOWN, check_segments, visible
 from tests.view.test_terminal import ESCAPES, drawn, record
 
 CODE = Manner(task_kind("code"))

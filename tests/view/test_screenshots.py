@@ -22,17 +22,17 @@ from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
-from sweet.view.dialogue import Manner
+from sweet.view.dialogue_view import Manner
 from sweet.view.half_blocks import Beside, Drawing, half_blocks
-from sweet.view.metrics import Figures
-from sweet.view.pictures import Album, Picture, Unreadable, scaled
+from sweet.view.html_screenshots import Figures
 from sweet.view.records import Records
+from sweet.view.screenshots import Album, Picture, Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.packages import hide_package
 from tests.render.pictures import png
 from tests.view.conftest import HOSTILE, made
-from tests.view.test_page import read, written
+from tests.view.test_dialogues_page import read, written
 from tests.view.test_terminal import ESCAPES, drawn
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sweet.report.facts import (
+from sweet.report.quote import rate_name
+from sweet.report.schema import (
     AdvantagesFact,
     ComparisonFact,
     DialoguesFact,
@@ -16,13 +17,12 @@ from sweet.report.facts import (
     Series,
     TrainingFact,
 )
-from sweet.report.quote import rate_name
 from sweet.scoring.results.statistics import TESTS, p_in_words
 from sweet.view.comparison import CHOSEN, MEASURES
 from sweet.view.html import line
 from sweet.view.report import charts
-from sweet.view.report.parts import charts as side_by_side
-from sweet.view.report.parts import folded, note, section, table
+from sweet.view.report.html_parts import charts as side_by_side
+from sweet.view.report.html_parts import folded, note, section, table
 from sweet.view.report.scales import minus, short
 from sweet.view.terminal import count
 

@@ -2,7 +2,7 @@
 
 A page that an agent wrote is never rendered here, only looked up: its screenshot lies in the run, made when the human
 saw the page or when it was scored, by a name that follows from the page's text. What comes of a picture is pixels,
-which `sweet.view.half_blocks` draws on a terminal and `sweet.view.metrics` puts into a page.
+which `sweet.view.half_blocks` draws on a terminal and `sweet.view.html_screenshots` puts into a page.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sweet.report.facts import ArtifactFact, Link
+from sweet.report.schema import ArtifactFact, Link
 from sweet.view.html import line
 from sweet.view.report.scales import short
 

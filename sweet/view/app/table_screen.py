@@ -19,10 +19,10 @@ from sweet.view.app import filters
 from sweet.view.app.columns import COLUMNS, outcome
 from sweet.view.app.frame import Facts, Keys, attempt, tell
 from sweet.view.app.prompt import Prompt
-from sweet.view.app.rows import Rows
+from sweet.view.app.table_rows import Rows
 from sweet.view.bookmarks import Bookmarks
-from sweet.view.pictures import Album
 from sweet.view.records import Records, Summary
+from sweet.view.screenshots import Album
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, failed, in_order, passes
 from sweet.view.terminal import NARROW, count
@@ -207,7 +207,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._sort_by(event.column.sort, event.column.sort == key and not reverse)
 
     def on_rows_opened(self) -> None:
-        from sweet.view.app.dialogue import DialogueScreen
+        from sweet.view.app.dialogue_screen import DialogueScreen
 
         rows = self.rows
 
@@ -219,7 +219,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         attempt(self.app, open_)
 
     def action_side_by_side(self) -> None:
-        from sweet.view.app.side_by_side import SideBySide
+        from sweet.view.app.side_by_side_screen import SideBySide
 
         pair = self._pair()
         if pair is None:

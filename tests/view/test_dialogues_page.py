@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.registry import task_kind
-from sweet.view.dialogue import Manner
-from sweet.view.page import page
+from sweet.view.dialogue_view import Manner
+from sweet.view.dialogues_page import page
 from sweet.view.records import Summary
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig, Viewer
