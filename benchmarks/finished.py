@@ -6,12 +6,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from sweet.rollout.dialogue import Assignment
+from sweet.rollouts.dialogue import Assignment
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.run import Run
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
-from tests.rollout.mock_server import Draws, said
+from tests.rollouts.mock_server import Draws, said
 
 
 def fill(run: Path, tasks: Path, draws: Draws, samples: int, missing: int) -> int:

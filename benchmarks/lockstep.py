@@ -24,7 +24,7 @@ import aiohttp
 
 from sweet.tasks.base import Message, Task
 from sweet.tasks.kind import TaskKind, opening
-from tests.rollout.mock_server import AGENT, HUMAN
+from tests.rollouts.mock_server import AGENT, HUMAN
 
 Step = tuple[int, str, int]
 """Turn, role and number of requests that were sent together."""

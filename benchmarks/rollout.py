@@ -3,7 +3,7 @@
     python -m benchmarks.rollout [--only throughput|cost|resume|faults] [--rounds 3]      (from the project's folder)
 
 Prints one JSON object, figures as medians over the rounds (round r draws with `--seed` + r), goals beside them. The
-server (tests/rollout/mock_server.py) runs in a process of its own, and so does each measured client
+server (tests/rollouts/mock_server.py) runs in a process of its own, and so does each measured client
 (benchmarks/rollout_client.py), whose imports are done before the clock starts. Each figure tells `late_ms`, by how much
 the server's answers left after they were due: where that is not small, a busy machine was measured.
 
@@ -42,7 +42,7 @@ from typing import Any
 
 from benchmarks.finished import fill
 from benchmarks.rollout_client import ask
-from tests.rollout.mock_server import AGENT, HUMAN, Draws, task_row
+from tests.rollouts.mock_server import AGENT, HUMAN, Draws, task_row
 
 ROOT = Path(__file__).resolve().parent.parent
 WARM = range(900_000, 999_999)
@@ -94,7 +94,7 @@ class Bench:
     @contextmanager
     def serving(self, draws: Draws, *flags: str) -> Iterator[str]:
         """A server's address."""
-        command = [sys.executable, "-m", "tests.rollout.mock_server", "--seed", str(draws.seed)]
+        command = [sys.executable, "-m", "tests.rollouts.mock_server", "--seed", str(draws.seed)]
         command += ["--mean", str(draws.mean), "--sigma", str(draws.sigma), *flags]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
             try:

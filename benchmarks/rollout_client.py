@@ -1,6 +1,6 @@
 """The measured side of benchmarks/rollout.py, in a process of its own: reads what to do as JSON, prints what it cost.
 
-`loop` is `stage` (`sweet.rollout.stage.run_rollout`, as the command line calls it) or `lockstep`. The work is done
+`loop` is `stage` (`sweet.rollouts.stage.run_rollout`, as the command line calls it) or `lockstep`. The work is done
 once on one short dialogue first, so that imports are not counted; then the server's statistics are reset and it is
 timed. CPU is this process's own, user and system, all threads.
 """
@@ -19,12 +19,12 @@ from typing import Any
 
 from benchmarks.lockstep import lockstep
 from sweet.errors import SweetError
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
-from tests.rollout.mock_server import AGENT, HUMAN, raise_open_files
+from tests.rollouts.mock_server import AGENT, HUMAN, raise_open_files
 
 
 def main() -> None:

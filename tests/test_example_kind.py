@@ -21,7 +21,7 @@ from sweet.cli.app import run
 from sweet.errors import InputError, UsageError
 from sweet.humans.llm import LLMHuman
 from sweet.humans.responder import ScriptedResponder
-from sweet.rollout.serve_sim import ServeConfig, run_serve
+from sweet.rollouts.serve_sim import ServeConfig, run_serve
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox
 from sweet.stages.base import Silent

@@ -62,7 +62,7 @@ _TRAINING = {
 }
 
 _RECORDS = {
-    "rollout": "sweet.rollout.metrics:RolloutMetrics",
+    "rollout": "sweet.rollouts.metrics:RolloutMetrics",
     "label": "sweet.preferences.metrics:LabelMetrics",
     "pair": "sweet.preferences.metrics:PairMetrics",
 }

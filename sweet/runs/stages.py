@@ -62,9 +62,9 @@ STAGES = (
     Stage(
         name="rollout",
         makes="rollouts",
-        config_reference="sweet.rollout.config:RolloutConfig",
-        run_reference="sweet.rollout.stage:run_rollout",
-        plan_reference="sweet.rollout.stage:plan_rollout",
+        config_reference="sweet.rollouts.config:RolloutConfig",
+        run_reference="sweet.rollouts.stage:run_rollout",
+        plan_reference="sweet.rollouts.stage:plan_rollout",
     ),
     Stage(
         name="eval",

@@ -21,8 +21,8 @@ from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
-from sweet.rollout.config import RolloutConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig
 from sweet.study.settings import Method, Options, StudySizes

@@ -21,14 +21,14 @@ from benchmarks.finished import fill
 from benchmarks.lockstep import Step, lockstep
 from benchmarks.rollout import bound, listed, median, warm_task
 from sweet.errors import ServerError
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory, Turn
-from tests.rollout.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
+from tests.rollouts.mock_server import AGENT, FAULTS, HUMAN, Draws, Mock, Role, serve, task_row
 
 QUICK = Draws(seed=3, mean=0.001)
 

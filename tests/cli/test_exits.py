@@ -170,7 +170,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["sweet.cli.app", "sweet.cli.exits", "sweet.cli.calls", "sweet.rollout.stage"])
+@pytest.mark.parametrize("module", ["sweet.cli.app", "sweet.cli.exits", "sweet.cli.calls", "sweet.rollouts.stage"])
 def test_an_interrupt_while_the_program_starts(workplace: Path, module: str) -> None:
     made = subprocess.run(
         [PROGRAM[0], "-c", IMPATIENT, module],

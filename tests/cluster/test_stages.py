@@ -13,8 +13,8 @@ import pytest
 from sweet.errors import SweetError, UsageError
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import plan_rank, run_rank
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.sandbox.tiers import probe_tiers

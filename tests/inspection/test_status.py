@@ -11,7 +11,7 @@ import pytest
 
 from sweet.errors import ServerError
 from sweet.inspection.status import StatusReport, json_schema, report, suggest_next
-from sweet.rollout.config import RolloutConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import KINDS, stage_making

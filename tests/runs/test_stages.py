@@ -67,5 +67,5 @@ def test_an_actor_learns_from_the_kinds_that_the_table_says() -> None:
 
 def test_the_table_is_light() -> None:
     """Completion reads it while somebody types."""
-    program = "import sys, sweet.runs.stages; assert not {'pydantic', 'torch', 'sweet.rollout'} & set(sys.modules)"
+    program = "import sys, sweet.runs.stages; assert not {'pydantic', 'torch', 'sweet.rollouts'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet.rollout.config import RolloutConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.rollout.dialogue import Assignment, sample_of
+from sweet.rollouts.dialogue import Assignment, sample_of
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
 from sweet.scoring.results.evaluation import Evaluation, Values

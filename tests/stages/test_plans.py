@@ -15,8 +15,8 @@ from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import plan_rank, run_rank
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import plan_rollout, run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import plan_rollout, run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sweet.cli.stage_command import StageCommand, slug
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import plan_rollout, run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import plan_rollout, run_rollout
 
 
 def _name(config: RolloutConfig) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
-from sweet.rollout.serve_sim import ServeConfig, run_serve
+from sweet.rollouts.serve_sim import ServeConfig, run_serve
 
 
 class ServeSim(Command[ServeConfig]):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.dialogue import sample_of
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.dialogue import sample_of
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import Evaluation, Values, evaluations
 from sweet.scoring.results.statistics import binomial_deviation

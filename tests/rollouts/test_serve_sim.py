@@ -19,7 +19,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.humans.llm import LLMHuman
 from sweet.llm.connect import open_client
 from sweet.llm.vllm import VllmSettings, command, find_vllm, option_value
-from sweet.rollout.serve_sim import ServeConfig, run_serve
+from sweet.rollouts.serve_sim import ServeConfig, run_serve
 from sweet.stages.base import Silent
 from sweet.tasks import micro
 from sweet.tasks.base import Message
@@ -30,7 +30,7 @@ from tests.llm.stand_in import StandIn, install
 SERVE = """\
 import sys
 from sweet.stages.base import Silent
-from sweet.rollout.serve_sim import ServeConfig, run_serve
+from sweet.rollouts.serve_sim import ServeConfig, run_serve
 run_serve(ServeConfig.model_validate_json(sys.argv[1]), Silent(), lambda url: print(url, flush=True))
 print("stopped", flush=True)
 """
@@ -243,6 +243,6 @@ def test_a_model_is_served_by_the_embedded_engine(tmp_path: Path) -> None:
 
 def test_its_module_is_light() -> None:
     names = "torch transformers openai uvicorn starlette aiohttp"
-    code = f"import sys, sweet.rollout.serve_sim; print([n for n in {names.split()} if n in sys.modules])"
+    code = f"import sys, sweet.rollouts.serve_sim; print([n for n in {names.split()} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,12 +18,12 @@ import pytest
 
 from sweet.errors import ServerError, UsageError
 from sweet.llm.remote import RemoteClient
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.runner import CEILING_FILE, Book
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.runner import CEILING_FILE, Book
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
-from tests.rollout.mock_server import AGENT, HUMAN, task_row
+from tests.rollouts.mock_server import AGENT, HUMAN, task_row
 
 ROOT = Path(__file__).parents[2]
 COUNT = 60
@@ -32,7 +32,7 @@ COUNT = 60
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a mock whose answers take 30 ms in the mean."""
-    command = [sys.executable, "-m", "tests.rollout.mock_server", "--mean", "0.03", "--seed", "5"]
+    command = [sys.executable, "-m", "tests.rollouts.mock_server", "--mean", "0.03", "--seed", "5"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

@@ -13,8 +13,8 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.render.page import Screenshot
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.html.view import Part, View

@@ -18,8 +18,8 @@ from sweet.render.browsers import open_browsers
 from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.html.compare import score

@@ -1,6 +1,6 @@
 """A mock of an OpenAI-compatible server: agent and simulated human of made-up code tasks, with drawn latencies.
 
-    python -m tests.rollout.mock_server --seed 0 --mean 0.2 --sigma 1 [--faults 0.1 --stall 300] [--token-ids]
+    python -m tests.rollouts.mock_server --seed 0 --mean 0.2 --sigma 1 [--faults 0.1 --stall 300] [--token-ids]
 
 How long an answer takes and after how many turns the agent delivers is drawn by a hash of (seed, dialogue, turn,
 role), so that whoever knows the seed knows the whole schedule beforehand: `Draws` is that knowledge, and benchmarks

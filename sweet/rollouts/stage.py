@@ -1,6 +1,6 @@
 """`sweet rollout`: many dialogues at once, each on its own, written one line each as they end.
 
-One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody (sweet.rollout.runner). One
+One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody (sweet.rollouts.runner). One
 writer appends a finished dialogue as one line. A dialogue is named by (task, sample, seed), so the same command goes
 on with what is missing; other settings than those a dialogue set was begun with are refused until it is finished. What
 may pass when tried again (a server's failure, the deadline) is not a result: it is logged in `logs/`, counted, and
@@ -22,10 +22,10 @@ from sweet.llm.base import ChatClient
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.store import SCREENSHOTS
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.dialogue import Assignment, Rules
-from sweet.rollout.metrics import RolloutMetrics
-from sweet.rollout.runner import Book, Crew
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.dialogue import Assignment, Rules
+from sweet.rollouts.metrics import RolloutMetrics
+from sweet.rollouts.runner import Book, Crew
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
@@ -93,7 +93,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
 
 def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> dict[str, Any]:
     """What `run_rollout` would do (`sweet.stages.estimate`); `run` is None where it is not there yet."""
-    from sweet.rollout.plan import plan_dialogues
+    from sweet.rollouts.plan import plan_dialogues
 
     kind, source, tasks = _played(config)
     there: set[str] = set()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sweet.errors import ServerError, TooManyFailures, UsageError
-from sweet.rollout.config import RolloutConfig
-from sweet.rollout.stage import run_rollout
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Task

@@ -23,8 +23,8 @@ from sweet.errors import Interrupted
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.llm.base import ChatClient, RequestFailed
-from sweet.rollout.dialogue import Assignment, Dialogue, Meter, Rules
-from sweet.rollout.metrics import RolloutMetrics
+from sweet.rollouts.dialogue import Assignment, Dialogue, Meter, Rules
+from sweet.rollouts.metrics import RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.failures import first_cause

@@ -14,7 +14,7 @@ from sweet.errors import UsageError
 from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.scripted import ScriptedHuman
 from sweet.llm.base import Completion, ContextOverflow, Reply, RequestFailed, Sampling
-from sweet.rollout.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
+from sweet.rollouts.dialogue import NO_RESPONSE, Assignment, Dialogue, HumanFailed, Rules
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of
 from sweet.tasks.base import NO_ANSWER, Fact, Message, Recipe, Task

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
-from sweet.rollout.config import RolloutConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.artifacts import NO_MODEL
 from sweet.stages.rates import GPU, Outlook, Past, share, times, total, whole
