@@ -15,10 +15,11 @@ from sweet.cli.config_file import read_config
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
 from sweet.cli.environment import from_environment
 from sweet.cli.exits import ended
-from sweet.cli.options import Setting, resolve
+from sweet.cli.options import resolve
 from sweet.cli.parser import parse
 from sweet.cli.registry import Registry
 from sweet.cli.reporter import ConsoleReporter
+from sweet.cli.settings import from_environment_of, from_words, with_current_values
 from sweet.cli.verbose import Verbose
 from sweet.errors import Interrupted, UsageError
 from sweet.stages.base import Reporter, Silent, StageConfig
@@ -71,9 +72,10 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
         raise UsageError("--quiet and --verbose contradict each other.", where="--quiet, --verbose", fix="give one")
     command: Command[Any] = registry.load(declaration.name)
     arguments = {argument.name: _argument(argument, values[argument.name]) for argument in declaration.positional}
-    settings = _settings(declaration, values)
+    settings = from_environment_of(declaration) | from_words(declaration, values)
     if common.config is not None:
         settings = read_config(common.config, declaration.name, _all_options(registry, declaration)) | settings
+    settings, warnings = with_current_values(declaration, settings)
     config = resolve(command.config, declaration.options, settings, declaration.name)
     flags = [
         word
@@ -83,6 +85,8 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
     ]
     reporter: Reporter = Silent() if common.quiet else ConsoleReporter(stamped=common.verbose)
     this: Call[StageConfig] = Call(command, config, arguments, common, flags, reporter)
+    for warning in warnings:
+        reporter.warn(warning)
     verbose = Verbose(this) if common.verbose else None
     if verbose:
         verbose.settings(declaration, settings)
@@ -99,20 +103,6 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
 
 def _argument(argument: ArgumentSpec, value: Any) -> Any:
     return Path(value) if argument.is_path and value is not None else value
-
-
-def _settings(declaration: Declaration, values: Values) -> dict[str, Setting]:
-    """Return the settings from the command line and the environment, by field."""
-    settings = {option.field: Setting(text, option.envvar) for option, text in _from_environment(declaration)}
-    for option in declaration.options:
-        if (value := values.get(option.field)) is not None:
-            settings[option.field] = Setting(value, option.flag, is_flag=True)
-    return settings
-
-
-def _from_environment(declaration: Declaration) -> list[tuple[OptionSpec, str | list[str]]]:
-    found = ((option, from_environment(option)) for option in declaration.flags)
-    return [(option, text) for option, text in found if text is not None]
 
 
 def _all_options(registry: Registry, declaration: Declaration) -> dict[str, tuple[OptionSpec, ...]]:

@@ -132,7 +132,13 @@ class WordsRead:
 
 def read_words(declaration: Declaration, words: Sequence[str]) -> WordsRead:
     """Read a command's words before the cursor. Unknown options are skipped."""
-    by_flag = {flag: option for option in declaration.accepted for flag in option.flags}
+    by_flag = {
+        flag: option
+        for option in declaration.accepted
+        for spelling in (option, option.former)
+        if spelling is not None
+        for flag in spelling.flags
+    }
     line = WordsRead({o.field: text for o in declaration.flags if (text := from_environment(o)) is not None})
     remaining = iter(words)
     for word in remaining:

@@ -32,23 +32,23 @@ def read_config(path: Path, command: str, commands: Mapping[str, Sequence[Option
     """
     document = _load(path)
     tables = {table_name(name): specs for name, specs in commands.items()}
-    everywhere = {spec.key for specs in commands.values() for spec in specs}
+    every = [option for options in commands.values() for option in options]
     shared: dict[str, Any] = {}
     for name, value in document.items():
         if not isinstance(value, dict):
-            shared[_known(_kebab(name), name, everywhere, path, "")] = value
+            shared[_known_key(name, name, every, path)] = value
         else:
             table = _known(_kebab(name), name, tables, path, "table ")
-            keys = {spec.key for spec in tables[table]}
             for key in value:
-                _known(_kebab(key), f"{name}.{key}", keys, path, "")
+                _known_key(key, f"{name}.{key}", tables[table], path)
     own: dict[str, Any] = next((value for name, value in document.items() if _kebab(name) == table_name(command)), {})
     found: dict[str, Setting] = {}
     for prefix, values in (("", shared), (f"{table_name(command)}.", own)):
         by_key = {_kebab(key): value for key, value in values.items()}
         for spec in commands[command]:
-            if spec.key in by_key:
-                found[spec.field] = Setting(by_key[spec.key], f"{path}, key {prefix}{spec.key}")
+            for key, renamed_to in ((spec.former_key, spec.key), (spec.key, "")):
+                if key in by_key:
+                    found[spec.field] = Setting(by_key[key], f"{path}, key {prefix}{key}", renamed_to=renamed_to)
     return found
 
 
@@ -68,6 +68,14 @@ def _load(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise InputError(f"This is not TOML: {error}.", path=path, line=int(line[1]) if line else None) from error
+
+
+def _known_key(key: str, shown: str, options: Iterable[OptionSpec], path: Path) -> str:
+    """Return the key with dashes. Former keys are accepted, and not suggested."""
+    name, options = _kebab(key), list(options)
+    if name not in {option.former_key for option in options} - {""}:
+        _known(name, shown, {option.key for option in options}, path, "")
+    return name
 
 
 def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str) -> str:

@@ -8,7 +8,7 @@ the command's configuration class (`sweet.cli.command.declare`), or read from th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -25,6 +25,8 @@ class OptionSpec:
         default: as JSON has it; None where there is none to show.
         bounds: in words, empty where there are none.
         operational: whether it changes how the work is done, not what comes out.
+        former_key: the key before the option was renamed; empty if it never was.
+        former_values: the current spelling of each value that has been renamed.
     """
 
     field: str
@@ -39,6 +41,22 @@ class OptionSpec:
     bounds: str
     required: bool
     operational: bool
+    former_key: str
+    former_values: Mapping[str, str]
+
+    @property
+    def former(self) -> OptionSpec | None:
+        """The option under its former name, which is accepted and neither shown nor completed."""
+        if not self.former_key:
+            return None
+        prefix = self.envvar.removesuffix(variable_part(self.key))
+        return replace(
+            self,
+            field=f"former_{self.field}",
+            key=self.former_key,
+            envvar=prefix + variable_part(self.former_key),
+            former_key="",
+        )
 
     @property
     def flag(self) -> str:
@@ -118,6 +136,11 @@ class Declaration:
         return [*self.flags, *common_options(self.name)]
 
     @property
+    def former(self) -> list[OptionSpec]:
+        """The options that have been renamed, under their former names."""
+        return [former for option in self.flags if (former := option.former) is not None]
+
+    @property
     def positional(self) -> list[ArgumentSpec]:
         return [*self.arguments, *([self.tail] if self.tail else [])]
 
@@ -143,7 +166,12 @@ class Declaration:
 
 
 def env_prefix(command: str) -> str:
-    return "SWEET_" + command.upper().replace("-", "_").replace(" ", "_")
+    return "SWEET_" + variable_part(command)
+
+
+def variable_part(words: str) -> str:
+    """Return a command or a key as a part of a variable's name: `TRAIN_CRITIC`, `NUM_TASKS`."""
+    return words.upper().replace("-", "_").replace(" ", "_")
 
 
 COMMON = (
@@ -163,7 +191,7 @@ def common_options(command: str) -> list[OptionSpec]:
         OptionSpec(
             field=f"common_{key.replace('-', '_')}",
             key=key,
-            envvar=f"{prefix}_{key.replace('-', '_').upper()}",
+            envvar=f"{prefix}_{variable_part(key)}",
             metavar=metavar,
             choices=(),
             is_switch=not metavar,
@@ -173,6 +201,8 @@ def common_options(command: str) -> list[OptionSpec]:
             bounds="",
             required=False,
             operational=False,
+            former_key="",
+            former_values={},
         )
         for key, metavar, help in COMMON
     ]

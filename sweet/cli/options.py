@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from sweet.cli.declaration import OptionSpec, env_prefix
+from sweet.cli.declaration import OptionSpec, env_prefix, variable_part
 from sweet.errors import UsageError
-from sweet.stages.base import StageConfig, option_key, recorded
+from sweet.stages.base import StageConfig, former_spellings, option_key, recorded
 from sweet.suggestions import did_you_mean
 
 C = TypeVar("C", bound=StageConfig)
@@ -31,11 +31,18 @@ METAVARS: dict[Any, str] = {bool: "", int: "N", float: "X", str: "TEXT", Path: "
 
 @dataclass(frozen=True)
 class Setting:
-    """A value that was given, and its source: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`."""
+    """A value that was given, and its source.
+
+    Attributes:
+        where: `--top-p`, `SWEET_ROLLOUT_TOP_P` or `sweet.toml, key rollout.top-p`.
+        is_flag: whether it comes from the command line.
+        renamed_to: the current name, if the value was given under a former one.
+    """
 
     value: Any
     where: str
     is_flag: bool = False
+    renamed_to: str = ""
 
 
 def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
@@ -45,13 +52,14 @@ def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
 
 def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
     extra = info.json_schema_extra
+    former_name, former_values = former_spellings(info)
     required = info.is_required()
     kind, is_list = _value_type(info.annotation)
     choices = tuple(str(choice) for choice in typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
     return OptionSpec(
         field=name,
         key=option_key(name),
-        envvar=f"{env_prefix(command)}_{name.rstrip('_').upper()}",
+        envvar=f"{env_prefix(command)}_{variable_part(option_key(name))}",
         metavar="|".join(choices) or METAVARS[kind],
         choices=choices,
         is_switch=kind is bool and not is_list,
@@ -61,6 +69,8 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
         bounds=_bounds(info),
         required=required,
         operational=isinstance(extra, dict) and bool(extra.get("operational")),
+        former_key=option_key(former_name),
+        former_values=former_values,
     )
 
 

@@ -92,7 +92,7 @@ def _parameters(declaration: Declaration) -> list[inspect.Parameter]:
     ]
     if declaration.tail is not None:
         parameters.append(_parameter(declaration.tail.name, list[str] | None, typer.Argument(None, parser=_as_typed)))
-    return [*parameters, *map(_option, declaration.accepted)]
+    return [*parameters, *map(_option, [*declaration.accepted, *declaration.former])]
 
 
 def _option(option: OptionSpec) -> inspect.Parameter:

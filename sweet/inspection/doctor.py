@@ -32,7 +32,7 @@ from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, install_comman
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import Plugin, plugins
-from sweet.stages.base import StageConfig
+from sweet.stages.base import StageConfig, formerly
 from sweet.tasks.registry import task_kind
 
 Status = Literal["ok", "missing", "problem"]
@@ -48,7 +48,7 @@ class DoctorConfig(StageConfig):
     """Folder of the runs, for the free disk space."""
     timeout: float = Field(default=5.0, gt=0)
     """Seconds to wait for the model hub."""
-    patience: float = Field(default=120.0, gt=0)
+    import_timeout: float = Field(default=120.0, gt=0, json_schema_extra=formerly("patience"))
     """Seconds to wait for another Python to import torch."""
     ray: str | None = None
     """Look at every node of a Ray cluster instead: auto (that of this machine), HOST:PORT, or local."""
@@ -85,7 +85,7 @@ def run_doctor(config: DoctorConfig) -> list[Check]:
         first = [
             ask("Python", check_python, required=True),
             ask("sweet", check_installation, required=True),
-            ask("torch", partial(check_torch, config.patience), required=True),
+            ask("torch", partial(check_torch, config.import_timeout), required=True),
             ask("micro agent", check_micro_agent, required=True),
             ask("disk", partial(check_disk, config.runs), required=True),
         ]
@@ -192,13 +192,13 @@ print(json.dumps({"torch": torch.__version__, "gpus": gpus, "threads": torch.get
 """
 
 
-def check_torch(patience: float) -> list[Check]:
+def check_torch(timeout: float) -> list[Check]:
     why = "the embedded engine and all training"
     fix = "pip install 'torch>=2.6,<2.14'"
     version = installed_version("torch")
     if version is None:
         return [Check("torch", "missing", "not installed", why, fix, required=True)]
-    said, problem = _ask_python(sys.executable, _TORCH, patience)
+    said, problem = _ask_python(sys.executable, _TORCH, timeout)
     if said is None:
         return [Check("torch", "problem", f"{version} does not import: {problem}", why, fix, required=True)]
     facts = json.loads(said.splitlines()[-1])

@@ -165,6 +165,12 @@ def default_settings(stage: str) -> dict[str, Any] | None:
     return None if known is None else _defaults(known.config)
 
 
+def current_settings(attempt: Attempt) -> dict[str, Any]:
+    """Return an attempt's recorded configuration under the current names and values of its options."""
+    stage = stage_named(attempt.stage)
+    return attempt.config if stage is None else stage.config.current(attempt.config)
+
+
 def _defaults(config: type[StageConfig]) -> dict[str, Any]:
     return {
         field: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
@@ -185,7 +191,7 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
     config: type[StageConfig] = stage.config
     defaults = _defaults(config)
     tail: list[str] = []
-    for field, value in attempt.config.items():
+    for field, value in config.current(attempt.config).items():
         if field not in defaults or value is None or value == defaults[field]:
             continue
         if field == "resume" and not resume:

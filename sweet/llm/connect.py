@@ -33,7 +33,7 @@ async def open_client(
         local: how a model without an address is run.
         concurrency: how many requests may be under way at once.
         role: whose model it is: says which variable holds its API key.
-        patience: seconds for which a failing server is tried again.
+        retry_timeout: seconds for which a failing server is tried again.
 
     Raises:
         UsageError: the model cannot be loaded, or is not served there.

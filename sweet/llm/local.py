@@ -72,7 +72,7 @@ class LocalServing:
         device: where the embedded engine runs; vllm runs where its build does.
         options: what the user hands to vllm, as it is.
         logs: beginning of the paths of vllm's logs; the role and `.log` follow.
-        start_up: seconds a server may take until it answers.
+        startup_timeout: seconds a server may take until it answers.
         say: is told what goes on.
         record: takes which engine was used, why, and which version of it.
         other_users: how many others in this process need memory of the GPUs.

@@ -15,6 +15,7 @@ from sweet.stages.base import (
     OPERATIONAL,
     Packing,
     PlannedConfig,
+    formerly,
     option_key,
 )
 from sweet.tasks.base import Recipe
@@ -70,8 +71,8 @@ class RankConfig(PlannedConfig):
     """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
     packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
     """tree: what the replies of a dialogue share is computed once. plain: each reply by itself, to check against."""
-    patience: float = Field(default=20.0, ge=0, json_schema_extra=OPERATIONAL)
-    """Seconds for which an unreachable server is tried again."""
+    retry_timeout: float = Field(default=20.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    """Seconds to keep trying a server that cannot be reached."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Failed turns that are still no error: a share below 1, or a count."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
@@ -82,7 +83,9 @@ class RankConfig(PlannedConfig):
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
     (auto), always, or never (embedded). The agent micro is always embedded."""
-    start_up: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=OPERATIONAL)
+    startup_timeout: float = Field(
+        default=STARTUP_TIMEOUT, gt=0, json_schema_extra={**OPERATIONAL, **formerly("start_up")}
+    )
     """Seconds that a vllm started here may take until it answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""

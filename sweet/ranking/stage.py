@@ -229,7 +229,7 @@ async def _sample_and_judge(
                 urls,
                 concurrency=config.concurrency,
                 role=role,
-                retry_timeout=config.patience,
+                retry_timeout=config.retry_timeout,
                 device=config.device,
                 local=local,
             )

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from sweet.inspection.status import command_of, default_settings
+from sweet.inspection.status import command_of, current_settings, default_settings
 from sweet.inspection.status import report as status
 from sweet.report.schema import ArtifactFact, AttemptFact, Link, words
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -98,8 +98,9 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
 
 def _portable(attempt: Attempt, names: Names) -> dict[str, JsonValue]:
     """Settings in which an actor of the run is named from RUN on, wherever the run lies."""
-    found = {name: names.meant(attempt.config.get(name), attempt.started) for name in MODELS}
-    return attempt.config | {name: f"{RUN}/{actor.path}" for name, actor in found.items() if actor is not None}
+    config = current_settings(attempt)
+    found = {name: names.meant(config.get(name), attempt.started) for name in MODELS}
+    return config | {name: f"{RUN}/{actor.path}" for name, actor in found.items() if actor is not None}
 
 
 def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:

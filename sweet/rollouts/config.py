@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sweet.device import Device
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, PlannedConfig
+from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
 from sweet.tasks.base import Recipe
 from sweet.tasks.markers import MAX_TURNS
 
@@ -60,8 +60,8 @@ class RolloutConfig(PlannedConfig):
     """Dialogues under way at most. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
     """Seconds after which a dialogue is given up; time for rendering pages does not count."""
-    patience: float = Field(default=60.0, ge=0, json_schema_extra=OPERATIONAL)
-    """Seconds for which a server that is gone is waited for."""
+    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    """Seconds to keep trying a server that cannot be reached."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Failed dialogues that are still no error: a share below 1, or a count."""
     new: bool = Field(default=False, json_schema_extra=OPERATIONAL)
@@ -71,7 +71,9 @@ class RolloutConfig(PlannedConfig):
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
     """What runs a model without an address: vllm, started and ended here, where it is installed and fits the machine
     (auto), always, or never (embedded). The agent micro is always embedded."""
-    start_up: float = Field(default=STARTUP_TIMEOUT, gt=0, json_schema_extra=OPERATIONAL)
+    startup_timeout: float = Field(
+        default=STARTUP_TIMEOUT, gt=0, json_schema_extra={**OPERATIONAL, **formerly("start_up")}
+    )
     """Seconds that a vllm started here may take until it answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""

@@ -149,7 +149,7 @@ def _client(
         *((config.agent, config.agent_url) if role == "agent" else (config.sim, config.sim_url)),
         concurrency=config.concurrency,
         role=role,
-        retry_timeout=config.patience,
+        retry_timeout=config.retry_timeout,
         device=config.device,
         local=local,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +37,9 @@ class Config(Protocol):
     def digest(self) -> str: ...
 
     def outcome_settings(self) -> dict[str, Any]: ...
+
+    def current(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings that an older version recorded under their current names and values."""
 
 
 @dataclass
@@ -78,6 +81,7 @@ class ActiveAttempt:
         self.stage = stage
         self.metrics: dict[str, Any] = {}
         self.environment: dict[str, Any] = environment(store.load().task) | (ran_on or {})
+        self._config = config
         self._digest = config.digest()
         self._settings = recordable(config.outcome_settings())
         self._inputs = [self._ref(artifact) for artifact in inputs]
@@ -210,7 +214,7 @@ class ActiveAttempt:
         if not mine or mine[-1][0].status != "partial":
             return
         artifact, maker = mine[-1]
-        before, now_ = maker.config | artifact.meta, self._settings | meta
+        before, now_ = self._config.current(maker.config) | artifact.meta, self._settings | meta
         changed = [
             f"{key} was {before.get(key)!r} and is {value!r}" for key, value in now_.items() if before.get(key) != value
         ]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
 from sweet.runs.manifest import Artifact
@@ -27,6 +28,19 @@ not what comes out: it is left out of the digest by which an attempt is recognis
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that takes what follows `--` on the command line: the options of vllm."""
+
+
+def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDict:
+    """Mark a configuration field (`json_schema_extra`) that has been renamed, or whose values have.
+
+    The former spellings are still accepted, with a warning on the command line, and are read in the records of older
+    versions. Digests are computed from them, so that the attempts of older versions are recognised.
+
+    Args:
+        name: the former name of the field.
+        values: the current spelling of each former value.
+    """
+    return {"former_name": name, "former_values": dict(values or {})}
 
 
 Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
@@ -41,9 +55,33 @@ class StageConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_spellings(cls, settings: Any) -> Any:
+        return cls.current(settings) if isinstance(settings, Mapping) else settings
+
+    @classmethod
+    def current(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings, such as those that an older version recorded, under their current names and values."""
+        current = dict(settings)
+        for field_, info in cls.model_fields.items():
+            name, values = former_spellings(info)
+            if name in current and field_ not in current:
+                current[field_] = current.pop(name)
+            if values and isinstance(value := current.get(field_), str):
+                current[field_] = values.get(value, value)
+        return current
+
     def digest(self) -> str:
-        """sha256 of what decides the outcome, as 16 hex digits."""
-        return digest_of(self.outcome_settings())
+        """Return the sha256 of the settings that decide the outcome, as 16 hex digits."""
+        settings = self.outcome_settings()
+        for field_, info in type(self).model_fields.items():
+            if field_ in settings:
+                name, values = former_spellings(info)
+                former = {current: value for value, current in values.items()}
+                value = settings.pop(field_)
+                settings[name or field_] = former.get(value, value) if isinstance(value, str) else value
+        return digest_of(settings)
 
     def outcome_settings(self) -> dict[str, Any]:
         """The fields that are not operational, as JSON types."""
@@ -76,6 +114,13 @@ class PlannedConfig(StageConfig):
 def option_key(field: str) -> str:
     """The option of a configuration's field, without its dashes: `num-tasks` of `num_tasks`, `from` of `from_`."""
     return field.rstrip("_").replace("_", "-")
+
+
+def former_spellings(info: FieldInfo) -> tuple[str, dict[str, str]]:
+    """Return a field's former name, empty if it had none, and the current spelling of each former value."""
+    extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+    name, values = extra.get("former_name", ""), extra.get("former_values", {})
+    return str(name), {str(old): str(new) for old, new in values.items()} if isinstance(values, dict) else {}
 
 
 def recorded(value: Any) -> Any:

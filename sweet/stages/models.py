@@ -20,7 +20,7 @@ class EngineConfig(Protocol):
     @property
     def device(self) -> Device: ...
     @property
-    def start_up(self) -> float: ...
+    def startup_timeout(self) -> float: ...
     @property
     def vllm_options(self) -> list[str]: ...
 
@@ -43,7 +43,7 @@ def plan_models(
         engine=config.engine,
         device=config.device,
         options=tuple(config.vllm_options),
-        startup_timeout=config.start_up,
+        startup_timeout=config.startup_timeout,
         say=reporter.say,
         other_users=others,
         images=images or {},

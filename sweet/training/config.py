@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.device import Device
-from sweet.stages.base import OPERATIONAL, Names, Packing, PlannedConfig
+from sweet.stages.base import OPERATIONAL, Names, Packing, PlannedConfig, formerly
 from sweet.tasks.base import Recipe
 from sweet.training.loggers import LogTarget
 
@@ -46,8 +46,10 @@ class TrainConfig(PlannedConfig):
     """paper, or upstream to compute what the published code computes."""
     seed: int = Field(default=0, ge=0)
     """Seed of the order of the examples."""
-    shuffle: Literal["examples", "kin"] = "examples"
-    """examples: in any order. kin: a dialogue's pairs (a task's dialogues) together; faster, steps less varied."""
+    shuffle: Literal["examples", "grouped"] = Field(
+        default="examples", json_schema_extra=formerly(values={"kin": "grouped"})
+    )
+    """examples: in any order. grouped: a dialogue's pairs (a task's dialogues) together; faster, steps less varied."""
     limit: int | None = Field(default=None, ge=1)
     """Train on at most this many examples, drawn by the seed."""
     from_: Names = Field(default_factory=list)

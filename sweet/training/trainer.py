@@ -181,7 +181,7 @@ class Training:
             seed=config.seed,
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
             save_every=config.save_every,
-            together=config.shuffle == "kin",
+            together=config.shuffle == "grouped",
             share=config.packing == "tree",
             keep_best=self.keep_best,
         )

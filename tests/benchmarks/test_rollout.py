@@ -81,7 +81,8 @@ def tasks_file(folder: Path, count: int) -> str:
 
 def config(address: str, tasks: str, samples: int = 1) -> RolloutConfig:
     url = [f"{address}/v1"]
-    return RolloutConfig(agent=AGENT, agent_url=url, sim=HUMAN, sim_url=url, tasks=tasks, samples=samples, patience=0)
+    servers = {"agent": AGENT, "agent_url": url, "sim": HUMAN, "sim_url": url}
+    return RolloutConfig.model_validate(servers | {"tasks": tasks, "samples": samples, "retry_timeout": 0})
 
 
 def ask(address: str, model: str = AGENT, text: str = "work_000001") -> tuple[int, bytes]:

@@ -61,7 +61,7 @@ def test_2_usage(imported: Path) -> None:
 
 
 def test_3_a_server_that_is_not_there(workplace: Path) -> None:
-    made = sweet("rollout", "runs/r", *ROLLOUT, "http://127.0.0.1:9/v1", "--patience", "0")
+    made = sweet("rollout", "runs/r", *ROLLOUT, "http://127.0.0.1:9/v1", "--retry-timeout", "0")
     assert (made.returncode, made.stdout) == (3, "")
     assert is_a_panel(made.stderr)
     assert "127.0.0.1:9" in made.stderr
@@ -70,7 +70,7 @@ def test_3_a_server_that_is_not_there(workplace: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("--agent", "m", "--agent-url", "http://127.0.0.1:9/v1", "--patience", "0"), 3),
+        (("--agent", "m", "--agent-url", "http://127.0.0.1:9/v1", "--retry-timeout", "0"), 3),
         (("--agent", "./nowhere"), 2),
     ],
 )

@@ -13,7 +13,7 @@ from sweet.cli.registry import Registry
 from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
-from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult
+from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult, formerly
 
 
 class PlayConfig(StageConfig):
@@ -26,7 +26,9 @@ class PlayConfig(StageConfig):
     each task."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus."""
-    scorer: Literal["strict", "upstream"] = "strict"
+    scorer: Literal["strict", "upstream"] = Field(
+        default="strict", json_schema_extra=formerly(values={"loose": "upstream"})
+    )
     """Scorer."""
     from_: str | None = None
     """Artifact to start from."""
@@ -34,6 +36,8 @@ class PlayConfig(StageConfig):
     """With the NLL term."""
     resume: bool = False
     """Go on."""
+    retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
+    """Seconds to keep trying."""
     compare: Path | None = None
     """Another run."""
 

@@ -203,9 +203,8 @@ class ServedRun:
 
     def ranked(self, changes: dict[str, Any]) -> StageResult:
         settings = {"judge": "llm", "judge_model": "judge", "agent": "agent", "agent_url": [self.agent_url]}
-        return run_rank(
-            self.run, RankConfig(**{**settings, "candidates": 4, "fraction": 0.3, "patience": 0.3, **changes}), Silent()
-        )
+        small = {"candidates": 4, "fraction": 0.3, "retry_timeout": 0.3}
+        return run_rank(self.run, RankConfig(**{**settings, **small, **changes}), Silent())
 
     def rows(self, result: StageResult) -> list[CandidateRow]:
         return list(read_jsonl(self.run.file(result.artifacts[0]), CandidateRow))

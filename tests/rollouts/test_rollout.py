@@ -15,6 +15,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.tasks.base import Task
+from tests.runs.older import record_former_spellings
 
 TASKS, SAMPLES = 6, 2
 
@@ -79,11 +80,24 @@ def test_an_unreachable_server_is_exit_3_and_keeps_the_partial_artifact(run: Run
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
     with pytest.raises(ServerError, match=str(port)) as error:
-        run_rollout(run, config(agent="nobody", agent_url=[url], patience=0.2), Silent())
+        run_rollout(run, config(agent="nobody", agent_url=[url], retry_timeout=0.2), Silent())
     assert error.value.exit_code == 3
     manifest = run.manifest()
     assert manifest.attempts[-1].status == "failed"
     assert manifest.artifacts[-1].status == "partial"
+
+
+def test_an_interrupted_rollout_of_an_older_version_resumes(run: Run) -> None:
+    settings = {"retry_timeout": 0.2, "startup_timeout": 30.0}
+    run_rollout(run, config(**settings), Silent())
+    path = run.file(run.artifact("rollouts-1"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:7]))
+    record_former_spellings(run)
+    assert run.manifest().attempts[0].config["patience"] == 0.2
+    result = run_rollout(run, config(**settings), Silent())
+    assert (result.artifacts[0].id, result.metrics.episodes) == ("rollouts-1", TASKS * SAMPLES)
+    assert path.read_bytes().startswith(b"".join(lines[:7]))
 
 
 def test_a_dialogue_past_its_deadline_is_failed_logged_and_played_again(run: Run) -> None:

@@ -32,7 +32,7 @@ SEEN = "Your header is blue; I have a green one in mind."
 
 def config(**changes: Any) -> RolloutConfig:
     settings = {"task": "html", "tasks": "pages", "split": "test", "num_tasks": 2, "max_turns": 3, "agent": "scripted"}
-    return RolloutConfig.model_validate(settings | {"temperature": 0, "sim": "eyes", "patience": 0.5} | changes)
+    return RolloutConfig.model_validate(settings | {"temperature": 0, "sim": "eyes", "retry_timeout": 0.5} | changes)
 
 
 def shot(html: str) -> Screenshot:

@@ -164,7 +164,7 @@ def test_the_ceiling_is_moved_by_signals_and_by_a_file(tmp_path: Path, tasks: Pa
 def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:
     run = Run.create(tmp_path / "run", "code")
     with pytest.raises(ServerError):
-        run_rollout(run, config(tasks, server, sim_url=["http://127.0.0.1:9"], patience=0.1), Silent())
+        run_rollout(run, config(tasks, server, sim_url=["http://127.0.0.1:9"], retry_timeout=0.1), Silent())
     with pytest.raises(UsageError) as error:
         run_rollout(run, config(tasks, server, temperature=0.5, max_turns=3), Silent())
     assert "max_turns was 10 and is 3" in str(error.value)

@@ -39,7 +39,7 @@ class Listening(Silent):
 
 
 def config(**changes: Any) -> RolloutConfig:
-    defaults: dict[str, Any] = {"num_tasks": 3, "max_turns": 2, "agent": "org/model", "patience": 1.0}
+    defaults: dict[str, Any] = {"num_tasks": 3, "max_turns": 2, "agent": "org/model", "retry_timeout": 1.0}
     return RolloutConfig(**{**defaults, "engine": "vllm", **changes})
 
 

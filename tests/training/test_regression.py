@@ -158,7 +158,7 @@ def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     # All that a job carries to the ranks in one start, most of which is importing.
-    settings = config(target="real", holdout=0.2, shuffle="kin", lora=4, lora_output="adapter", lr=2e-2)
+    settings = config(target="real", holdout=0.2, shuffle="grouped", lora=4, lora_output="adapter", lr=2e-2)
     several = {"engine": "deepspeed", "devices": 2, "zero": 3, "gradient_checkpointing": "on"}
     one, two = (run_train_critic(run, settings.model_copy(update=more), Silent()) for more in ({}, several))
     same = ("steps", "loss", "heldout_accuracy", "best_step", "parameters", "trained_parameters", "examples")

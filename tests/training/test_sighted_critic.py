@@ -184,7 +184,7 @@ def test_ranking_goes_on_with_the_turns_that_are_missing(run: Run, sighted: dict
     options = RankConfig(candidates=2, agent="agent", fraction=1, concurrency=1, fail_on_error=0.9)
     server = ChatServer("agent", lambda body: said(page(str(body["seed"])), "None."), lasts=4)
     with server.running() as url, pytest.raises(SweetError):
-        run_rank(run, options.model_copy(update={"agent_url": [url], "patience": 0}), Silent())
+        run_rank(run, options.model_copy(update={"agent_url": [url], "retry_timeout": 0}), Silent())
     with ChatServer("agent", lambda body: said(page(str(body["seed"])), "None.")).running() as url:
         run_rank(run, options.model_copy(update={"agent_url": [url]}), Silent())
     artifact = run.find("candidates", None, needed_by="test")
