@@ -1,4 +1,4 @@
-"""The simulated human: sees the task with its hidden information and the dialogue so far, says one reply."""
+"""The interface of the simulated human: it gets the task with its hidden information and the dialogue, and replies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
 PICTURES = 2
-"""That a human who sees pages is shown at once: the agent's page and the one in mind."""
+"""Screenshots that a human of pages gets at once: the agent's page and the reference page."""
 
 
 @dataclass(frozen=True)
 class HumanReply:
-    """What the human says next, what is wrong with it, and what it cost (nothing where no model was asked)."""
+    """The human's next reply, its fault if it has one, and its tokens (0 if no model was asked)."""
 
     text: str
     prompt_tokens: int = 0
@@ -26,13 +26,13 @@ class HumanReply:
 
 
 class ReferenceFailed(RequestFailed):
-    """The page in mind cannot be rendered: nobody can play the human of this task, today or later."""
+    """The reference page cannot be rendered, so that no dialogue on this task can be played, now or later."""
 
 
 class Human(Protocol):
-    """Plays the human in any number of dialogues at once; keeps nothing between calls."""
+    """Plays the human in any number of dialogues at once; holds no state between calls."""
 
     name: str
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
-        """The reply to `dialogue`, whose first message is the request and whose last one is the agent's."""
+        """Return the reply to `dialogue`, whose first message is the request and whose last one is the agent's."""

@@ -1,6 +1,6 @@
-"""From a kind of task, and the model that plays its human if one does, to the human.
+"""Open the simulated human of a task kind: scripted, or played by a model.
 
-A kind whose human sees pages gets browsers, which stay open as long as the human plays.
+A kind whose human sees pages also gets browsers, which stay open as long as the context is.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ async def open_human(
     ray: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Human]:
-    """The human of `kind`: played by `client`, or scripted without one.
+    """Open the human of `kind`, played by `client`, or scripted if there is no client.
 
     Args:
-        screenshots: where screenshots are kept, for a kind whose human sees pages.
-        ray: the Ray cluster whose browsers render them; without it those of this machine do.
-        say: tells people one line.
+        screenshots: the folder for screenshots, for a kind whose human sees pages.
+        ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
+        say: called with each line of text for the user.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
-        UsageError: the human sees pages, and the client's model does not.
+        UsageError: the human sees pages, and the client's model accepts no images.
         ServerError: the client's server could not be reached.
     """
     if not kind.visual:
@@ -42,14 +42,14 @@ async def open_human(
 
         yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind)
         return
-    from sweet.humans.scripted_page_human import VisualHuman
-    from sweet.humans.vlm_human import VisionHuman, check_sight
+    from sweet.humans.scripted_page_human import ScriptedPageHuman
+    from sweet.humans.vlm_human import VLMHuman, check_vision
     from sweet.render.on_ray import open_renderer
 
     if client is not None:
-        await check_sight(client)
+        await check_vision(client)
     async with open_renderer(screenshots, ray=ray, say=say) as renderer:
         if client is not None:
-            yield VisionHuman(client, kind, renderer, recipe)
+            yield VLMHuman(client, kind, renderer, recipe)
         else:
-            yield VisualHuman(renderer, kind.human_reply_limit, recipe)
+            yield ScriptedPageHuman(renderer, kind.human_reply_limit, recipe)

@@ -1,7 +1,7 @@
-"""A dialogue's deadline, whose clock stands still while the dialogue waits for a browser.
+"""The deadline of a dialogue, whose clock is stopped while the dialogue waits for a browser.
 
-Browsers have a limit of their own, so many seconds a page. How long a page waits for one says nothing about its
-dialogue: with a hundred dialogues under way it is the greater part of all the time.
+Rendering has its own limit in seconds a page. The time that a page waits for a free browser depends on the other
+dialogues: with a hundred of them it is most of the time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _CLOCK: ContextVar[asyncio.Timeout | None] = ContextVar("_CLOCK", default=None)
 
 @asynccontextmanager
 async def deadline(seconds: float) -> AsyncIterator[None]:
-    """End the block after so many seconds, those `off_the_clock` aside.
+    """Cancel the block after `seconds`, not counting the time spent in `off_the_clock`.
 
     Raises:
-        TimeoutError: it was not done by then.
+        TimeoutError: the block took longer.
     """
     async with asyncio.timeout(seconds) as clock:
         token = _CLOCK.set(clock)
@@ -31,7 +31,7 @@ async def deadline(seconds: float) -> AsyncIterator[None]:
 
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """Time in this block does not count for the deadline around it, if there is one."""
+    """Stop the clock of the enclosing deadline, if there is one, for the duration of the block."""
     clock = _CLOCK.get()
     ends = None if clock is None else clock.when()
     if clock is None or ends is None or clock.expired():

@@ -1,7 +1,7 @@
-"""What a model that plays the human does wrong, found in its reply by rules that are written down here.
+"""Rules that detect faults in the reply of a model that plays the human: empty, echo, refusal, ended, leaked.
 
-A dialogue with such a reply says nothing about the agent, so it ends and is counted apart. The rules are meant to be
-right where they speak: a human may quote a number or a short expression, and may repeat a word of the question.
+A dialogue with such a reply says nothing about the agent, so it ends and is counted separately. The rules prefer
+precision: a human may quote a number or a short expression, and may repeat a word of the question.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import HumanFault
 
 ECHO_CHARACTERS = 20
-"""A shorter reply may well be what was asked ("the name?" - "the name")."""
+"""Shorter replies may repeat the question legitimately ("the name?" - "the name")."""
 LEAKED_LINE = 16
-"""Characters, blanks aside, of a line of code that nobody writes by chance."""
+"""Characters, without whitespace, from which a line of code is too long to be written by chance."""
 LEAKED_SHARE = 0.5
-"""A reply that holds so much of the reference's body gives it away."""
+"""A reply that contains this share of the reference's body leaks it."""
 MOST_TAGS = 3
-"""Of HTML: who speaks of a page may name a tag; more of them are a piece of a page."""
+"""HTML tags that a reply may mention; more of them are a piece of a page."""
 
 _REFUSAL = re.compile(
     r"\W*(?:(?:i['\u2019]?m sorry|i am sorry|sorry|i apologi[sz]e|unfortunately)\W+)?(?:but\W+)?"
@@ -36,9 +36,10 @@ _DELIVERS = re.compile(r"I\s+WANT\s+TO\s+ANSWER\s*:", re.IGNORECASE)
 def fault_of(
     reply: str, task: Task, dialogue: Sequence[Message], leaks: Callable[[str, str], bool] | None = None
 ) -> HumanFault | None:
-    """What is wrong with the human's `reply` to `dialogue`, whose last message is the agent's, if something is.
+    """Return the fault of the human's `reply` to `dialogue`, whose last message is the agent's, or None.
 
-    `leaks` says whether a reply gives a reference away; without it `leaks_code` does.
+    Args:
+        leaks: decides whether a reply leaks a reference; None is `leaks_code`.
     """
     said = _plain(reply)
     if not said:
@@ -57,24 +58,26 @@ def _plain(text: str) -> str:
 
 
 def leaks_code(reply: str, reference: str) -> bool:
-    """Whether lines of the reference's body stand in the reply and make up much of it. The first line, the signature
-    of a function, may be told; a single line is all there is."""
+    """Return whether the reply contains lines that make up at least `LEAKED_SHARE` of the reference's body.
+
+    The first line, the signature of a function, does not count, unless it is the only line.
+    """
     said = _dense(reply)
     first, *rest = reference.splitlines() or [""]
     body = [line for text in rest or [first] if (line := _dense(text))]
-    told = [line for line in body if len(line) >= LEAKED_LINE and line in said]
-    return bool(told) and sum(map(len, told)) >= LEAKED_SHARE * sum(map(len, body))
+    leaked = [line for line in body if len(line) >= LEAKED_LINE and line in said]
+    return bool(leaked) and sum(map(len, leaked)) >= LEAKED_SHARE * sum(map(len, body))
 
 
 def leaks_page(reply: str, reference: str) -> bool:
-    """Whether the reply tells a page by its source: a tag of the reference with its attributes, many tags, styles.
+    """Return whether the reply contains source of a page: a tag of the reference with attributes, many tags, or styles.
 
-    The words on the page are no leak: the human is to quote them.
+    The words on the page are not a leak, because the human is expected to quote them.
     """
     tags = _TAG.findall(reply)
     source = _dense(reference)
-    told = [tag for tag in map(_dense, tags) if len(tag) >= LEAKED_LINE and tag in source]
-    return bool(told) or len(tags) > MOST_TAGS or _STYLES.search(reply) is not None
+    leaked = any(len(tag) >= LEAKED_LINE and tag in source for tag in map(_dense, tags))
+    return leaked or len(tags) > MOST_TAGS or _STYLES.search(reply) is not None
 
 
 def _dense(text: str) -> str:

@@ -1,7 +1,6 @@
-"""A language model as the simulated human: shown the reference, told to say what follows from it and nothing else.
+"""A language model as the simulated human: its prompt contains the reference and asks it to answer from that alone.
 
-As in the original protocol it answers greedily and its reply is cut, because a simulated human that writes at length
-gives the solution away.
+As in the original protocol it is decoded greedily and its reply is cut, because a long reply leaks the solution.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SAMPLING = Sampling(temperature=0.0, max_tokens=256)
 class LLMHuman:
     """Plays the human by asking `client` (implements sweet.humans.base.Human).
 
-    What is wrong with a reply is told with it (sweet.humans.faults); what follows from it is its caller's.
+    A faulty reply is returned with its fault (sweet.humans.faults); the caller decides what to do with it.
     """
 
     def __init__(self, client: ChatClient, kind: TaskKind) -> None:
@@ -31,12 +30,12 @@ class LLMHuman:
         self.name = client.model
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
-        """Ask for the next reply; errors as of `ChatClient.chat`."""
+        """Ask the model for the next reply; raises what `ChatClient.chat` raises."""
         completion = await self.client.chat(self.kind.human_prompt(task, dialogue), SAMPLING)
         return reply_of(completion, self.kind.human_reply_limit, partial(fault_of, task=task, dialogue=dialogue))
 
 
 def reply_of(completion: Completion, limit: int, fault: Callable[[str], HumanFault | None]) -> HumanReply:
-    """A model's completion as the human's reply, cut at `limit` characters; `fault` tells what is wrong with it."""
+    """Return a model's completion as the human's reply, cut to `limit` characters; `fault` returns its fault."""
     text = completion.replies[0].text.strip()[:limit].rstrip()
     return HumanReply(text, completion.prompt_tokens, completion.completion_tokens, completion.retries, fault(text))

@@ -1,7 +1,7 @@
-"""The scripted human behind a server: it is told only a prompt, finds the task in it, and answers from its facts.
+"""The scripted human as a chat model: it gets only a prompt, finds the task in it, and answers from the task's facts.
 
-The prompt of the simulated human holds request, reference and dialogue and can be read back exactly
-(`sweet.tasks.prompts`), so a program that asks a model to play the human can be given this one instead.
+The prompt of the simulated human contains request, reference and dialogue and can be parsed back exactly
+(`sweet.tasks.prompts`), so that this can replace a model that plays the human.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sweet.tasks.kind import TaskKind
 
 
 class ScriptedResponder:
-    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of some tasks.
+    """Implements `sweet.llm.base.ChatClient` for the prompts of the simulated human of given tasks.
 
-    It is not called `scripted`: that name means the scripted human that runs without any server.
+    The name `scripted` is not used here, since it means the scripted human that runs without a server.
     """
 
     context = None
@@ -26,7 +26,11 @@ class ScriptedResponder:
         self._tasks = {(task.problem_description, task.hidden): task for task in tasks}
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """The human's reply; RequestFailed where the last message is not the human's prompt of a known task."""
+        """Return the human's reply.
+
+        Raises:
+            RequestFailed: the last message is not the human's prompt of a known task.
+        """
         try:
             prompt = self.kind.prompts.read(messages[-1].content)
         except ValueError as error:
@@ -38,4 +42,4 @@ class ScriptedResponder:
         return Completion((reply,) * sampling.n, 0, 0, self.model)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no connection to close."""

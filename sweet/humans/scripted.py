@@ -1,4 +1,4 @@
-"""The scripted human: says what its kind of task makes of the task's facts. No model: a dialogue can be replayed."""
+"""The scripted human: answers by its task kind's rules, from the task's facts. Without a model, dialogues replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweet.tasks.kind import TaskKind
 
 
 class ScriptedHuman:
-    """Answers as `TaskKind.scripted_reply` does (implements sweet.humans.base.Human)."""
+    """Answers by `TaskKind.scripted_reply` (implements sweet.humans.base.Human)."""
 
     name = "scripted"
 

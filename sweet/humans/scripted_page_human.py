@@ -1,7 +1,8 @@
-"""The scripted human of pages: renders the agent's page and the one in mind, and names what differs most.
+"""The scripted human of pages: renders the agent's page and the reference page, and names the largest differences.
 
-No model and no randomness: what is said follows from what is to be seen of both pages (sweet.tasks.html.compare, in the
-sentences of sweet.tasks.html.words). `look` gives anybody who plays the human both screenshots.
+There is no model and no randomness: the reply follows from the two rendered pages (compared by
+sweet.tasks.html.compare, in the sentences of sweet.tasks.html.words). `render_pages` also serves the human that a
+vision model plays.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from sweet.tasks.html.view import view_of
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What the human sees: the agent's page (None where its reply holds none) and the page in mind."""
+class RenderedPages:
+    """The agent's page (None if its reply contains none) and the reference page, rendered."""
 
     page: Screenshot | RenderFailed | None
     reference: Screenshot
 
 
-async def look(renderer: Renderer, task: Task, dialogue: Sequence[Message], recipe: Recipe) -> Sight:
+async def render_pages(renderer: Renderer, task: Task, dialogue: Sequence[Message], recipe: Recipe) -> RenderedPages:
     """Render the page in the agent's last message and the task's reference.
 
     Raises:
         ReferenceFailed: the reference cannot be rendered.
-        SweetError: there is no browser, or something that a page needs is not on this machine.
+        SweetError: there is no browser, or an asset that a page needs is not on this machine.
     """
     said = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
     page = extract_page(said, recipe)
@@ -44,25 +45,25 @@ async def look(renderer: Renderer, task: Task, dialogue: Sequence[Message], reci
         except RenderFailed as error:
             raise ReferenceFailed(f"The page in mind cannot be rendered: {error}", where=f"task {task.id}") from error
         if page is None:
-            return Sight(None, reference)
+            return RenderedPages(None, reference)
         try:
-            return Sight(await renderer.shoot(page), reference)
+            return RenderedPages(await renderer.shoot(page), reference)
         except RenderFailed as error:
-            return Sight(error, reference)
+            return RenderedPages(error, reference)
 
 
-def scripted_words(sight: Sight, limit: int) -> str:
-    """What the scripted human says of what it sees, in at most `limit` characters."""
-    if sight.page is None:
+def describe_differences(pages: RenderedPages, limit: int) -> str:
+    """Return the scripted human's reply to the rendered pages, in at most `limit` characters."""
+    if pages.page is None:
         return words.NO_PAGE
-    if isinstance(sight.page, RenderFailed):
-        return f"{words.FAILED}{sight.page}"[:limit]
-    page, reference = view_of(sight.page), view_of(sight.reference)
+    if isinstance(pages.page, RenderFailed):
+        return f"{words.FAILED}{pages.page}"[:limit]
+    page, reference = view_of(pages.page), view_of(pages.reference)
     return words.reply(differences(page, reference), page, reference, limit)
 
 
-class VisualHuman:
-    """Names the largest differences from the page in mind (implements sweet.humans.base.Human)."""
+class ScriptedPageHuman:
+    """Names the largest differences from the reference page (implements sweet.humans.base.Human)."""
 
     name = "scripted"
 
@@ -70,6 +71,6 @@ class VisualHuman:
         self.renderer, self.limit, self.recipe = renderer, limit, recipe
 
     async def reply(self, task: Task, dialogue: Sequence[Message]) -> HumanReply:
-        """Errors as of `look`."""
-        sight = await look(self.renderer, task, dialogue, self.recipe)
-        return HumanReply(await asyncio.to_thread(scripted_words, sight, self.limit))
+        """Return the next reply; raises what `render_pages` raises."""
+        pages = await render_pages(self.renderer, task, dialogue, self.recipe)
+        return HumanReply(await asyncio.to_thread(describe_differences, pages, self.limit))

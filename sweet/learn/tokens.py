@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
 from sweet.llm.template import ChatTemplate
-from sweet.tasks.base import Message, Recipe, reveal
+from sweet.tasks.base import Message, Recipe, with_hidden
 from sweet.tasks.trajectory import Trajectory, as_messages
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class ChatEncoder:
         if hidden is not None and recipe == "upstream":
             before, hidden = f"In light that the final answer is: {hidden}.", None
         try:
-            texts = [before + self._chat.text(m if hidden is None else reveal(m, hidden)) for m in conversations]
+            texts = [before + self._chat.text(m if hidden is None else with_hidden(m, hidden)) for m in conversations]
         except ValueError as error:
             raise UsageError(f"A dialogue cannot be put to the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []

@@ -30,7 +30,7 @@ from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message, Task
-from sweet.tasks.prompt_text import check_places, fill, indented, place_of, read_prompt
+from sweet.tasks.prompt_text import check_placeholders, fill, indented, placeholder_in, read_prompt
 
 LIKELIEST = 20
 """Likeliest tokens requested at each position: the maximum of OpenAI's interface, and vllm's default maximum."""
@@ -66,10 +66,10 @@ class JudgePrompt:
         if file is None:
             return cls((resources.files("sweet.ranking") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
-        found = {place_of(line) for line in text.split("\n")}
+        found = {placeholder_in(line) for line in text.split("\n")}
         places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
         fix = "{dialogue} and {reply} are required, {reference} and {instructions} are optional"
-        check_places(text, places, file, whose="judge's", fix=fix)
+        check_placeholders(text, places, file, whose="judge's", fix=fix)
         return cls(text)
 
     @cached_property
@@ -79,7 +79,7 @@ class JudgePrompt:
     @cached_property
     def informed(self) -> bool:
         """Whether the prompt shows the training-time information."""
-        return "reference" in map(place_of, self.text.split("\n"))
+        return "reference" in map(placeholder_in, self.text.split("\n"))
 
     def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
         """Return the prompt for one reply to an observation."""

@@ -25,12 +25,12 @@ from sweet.errors import SweetError
 from sweet.render.assets import AssetStore, asset_folder
 from sweet.render.bidi import DirectWindow
 from sweet.render.browser import Browser
-from sweet.render.by_playwright import open_playwright
 from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.playwright_driver import open_playwright
 from sweet.render.profiles import remove_left
-from sweet.render.renderer import KeepingRenderer
+from sweet.render.renderer import CachingRenderer
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 
@@ -70,7 +70,7 @@ def _free_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
-class Pool(KeepingRenderer):
+class Pool(CachingRenderer):
     """Made by `open_browsers`.
 
     Attributes:

@@ -1,8 +1,8 @@
 """What a browser must do for a page, whoever drives it.
 
 Two ways lead to a Firefox. `sweet.render.bidi` starts one of the system and speaks its own protocol with it, which is
-the faster way; `sweet.render.by_playwright` has Playwright start its own build, which nobody else can drive, or one of
-the system. The rest is the same for both: preferences, script, server, time-outs, and that processes are killed from
+the faster way; `sweet.render.playwright_driver` has Playwright start its own build, which nobody else can drive, or one
+of the system. The rest is the same for both: preferences, script, server, time-outs, and that processes are killed from
 outside.
 """
 

@@ -19,7 +19,7 @@ from sweet.cluster.scheduler import CAPACITY, Scheduler
 from sweet.cluster.worker import AsyncWorker
 from sweet.render import browsers
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
-from sweet.render.renderer import KeepingRenderer
+from sweet.render.renderer import CachingRenderer
 from sweet.render.store import ScreenshotStore
 
 PROBE = """<!doctype html><html><body style="margin:0">
@@ -35,7 +35,7 @@ WAITING = 2
 @asynccontextmanager
 async def open_renderer(
     store: Path, count: int | None = None, ray: str | None = None, say: Callable[[str], None] = lambda _: None
-) -> AsyncIterator[KeepingRenderer]:
+) -> AsyncIterator[CachingRenderer]:
     """Browsers on this machine, or on the nodes of the cluster that `ray` names (sweet.cluster.nodes.open_cluster).
 
     Args:
@@ -63,7 +63,7 @@ async def open_renderer(
             say=say,
         ) as spread,
     ):
-        renderer = SpreadRenderer(spread, ScreenshotStore(store), settings)
+        renderer = RayRenderer(spread, ScreenshotStore(store), settings)
         try:
             yield renderer
         finally:
@@ -73,7 +73,7 @@ async def open_renderer(
 _Shot = Screenshot | RenderFailed
 
 
-class SpreadRenderer(KeepingRenderer):
+class RayRenderer(CachingRenderer):
     """Renders on the nodes of a cluster."""
 
     def __init__(self, spread: Scheduler[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
@@ -118,7 +118,7 @@ async def _open_on_node(count: int | None, settings: RenderSettings, cores: int)
 class _Browsers:
     """Implements sweet.cluster.worker.AsyncWork."""
 
-    def __init__(self, pool: KeepingRenderer, info: Mapping[str, Any]) -> None:
+    def __init__(self, pool: CachingRenderer, info: Mapping[str, Any]) -> None:
         self._pool, self.info = pool, info
 
     async def result(self, item: str, /) -> _Shot:

@@ -27,7 +27,7 @@ class Renderer(Protocol):
         ...
 
 
-class KeepingRenderer(ABC):
+class CachingRenderer(ABC):
     """Renders what is not known yet (implements `Renderer`).
 
     Attributes:

@@ -190,7 +190,7 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
     if config.ray is not None and not kind.visual:
         raise UsageError(f"Dialogues on {kind.name} tasks have no pages to render.", where="--ray", fix="leave it out")
     if kind.visual and config.ray is None:
-        from sweet.render.needs import check_rendering
+        from sweet.render.requirements import check_rendering
 
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
 

@@ -301,7 +301,7 @@ _CHANCE = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import
 """What a program that draws from a source of chance has in its text; to seed costs more than most calls do."""
 
 
-def seed_chance() -> None:
+def seed_random() -> None:
     """One seed for every source of chance in this process."""
     import random
 
@@ -323,7 +323,7 @@ class _Program:
     def value(self, call: str, code: Any = None) -> Any:
         _clock.start()
         if self.by_chance or "random" in call:
-            seed_chance()
+            seed_random()
         if self.scoped:
             seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
             names: dict[str, Any] = {}

@@ -49,7 +49,7 @@ def _prctl(option: int, value: int, extra: Any = None) -> None:
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
-def shut_in(setup: dict[str, Any]) -> None:
+def enter_jail(setup: dict[str, Any]) -> None:
     """Give up every right this process has no need of. What the tier promises must succeed, or the jail is not used."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _prctl(PR_SET_DUMPABLE, 0)
@@ -161,7 +161,7 @@ def _child(program: int, report: int, taken: Any, zygote: int) -> None:
         os._exit(1)
 
 
-def _bury(child: int) -> int:
+def _reap(child: int) -> int:
     """Kill what the last child left behind and give back how the child itself ended (a wait status)."""
     alone = os.getpid() == 1
     _kill(-1 if alone else -child)
@@ -216,7 +216,7 @@ def serve(orders: socket, taken: Any) -> None:
             os.close(program)
             os.close(report)
             continue
-        status = _bury(child) if child else 0
+        status = _reap(child) if child else 0
         child = 0
         if message != b"K":
             return
@@ -231,7 +231,7 @@ def main(orders: socket) -> None:
     sys.argv[:] = ["answer"]
     os.chdir("/")
     if setup["jailed"]:
-        shut_in(setup)
+        enter_jail(setup)
     if setup["numpy"]:
         _import_numpy(setup["numpy"])
     _import(setup["modules"])

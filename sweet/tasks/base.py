@@ -1,8 +1,8 @@
-"""What a task is, and the words of a dialogue about it.
+"""The data types of a task and of the messages, moves and credits in a dialogue about it.
 
-A task is one problem with hidden information. The agent sees its `problem_description` and nothing else of it; the
-simulated human and the critic also see `hidden`, the training-time information c of the paper (section 4.1).
-What a kind of task (`code`, `html`, that of a package) makes of it, says `sweet.tasks.kind`.
+A task is one problem with hidden information. The agent sees only its `problem_description`; the simulated human and
+the critic also see `hidden`, the training-time information c of the paper (section 4.1). `sweet.tasks.kind` defines
+what the kinds of task (`code`, `html`, plug-ins) do with it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 NO_ANSWER = "No answer"
-"""The answer of a dialogue in which the agent delivered none (the original protocol's word)."""
+"""The answer of a dialogue in which the agent delivered none (the original protocol's text)."""
 
 Recipe = Literal["paper", "upstream"]
 """`paper`: as the paper describes it. `upstream`: bug-compatible with the published code, for comparing numbers."""
 
 
 class Fact(BaseModel):
-    """One thing the scripted human can tell.
+    """One piece of information that the scripted human gives when it is asked.
 
     Attributes:
         topic: a short name, unique in its task.
         cues: words or phrases; a question that contains one of them (whole words, any case) asks for this fact.
-        answer: the sentence the human says.
-        line: the line of the reference that follows from it, where it is one and is known.
+        answer: the sentence that the human says.
+        line: the line of the reference that implements the fact, if it is a single line and is known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class Task(BaseModel):
 
 
 class Message(BaseModel):
-    """One chat message, as OpenAI-compatible servers and chat templates take it."""
+    """One chat message in the format of OpenAI-compatible servers and of chat templates."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,12 +67,12 @@ class Message(BaseModel):
 
 @dataclass(frozen=True)
 class Move:
-    """What a raw reply of the agent means in the dialogue.
+    """A parsed reply of the agent.
 
     Attributes:
-        content: what the human sees.
-        answer: the delivered answer, where the reply delivers one; a later one supersedes it.
-        ends: whether the reply ends the dialogue; without it the last turn does.
+        content: the part that the human sees.
+        answer: the answer that the reply delivers, or None; a later answer supersedes it.
+        ends: whether the reply ends the dialogue; otherwise the last turn does.
     """
 
     content: str
@@ -82,24 +82,24 @@ class Move:
 
 @dataclass(frozen=True)
 class Credit:
-    """What one reply is worth, as the task itself knows it.
+    """The value of one reply according to the task itself, independent of any critic.
 
     Attributes:
-        kind: of reply, in a word of the kind of task.
-        value: the more the better; comparable between the replies to one observation.
+        kind: a name for this sort of reply, chosen by the task kind.
+        value: higher is better; comparable between replies to the same observation.
     """
 
     kind: str
     value: float
 
 
-def reveal(messages: Sequence[Message], hidden: str) -> list[Message]:
-    """The same messages with the training-time information c at the head of the first user message.
+def with_hidden(messages: Sequence[Message], hidden: str) -> list[Message]:
+    """Return the messages with the training-time information c at the beginning of the first user message.
 
-    c stands inside the chat template, where every model expects text; the published code puts it before the
+    c is inside the chat template, where every model expects text; the published code puts it before the
     begin-of-text token (recipe `upstream` does so too, see sweet.learn).
     """
     index = next(i for i, message in enumerate(messages) if message.role == "user")
     first = messages[index]
-    told = Message(role="user", content=f"The reference solution is:\n{hidden}\n\n{first.content}")
-    return [*messages[:index], told, *messages[index + 1 :]]
+    informed = Message(role="user", content=f"The reference solution is:\n{hidden}\n\n{first.content}")
+    return [*messages[:index], informed, *messages[index + 1 :]]

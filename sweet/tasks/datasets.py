@@ -1,4 +1,4 @@
-"""Where datasets that were downloaded lie."""
+"""The paths of downloaded datasets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ COLBENCH_SPLITS = ("train", "test")
 
 
 def websight_file(split: str) -> Path:
-    """The file of ColBench's frontend tasks of one split, as `sweet data websight` lays it down."""
+    """Return the file of a split of ColBench's frontend tasks, as `sweet data websight` writes it."""
     return data_folder() / "websight" / f"{split}.jsonl"
 
 
 def colbench_file(split: str) -> Path:
-    """The file of ColBench's backend tasks of one split, as `sweet data colbench` lays it down."""
+    """Return the file of a split of ColBench's backend tasks, as `sweet data colbench` writes it."""
     return data_folder() / "colbench" / f"{split}.jsonl"

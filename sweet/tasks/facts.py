@@ -1,7 +1,7 @@
-"""What a human says who knows a task's facts and nothing else: the fact whose cue stands in the question.
+"""The replies of a scripted human that knows only a task's facts: those whose cues occur in the question.
 
-Cues match whole words in any case. A question may touch several facts; the human tells at most two, in the order in
-which the question names them, as the human of the original protocol answers in at most two sentences.
+Cues match whole words in any case. If a question contains the cues of several facts, the human gives at most two of
+them, in the order of the question, since the human of the original protocol answers in at most two sentences.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ UNKNOWN = "I do not know."
 """The reply to a question that no fact answers."""
 
 MOST_FACTS = 2
-"""So many facts are told in one reply at most."""
+"""Maximum number of facts in one reply."""
 
 
-def tell(task: Task, question: str) -> str:
-    """The reply to `question`; depends on nothing else."""
-    return " ".join(fact.answer for fact in asked_for(task, question)) or UNKNOWN
+def reply_from_facts(task: Task, question: str) -> str:
+    """Return the reply to `question`; it depends on nothing else."""
+    return " ".join(fact.answer for fact in facts_asked_for(task, question)) or UNKNOWN
 
 
-def asked_for(task: Task, question: str) -> list[Fact]:
-    """The facts that the reply to `question` tells."""
+def facts_asked_for(task: Task, question: str) -> list[Fact]:
+    """Return the facts in the reply to `question`."""
     found: list[tuple[int, int]] = []
     for index, fact in enumerate(task.facts):
         starts = [match.start() for cue in fact.cues if (match := _cue(cue).search(question))]

@@ -1,7 +1,7 @@
-"""Tasks from JSONL files in ColBench's schema, for every kind of task. What is wrong is told with its line.
+"""Read tasks of any kind from JSONL files in ColBench's schema; errors name the line.
 
-A row has `problem_description` and `ground_truth`, `hidden_information` where it differs from that, an `id` where the
-file brings one, and what its kind of task wants besides.
+A row has `problem_description` and `ground_truth`, optionally `hidden_information` and `id`, and the fields that its
+task kind requires.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
 
 Wrong = Callable[[str, str], InputError]
-"""Makes the error of a row from what is wrong and what mends it."""
+"""Creates the error for a row from a description of the problem and a fix."""
 Fields = Callable[[dict[str, Any], Wrong], dict[str, Any]]
-"""The fields that a kind of task makes of a row; raises what `Wrong` makes where the row is wrong."""
+"""Returns the fields that a task kind derives from a row; raises an error created by `Wrong` if the row is invalid."""
 
 
 def packaged_datasets(folder: Path) -> dict[str, dict[str, Path]]:
-    """The datasets that lie in a folder, in the order of their names: `NAME/SPLIT.jsonl`."""
+    """Return the datasets in a folder, `NAME/SPLIT.jsonl`, ordered by name."""
     return {
         dataset.name: {file.stem: file for file in sorted(dataset.glob("*.jsonl"))}
         for dataset in sorted(folder.iterdir())
@@ -33,10 +33,10 @@ def packaged_datasets(folder: Path) -> dict[str, dict[str, Path]]:
 
 
 def load_task_file(path: Path, fields: Fields) -> list[Task]:
-    """The tasks of a JSONL file.
+    """Load the tasks of a JSONL file.
 
     Raises:
-        InputError: a row is wrong, an id stands twice, or there is no row.
+        InputError: a row is invalid, two rows have the same id, or there is no row.
     """
     tasks: list[Task] = []
     lines: dict[str, int] = {}
@@ -44,10 +44,10 @@ def load_task_file(path: Path, fields: Fields) -> list[Task]:
         task = _task(path, line, row, f"{path.stem}-{len(tasks):04d}", fields)
         if task.id in lines:
             raise InputError(
-                f"The id {task.id!r} stands in line {lines[task.id]} already.",
+                f"The id {task.id!r} is already used in line {lines[task.id]}.",
                 path=path,
                 line=line,
-                fix="give every task an id of its own, or none",
+                fix="give every task a different id, or none",
             )
         lines[task.id] = line
         tasks.append(task)
@@ -68,7 +68,7 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
             raise wrong(f"{key!r} must be text that is not empty.", f"give {key!r} as a JSON string")
     made = of_kind(row, wrong)
     if not isinstance(made, dict):
-        raise TypeError(f"fields gave {type(made).__name__} in place of dict")
+        raise TypeError(f"fields returned {type(made).__name__} instead of dict")
     fields = {**row, **made, "id": row.get("id") or default_id}
     fields["id"] = str(fields["id"]) if isinstance(fields["id"], int) else fields["id"]
     fields["hidden_information"] = row.get("hidden_information") or ""
@@ -81,7 +81,11 @@ def _task(path: Path, line: int, row: dict[str, Any], default_id: str, of_kind: 
 
 
 def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -> None:
-    """UsageError where `tasks` is a dataset by name, with its splits in `splits`, and has no `split`."""
+    """Check that the dataset `tasks`, if it is one of those named in `splits`, has the split.
+
+    Raises:
+        UsageError: it does not.
+    """
     if tasks in splits and split not in splits[tasks]:
         raise UsageError(
             f"The dataset {tasks} has no split {split!r}.{did_you_mean(split, splits[tasks])}",
@@ -91,7 +95,7 @@ def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -
 
 
 def not_there(path: Path, datasets: Iterable[str]) -> InputError:
-    """The error for what is neither a file nor one of the named datasets."""
+    """Return the error for a path that is neither a file nor the name of a dataset."""
     if path.is_dir():
         files = sorted(str(file) for file in path.glob("*.jsonl"))
         hint = files[0] if files else "name a JSONL file"

@@ -1,9 +1,9 @@
-"""What a kind of task brings, so that everything else works with it.
+"""The interface of a kind of task, by which all stages work with it.
 
-A kind says how its agent is addressed, how a raw reply becomes a move in the dialogue, and what an answer is worth. It
-must bring its name, its texts, its datasets and a scorer (`open_scorer`). All else has a default that suits tasks of
-text with a human who knows facts. A kind is an entry point of the group `sweet.tasks`, so that a package can bring its
-own (docs/tasks.md); it is made without arguments and holds nothing of a dialogue.
+A kind defines the prompts, how a raw reply is parsed into a move, and how answers are scored. It must have a name,
+texts and a scorer (`open_scorer`). Everything else has a default that suits text tasks with a human who knows facts. A
+kind is an entry point of the group `sweet.tasks`, so that packages can add kinds (docs/tasks.md); it is created without
+arguments and holds no state of a dialogue.
 """
 
 from __future__ import annotations
@@ -17,32 +17,29 @@ from typing import Any, Self
 
 from sweet.errors import UsageError
 from sweet.tasks.base import Credit, Message, Move, Recipe, Task
-from sweet.tasks.facts import tell
+from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
 from sweet.tasks.markers import MAX_TURNS, read_move
-from sweet.tasks.prompts import Prompts, tell_turns
+from sweet.tasks.prompts import Prompts, fill_turns
 from sweet.tasks.scores import METRICS, Metric, RewardRule, ScoringRequest, TrajectoryScorer
 
 ScriptedAgent = Callable[[Sequence[Message], float, int | None], str]
-"""An agent of rules: the dialogue so far, a temperature (0 makes no mistakes) and the turn's seed to a raw reply."""
+"""A rule-based agent: maps the dialogue so far, a temperature (0: no mistakes) and the turn's seed to a raw reply."""
 
 
 class TaskKind(ABC):
     """A kind of task.
 
     Attributes:
-        name: the entry point's.
-        texts: how agent and human are addressed.
-        datasets: its named datasets, each the JSONL file of each split; the first is meant where none is named.
-        language: what its answers are written in, as highlighters call it; empty for prose.
+        name: the name of the entry point.
+        texts: the class of its prompts.
+        datasets: for each named dataset the JSONL file of each split; the first dataset is the default.
+        language: the language of its answers, by its name in Pygments; empty for prose.
         human_reply_limit: a human's reply is cut to this many characters.
-        rewards: how its rewards are read by who learns from them.
-        scorer_options: which options of `sweet eval` that decide rewards its scorer takes: of scorer, tolerance,
-            similarity.
-        visual: whether the human sees pages: what the agent shows, and `ground_truth`, are HTML and are rendered for
-            it.
-        spreads: whether its scorer itself works on the Ray cluster that is asked for; otherwise there is one on each
-            node.
+        rewards: how trainings interpret its rewards.
+        scorer_options: the options of `sweet eval` that its scorer accepts, of scorer, tolerance and similarity.
+        visual: whether the human sees pages: answers and `ground_truth` are HTML and are rendered for it.
+        spreads: whether its scorer distributes its own work on the Ray cluster; otherwise each node opens a scorer.
     """
 
     name: str
@@ -58,49 +55,62 @@ class TaskKind(ABC):
 
     @abstractmethod
     def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
-        """What scores its trajectories, open for as long as the context is.
+        """Return a context manager that opens the scorer of the kind's trajectories.
 
         Raises (on entering):
-            SweetError: what it needs is not there.
+            SweetError: something that the scorer needs is missing.
         """
 
     @property
     def scripted_agent(self) -> ScriptedAgent | None:
-        """An agent without a model, where the kind has one."""
+        """A rule-based agent, or None."""
         return None
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """The metrics that its scores may have, by name, the most informative one first."""
+        """The metrics that its scores may have, by name, the most informative first."""
         return METRICS
 
     @property
     def prompts(self) -> Prompts:
-        """The texts in use: the packaged ones, or those of `with_prompts`."""
+        """The prompts in use: the packaged ones, or those of `with_prompts`."""
         return self._prompts or self.texts.packaged()
 
     def with_prompts(self, folder: Path) -> Self:
-        """The same kind with other prompts, those of a folder; InputError where they cannot be used."""
+        """Return the same kind with the prompts of a folder.
+
+        Raises:
+            InputError: the folder or a prompt in it is invalid.
+        """
         other = copy.copy(self)
         other._prompts = self.texts.of(folder)
         return other
 
     def agent_system(self) -> str:
-        """The agent's system prompt."""
+        """Return the agent's system prompt."""
         return self.prompts.agent
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> list[Message]:
-        """The messages an LLM that plays the human gets: request, hidden information and the dialogue so far."""
+        """Return the messages for an LLM that plays the human: request, hidden information and the dialogue so far."""
         return [Message(role="user", content=self.prompts.human_prompt(task, dialogue))]
 
     def default_tasks(self) -> str:
-        """The dataset that is meant where none is named."""
+        """Return the name of the default dataset.
+
+        Raises:
+            UsageError: the kind has no dataset.
+        """
         if not self.datasets:
             raise UsageError(f"The kind {self.name} comes without tasks.", where="--tasks", fix="--tasks FILE.jsonl")
         return next(iter(self.datasets))
 
     def load(self, tasks: str, split: str) -> list[Task]:
-        """The tasks of a named dataset or of a JSONL file, in their order; InputError where they are wrong."""
+        """Load the tasks of a named dataset or of a JSONL file, in their order.
+
+        Raises:
+            UsageError: the dataset has no such split.
+            InputError: there is no such file, or a row of it is invalid.
+        """
         check_split(tasks, split, self.datasets)
         path = self.datasets[tasks][split] if tasks in self.datasets else Path(tasks)
         if not path.is_file():
@@ -108,12 +118,21 @@ class TaskKind(ABC):
         return load_task_file(path, self.fields)
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-        """What the kind makes of a row of a task file, in place of what stands there; raises what `wrong` makes where
-        the row is wrong. `sweet.tasks.files` looks after the fields that every kind has."""
+        """Check a row of a task file, and return the fields to replace or add.
+
+        `sweet.tasks.files` checks the fields that every kind has.
+
+        Args:
+            wrong: creates the error to raise for an invalid row.
+        """
         return {}
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
-        """UsageError where the scripted human cannot play one of the tasks."""
+        """Check that the scripted human can play all tasks.
+
+        Raises:
+            UsageError: it cannot play one of them.
+        """
         mute = next((task for task in tasks if not task.facts), None)
         if mute is not None:
             raise UsageError(
@@ -123,26 +142,28 @@ class TaskKind(ABC):
             )
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:
-        """What the scripted human says to the agent's last message; depends on nothing else."""
+        """Return the scripted human's reply to the agent's last message; it depends on nothing else."""
         question = next((message.content for message in reversed(dialogue) if message.role == "assistant"), "")
-        return tell(task, question)
+        return reply_from_facts(task, question)
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
-        """Read a raw reply; `last` says that no further turn is allowed."""
+        """Parse a raw reply; `last` says that no further turn is allowed."""
         return read_move(output, last=last, recipe=recipe)
 
     def credit(self, task: Task, observation: Sequence[Message], reply: str, *, last: bool) -> Credit | None:
-        """What a raw reply to an observation is worth by the task's own knowledge, which no critic has; None where it
-        knows nothing of it. `last` says that no further turn is allowed."""
+        """Return the value of a raw reply to an observation by the task's own knowledge, or None if it has none.
+
+        `last` says that no further turn is allowed.
+        """
         return None
 
 
 def system_prompt(kind: TaskKind, max_turns: int) -> str:
-    """The agent's system prompt in dialogues of so many turns at most."""
-    return tell_turns(kind.agent_system(), max_turns)
+    """Return the agent's system prompt in dialogues of at most `max_turns` turns."""
+    return fill_turns(kind.agent_system(), max_turns)
 
 
 def opening(kind: TaskKind, task: Task, max_turns: int = MAX_TURNS) -> list[Message]:
-    """The agent's messages before its first turn: its system prompt and the human's request."""
+    """Return the agent's messages before its first turn: its system prompt and the human's request."""
     system = system_prompt(kind, max_turns)
     return [Message(role="system", content=system), Message(role="user", content=task.problem_description)]

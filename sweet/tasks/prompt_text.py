@@ -1,7 +1,7 @@
-"""Prompts that are files: where a line of its own says `{name}`, a text is put in its place.
+"""Prompt templates in files: a line that consists of `{name}` is a placeholder for a text.
 
-Every line of such a text is indented by four spaces while the prompt's own lines start at the margin, so whatever a
-text contains, it cannot be taken for the prompt.
+Every line of an inserted text is indented by four spaces, and the template's own lines are not, so that an inserted
+text cannot be mistaken for the template.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ _LONGEST = 100_000
 
 
 def indented(text: str) -> str:
-    """The text with every line indented."""
+    """Return the text with every line indented."""
     return "\n".join(INDENT + line for line in text.split("\n"))
 
 
-def place_of(line: str) -> str | None:
-    """The name in a line that is nothing but a place."""
+def placeholder_in(line: str) -> str | None:
+    """Return the name in a line that consists of a placeholder, else None."""
     bare = line.strip()
     return bare[1:-1] if bare.startswith("{") and bare.endswith("}") and bare[1:-1].isidentifier() else None
 
 
 def fill(prompt: str, held: Mapping[str, Sequence[str]]) -> str:
-    """The prompt with these lines in its places; a place that nothing is held for stays as it is."""
+    """Return the prompt with its placeholders replaced by lines; those without lines are left unchanged."""
     lines: list[str] = []
     for line in prompt.split("\n"):
-        name = place_of(line)
+        name = placeholder_in(line)
         lines += [line] if name is None or name not in held else held[name]
     return "\n".join(lines)
 
 
 def read_prompt(file: Path) -> str:
-    """The text of a prompt's file.
+    """Read the file of a prompt.
 
     Raises:
-        InputError: it cannot be read, is empty, or longer than any prompt is.
+        InputError: it cannot be read, is empty, or is too long.
     """
     try:
         with file.open("rb") as opened:
@@ -51,9 +51,13 @@ def read_prompt(file: Path) -> str:
     return text
 
 
-def check_places(prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str) -> None:
-    """Raise InputError where one of the places is not there exactly once."""
-    found = [place_of(line) for line in prompt.split("\n")]
+def check_placeholders(prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str) -> None:
+    """Check that the prompt has each placeholder exactly once.
+
+    Raises:
+        InputError: it does not.
+    """
+    found = [placeholder_in(line) for line in prompt.split("\n")]
     if any(found.count(place) != 1 for place in places):
         missing = ", ".join(f"{{{place}}}" for place in places if found.count(place) != 1)
         raise InputError(f"The {whose} prompt must have {missing} once, each on a line of its own.", path=file, fix=fix)

@@ -1,10 +1,9 @@
-"""The texts by which a kind of task addresses its agent and the model that plays its human.
+"""The prompts of a task kind: the agent's system prompt, and the prompt of the model that plays the human.
 
-They are files, `agent.txt` and `human.txt` in the folder `texts` of the kind's package; a folder of one's own may hold
-others in their place. The human's prompt is one user message that holds the request, the reference and the dialogue so
-far, each where the file says so on a line of its own (`{request}`, `{reference}`, `{dialogue}`), indented (see
-`sweet.tasks.prompt_text`). So it can be read back exactly whatever the texts contain: a human served over HTTP learns
-all it must know from the prompt alone.
+They are files, `agent.txt` and `human.txt` in the folder `texts` of the kind's package, which a folder of the user may
+override. The human's prompt is one user message with the request, the reference and the dialogue so far, indented, each
+at its placeholder (`{request}`, `{reference}`, `{dialogue}`; see `sweet.tasks.prompt_text`). It can be parsed back
+exactly whatever the texts contain, so that a human served over HTTP needs nothing but the prompt.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from typing import ClassVar, Literal, Self
 
 from sweet.errors import InputError, first_line
 from sweet.tasks.base import Message, Task
-from sweet.tasks.prompt_text import INDENT, check_places, fill, indented, place_of, read_prompt
+from sweet.tasks.prompt_text import INDENT, check_placeholders, fill, indented, placeholder_in, read_prompt
 
 TURNS = "{turns}"
-"""Where this stands in an agent's text, the number of its turns is told."""
+"""Placeholder in an agent's text for the number of its turns."""
 
 
-def tell_turns(text: str, turns: int) -> str:
-    """The agent's text for dialogues of so many turns at most."""
+def fill_turns(text: str, turns: int) -> str:
+    """Return the agent's text for dialogues of at most `turns` turns."""
     return text.replace(TURNS, str(turns))
 
 
 @dataclass(frozen=True)
 class HumanPrompt:
-    """What a human's prompt holds. `dialogue` has the roles `user` (the human) and `assistant` (the agent)."""
+    """The contents of a human's prompt. `dialogue` has the roles `user` (the human) and `assistant` (the agent)."""
 
     request: str
     hidden: str
@@ -41,12 +40,12 @@ class HumanPrompt:
 
 @dataclass(frozen=True)
 class Prompts:
-    """The two texts. A kind derives its own.
+    """The two texts. Each task kind derives a class.
 
     Attributes:
-        package: whose folder `texts` holds them.
-        places: that the human's text must have.
-        speaker: what the human's prompt calls the agent.
+        package: the package whose folder `texts` contains them.
+        places: the placeholders that the human's text must have.
+        speaker: the name of the agent in the human's prompt.
     """
 
     agent: str
@@ -58,7 +57,11 @@ class Prompts:
 
     @classmethod
     def packaged(cls) -> Self:
-        """The kind's own texts; InputError where they cannot be used."""
+        """Load the texts of the kind's package.
+
+        Raises:
+            InputError: they cannot be read, or a placeholder is missing.
+        """
         texts = _packaged(cls.package)
         cls._check(texts["human"], Path(cls.package) / "texts" / "human.txt")
         return cls(**texts)
@@ -66,14 +69,14 @@ class Prompts:
     @classmethod
     def _check(cls, human: str, file: Path) -> None:
         fix = "they stand for what the human is told: the request, the reference solution, the dialogue so far"
-        check_places(human, cls.places, file, whose="human's", fix=fix)
+        check_placeholders(human, cls.places, file, whose="human's", fix=fix)
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """The packaged texts with those of a folder in their place.
+        """Load the packaged texts, overridden by those of a folder.
 
         Raises:
-            InputError: the folder is none, holds neither text or something else, or a text cannot be used.
+            InputError: the folder cannot be read, contains neither text or other files, or a text is invalid.
         """
         try:
             names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -83,7 +86,8 @@ class Prompts:
         if not names or set(names) - set(known):
             other = ", ".join(name for name in names if name not in known) or "nothing"
             raise InputError(
-                f"A folder of prompts holds {' and '.join(known)} or one of them; this one holds {other}.", path=folder
+                f"A folder of prompts contains {' and '.join(known)} or one of them; this one contains {other}.",
+                path=folder,
             )
         texts = {known[name]: read_prompt(folder / name) for name in names}
         if "human" in texts:
@@ -92,22 +96,22 @@ class Prompts:
 
     @classmethod
     def label(cls, role: str) -> str:
-        """The line above what somebody said, in the human's prompt."""
+        """Return the line above each message of a role in the human's prompt."""
         return "You:" if role == "user" else f"{cls.speaker}:"
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
-        """The text that asks a model to play the human."""
+        """Return the text that asks a model to play the human."""
         return self.written(HumanPrompt(task.problem_description, task.hidden, tuple(dialogue)))
 
     def written(self, prompt: HumanPrompt) -> str:
-        """The human's text with everything in its place; of the packaged texts `read` is its inverse."""
+        """Return the human's text with its placeholders filled; `read` is the inverse for the packaged texts."""
         said = [line for m in prompt.dialogue for line in (self.label(m.role), indented(m.content))]
         held = {"request": [indented(prompt.request)], "reference": [indented(prompt.hidden)], "dialogue": said}
         return fill(self.human, held)
 
     @classmethod
     def read(cls, text: str) -> HumanPrompt:
-        """Read a prompt made by `written` back.
+        """Parse a prompt made by `written`.
 
         Raises:
             ValueError: the text is not such a prompt.
@@ -132,14 +136,14 @@ class Prompts:
 
 
 def _heads(template: str) -> dict[str, str]:
-    """The places of request and reference by the line above each."""
+    """Return the placeholders of request and reference by the line above each."""
     lines = template.split("\n")
-    places = {above: place_of(line) for above, line in itertools.pairwise(lines)}
+    places = {above: placeholder_in(line) for above, line in itertools.pairwise(lines)}
     return {above: place for above, place in places.items() if place in ("request", "reference")}
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """The indented blocks of a prompt, each with the line above it."""
+    """Yield the indented blocks of a prompt, each with the line above it."""
     head, body = "", list[str]()
     for line in [*text.split("\n"), ""]:
         if line.startswith(INDENT):
@@ -158,6 +162,6 @@ def _packaged(package: str) -> dict[str, str]:
             return (resources.files(package) / "texts" / name).read_text("utf-8").strip()
         except (ImportError, OSError, ValueError) as error:
             what = f"The package {package} has no texts/{name} that can be read: {first_line(error)}."
-            raise InputError(what, path=Path(package) / "texts" / name, fix=f"mend {package}") from error
+            raise InputError(what, path=Path(package) / "texts" / name, fix=f"correct {package}") from error
 
     return {field.name: text(f"{field.name}.txt") for field in fields(Prompts)}

@@ -1,7 +1,7 @@
-"""What trajectories are worth: a row of scores, what a kind brings to make it, and how its rewards are read.
+"""The scores of trajectories: their rows, the interface of scorers, and how rewards are interpreted.
 
-`sweet eval` opens the scorer of the run's kind, hands it the trajectories and takes their scores as they are known; it
-knows nothing of how they come about. The kind also names their metrics (`metrics`).
+`sweet eval` opens the scorer of the run's kind, passes it the trajectories and receives their scores one by one; how
+they are computed is up to the kind. The kind also names their metrics (`TaskKind.metrics`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 ScoreOutcome = Literal["passed", "failed", "error", "timeout", "crash", "no_answer", "invalid"]
-"""`passed`: what the kind asks for is there (every test; a page that loads). `error`: every test raised, or the page
-did not load. `invalid`: the task's own reference fails, so the answer says nothing."""
+"""`passed`: the answer meets what the kind requires (every test passes; the page loads). `error`: every test raised, or
+the page did not load. `invalid`: the task's own reference fails, so that the answer cannot be scored."""
 
 
 class JudgedTest(BaseModel):
-    """What became of one test, for people.
+    """The result of one test, as text for display.
 
     Attributes:
-        expected: the value that the reference gives, or `raised` and the type of its exception.
-        got: the value that the answer gave, or what happened instead: `raised` with the exception, `timeout`, `crash`.
+        expected: the value that the reference returns, or `raised` and the type of its exception.
+        got: the value that the answer returned, or else `raised` with the exception, `timeout` or `crash`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,15 +43,14 @@ class JudgedTest(BaseModel):
 
 
 class Score(BaseModel):
-    """What the answer of one trajectory was worth.
+    """The score of one trajectory's answer.
 
     Attributes:
-        id: the trajectory's.
-        reward: 0 to 1 (a cosine may be below); None where the task is invalid.
-        passed: tests passed, of `total`; 0 of 0 where the kind has no tests.
-        upstream_reward: what the published evaluator gives, where both scorers were asked.
-        detail: for people: `why`, under `tests` what became of each test (a JudgedTest), and what else the kind has to
-            tell.
+        id: the id of the trajectory.
+        reward: 0 to 1 (a cosine may be negative); None if the task is invalid.
+        passed: number of passed tests, of `total`; 0 of 0 if the kind has no tests.
+        upstream_reward: the reward by the published evaluator, if both scorers were asked for.
+        detail: for display: `why`, the result of each test under `tests` (a JudgedTest), and others that the kind adds.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,8 +70,8 @@ class Metric:
     """A mean over scores, reported with its confidence interval.
 
     Attributes:
-        value: a score's part in it; None where it has none.
-        low, high: between which values lie.
+        value: returns the value of one score; None leaves the score out of the mean.
+        low, high: the bounds of the values.
     """
 
     value: Callable[[Score], float | None]
@@ -85,7 +84,7 @@ def reward(score: Score) -> float | None:
 
 
 def solved(score: Score) -> float | None:
-    """1 where every test passed, else 0."""
+    """Return 1 if every test passed, else 0."""
     return None if score.reward is None else float(score.reward >= 1)
 
 
@@ -105,39 +104,39 @@ def __getattr__(name: str) -> Any:
 
 @dataclass(frozen=True)
 class RewardRule:
-    """How a kind's rewards are read by who learns from them.
+    """How trainings interpret the rewards of a kind.
 
     Attributes:
-        solved: the reward of a dialogue that solved its task; None where a reward is a degree and no task is ever
+        solved: the least reward of a dialogue that solved its task; None if rewards are degrees and no task is ever
             solved.
-        margin: the least difference of the rewards of a preference, where nobody asks for another.
+        margin: the default for the least difference of the rewards in a preference.
 
     With `solved`, the first of a task's solved dialogues is preferred to every worse one, and rejection fine-tuning
-    keeps the solved ones. Without, every two dialogues whose rewards differ by the margin make a preference, and
-    rejection fine-tuning keeps each task's best one, where it is better than another.
+    keeps the solved ones. Without it, every two dialogues whose rewards differ by the margin form a preference, and
+    rejection fine-tuning keeps the best dialogue of each task whose rewards differ.
     """
 
     solved: float | None = 1.0
     margin: float = 0.0
 
     def worth(self, reward: float) -> float:
-        """What a dialogue counts where the best of several is taken: 1 if solved else 0, or the reward itself."""
+        """Return a dialogue's value when the best of several is chosen: 1 if solved else 0, or the reward itself."""
         return reward if self.solved is None else float(reward >= self.solved)
 
 
 SCORER_OPTIONS = ("scorer", "tolerance", "similarity")
-"""Options of `sweet eval` that decide rewards, of which a kind's scorer takes those that concern it."""
+"""Options of `sweet eval` that determine rewards; each kind's scorer accepts some of them."""
 
 
 @dataclass(frozen=True)
 class ScoringRequest:
-    """What `sweet eval` asks of a kind's scorer. A kind takes what concerns it (`TaskKind.scorer_options`).
+    """The options with which `sweet eval` opens a scorer. A kind uses those in `TaskKind.scorer_options`.
 
     Attributes:
-        run: the run's folder; what a scorer keeps for others to look at (screenshots) lies there.
-        say: tells people one line.
-        cores: of this machine, for the scorer; without it all that this process may use.
-        ray: the Ray cluster to work on, for a kind whose scorer spreads its work itself (`TaskKind.spreads`).
+        run: the run's folder, where a scorer may store files for display (screenshots).
+        say: called with each line of text for the user.
+        cores: cores of this machine that the scorer may use; None means all that this process may use.
+        ray: the Ray cluster, for a scorer that distributes its own work (`TaskKind.spreads`).
     """
 
     run: Path
@@ -156,10 +155,10 @@ class TrajectoryScorer(Protocol):
     """Scores the trajectories of one kind.
 
     Attributes:
-        name: what the rewards are by. Rewards under different names are never compared.
-        option: how to ask `sweet eval` for it.
-        meta: kept with the scores: what decides the rewards.
-        environment: kept with the attempt and told with the metrics: by what and where it was scored.
+        name: identifies the rules by which rewards are computed. Rewards under different names are never compared.
+        option: the option of `sweet eval` that selects the scorer.
+        meta: everything that determines the rewards; recorded with the scores.
+        environment: the tools and machines used; recorded with the attempt and reported with the metrics.
         metrics: those of the kind's metrics (`TaskKind.metrics`) that it computes.
     """
 
@@ -175,13 +174,13 @@ class TrajectoryScorer(Protocol):
     def metrics(self) -> Mapping[str, Metric]: ...
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score, in their order. Trajectories are taken as they are needed."""
+        """Yield each trajectory with its score, in their order. Trajectories are consumed as they are needed."""
         ...
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an answer is worth. `reward` is None where the task is invalid; `passed` counts of `total` tests."""
+    """The result of scoring one answer: `reward` is None if the task is invalid; `passed` of `total` tests passed."""
 
     reward: float | None
     passed: int
@@ -191,12 +190,12 @@ class Verdict:
 
 
 def delivered(trajectory: Trajectory) -> tuple[Task, str]:
-    """What a dialogue delivered. One that ended by a fault (of a server, the clock, the context) delivered nothing."""
+    """Return the task and the answer of a dialogue. One that ended by a fault counts as having no answer."""
     return trajectory.task, NO_ANSWER if trajectory.outcome in FAULTS else trajectory.answer
 
 
 def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | None = None) -> Score:
-    """The row of a trajectory whose answer got this verdict."""
+    """Return the row of a trajectory whose answer received this verdict."""
     detail = verdict.detail
     if trajectory.outcome in FAULTS and verdict.outcome != "invalid":
         detail = {"why": f"the dialogue ended by a fault: {trajectory.outcome}", "fault": trajectory.outcome}
@@ -213,13 +212,13 @@ def scored(trajectory: Trajectory, verdict: Verdict, upstream_reward: float | No
 
 
 class AnswerScorer(ABC):
-    """The usual scorer of a kind: looks at nothing but a task and the answer (implements TrajectoryScorer).
+    """The usual base class of scorers: depends only on the task and the answer (implements TrajectoryScorer).
 
-    A kind derives its own, and says what answers are worth (`verdicts`).
+    A kind derives a class that implements `verdicts`.
 
     Args:
-        name: what the rewards are by; another version of the rules takes another name.
-        meta: what else decides the rewards.
+        name: identifies the rules by which rewards are computed; other rules require another name.
+        meta: whatever else determines the rewards.
     """
 
     option = ""
@@ -232,10 +231,10 @@ class AnswerScorer(ABC):
 
     @abstractmethod
     def verdicts(self, answers: Iterable[tuple[Task, str]]) -> Iterator[Verdict]:
-        """What each answer to a task is worth, in their order; `NO_ANSWER` where nothing was delivered."""
+        """Yield the verdict on each answer to a task, in their order. An answer that is missing is `NO_ANSWER`."""
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score, in their order; trajectories may be taken ahead, and by other threads."""
+        """Yield each trajectory with its score, in their order. Trajectories may be read ahead, by other threads."""
         waiting: deque[Trajectory] = deque()
 
         def answers() -> Iterator[tuple[Task, str]]:
@@ -247,19 +246,19 @@ class AnswerScorer(ABC):
             if not waiting:
                 raise ValueError("there are more verdicts than answers")
             if not isinstance(verdict, Verdict):
-                raise TypeError(f"verdicts gave {type(verdict).__name__} in place of Verdict")
+                raise TypeError(f"verdicts yielded {type(verdict).__name__} instead of Verdict")
             trajectory = waiting.popleft()
             yield trajectory, scored(trajectory, verdict)
 
 
 def tally(tests: Mapping[str, JudgedTest]) -> Verdict:
-    """The verdict on an answer by its tests. The reward is the share that passed.
+    """Return the verdict on an answer by its tests. The reward is the share that passed.
 
     Raises:
-        ValueError: there is no test.
+        ValueError: `tests` is empty.
     """
     if not tests:
-        raise ValueError("an answer cannot be judged by no test")
+        raise ValueError("an answer cannot be judged without tests")
     passed = sum(test.passed for test in tests.values())
     detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
     failed = next((test for test in tests.values() if not test.passed), None)
@@ -270,5 +269,5 @@ def tally(tests: Mapping[str, JudgedTest]) -> Verdict:
 
 
 def nothing_delivered(task: Task) -> Verdict:
-    """The verdict where there is no answer."""
+    """Return the verdict for a missing answer."""
     return Verdict(0.0, 0, len(task.test_cases), "no_answer", {"why": "no answer was delivered"})

@@ -1,7 +1,7 @@
-"""A dialogue as it is kept: one JSON object a line, with the published field names plus what we record besides.
+"""The record of a dialogue: one JSON object a line, with the published field names and some of our own.
 
 Published: `task`, `dialogue_history` (each entry `role`, `content`, and for the agent `input`, `output`), `answer`,
-`reward`. The first entry of `dialogue_history` is the human's request. Ours: ids, seeds, usage, timings, errors.
+`reward`. The first entry of `dialogue_history` is the human's request. Our own: ids, seeds, usage, timings, errors.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sweet.tasks.base import NO_ANSWER, Message, Task
 Outcome = Literal[
     "answered", "out_of_turns", "context_overflow", "token_limit", "agent_error", "human_error", "deadline"
 ]
-"""How a dialogue ended. All but the first two are faults: of the agent, whose dialogue outgrew the context or its
-tokens, of its server, of the simulated human (`Trajectory.fault` says which), of the clock."""
+"""How a dialogue ended. All but the first two are faults: the dialogue exceeded the context or the token limit, the
+agent's server failed, the simulated human failed (`Trajectory.fault` says how), or the deadline passed."""
 
 FAULTS: frozenset[Outcome] = frozenset({"context_overflow", "token_limit", "agent_error", "human_error", "deadline"})
 
 HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "reference"]
-"""What a simulated human may do wrong: say nothing, repeat what it was told, refuse to play, speak as the one who
-delivers, give the reference away; `reference` is none of its own: the page it has in mind cannot be rendered."""
+"""Faults of a simulated human: it says nothing, repeats the agent's message, refuses to play, delivers an answer as if
+it were the agent, or leaks the reference. `reference`: the reference page cannot be rendered."""
 
 
 class Turn(BaseModel):
@@ -31,13 +31,14 @@ class Turn(BaseModel):
 
     Attributes:
         role: `assistant` is the agent, `user` the human (also accepted on input: `agent`, `human`).
-        content: what the other side sees.
-        input: the templated prompt, where an imported row brings it.
+        content: the text that the other side sees.
+        input: the templated prompt, if an imported row has it.
         output: the agent's raw reply (None on the human's turns and on imported rows without it).
-        token_ids: the sampled ids of `output`, where the server told them; prompt_token_ids likewise, on the last
-            of the agent's turns: the prompts of the others are its beginnings.
-        logprobs: log-probability of each sampled id under the sampling model at temperature 1, where told.
-        finish_reason: the server's word: stop, length, …
+        token_ids: the sampled ids of `output`, if the server returned them.
+        prompt_token_ids: the ids of the prompt, likewise, on the last of the agent's turns only: the prompts of the
+            others are prefixes of it.
+        logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
+        finish_reason: as the server returned it: stop, length, …
         sampling_seed: the seed that was sent with the agent's request.
     """
 
@@ -55,12 +56,12 @@ class Turn(BaseModel):
 
     @property
     def said(self) -> str:
-        """The text the agent really produced at this turn."""
+        """The raw text that the agent produced at this turn."""
         return self.content if self.output is None else self.output
 
 
 class Usage(BaseModel):
-    """Tokens, seconds of waiting and tries that failed, of one dialogue: the agent's side and the human's."""
+    """Tokens, seconds of waiting and failed attempts of one dialogue, for the agent and for the human."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,7 +77,7 @@ class Usage(BaseModel):
 
 
 class Trajectory(BaseModel):
-    """One agent and one simulated human on one task."""
+    """A dialogue of one agent and one simulated human on one task."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -102,16 +103,16 @@ class Trajectory(BaseModel):
         return [i for i, turn in enumerate(self.dialogue_history) if turn.role == "assistant"]
 
     def observation(self, index: int, system: str | None) -> list[Message]:
-        """o_t: the chat messages the agent saw before the turn at `index` of `dialogue_history`."""
+        """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`."""
         return as_messages(self.dialogue_history[:index], system)
 
 
 def as_messages(turns: Sequence[Turn], system: str | None) -> list[Message]:
-    """A dialogue as chat messages, behind the agent's system prompt where there is one."""
+    """Return a dialogue as chat messages, after the agent's system prompt if there is one."""
     head = [] if system is None else [Message(role="system", content=system)]
     return head + [Message(role=turn.role, content=turn.content) for turn in turns]
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:
-    """The row to write: JSON types, without the fields that are None."""
+    """Return the row to write: JSON types, without the fields that are None."""
     return trajectory.model_dump(mode="json", exclude_none=True)

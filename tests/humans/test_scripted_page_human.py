@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sweet.humans.base import HumanReply, ReferenceFailed
-from sweet.humans.scripted_page_human import VisualHuman, look
+from sweet.humans.scripted_page_human import ScriptedPageHuman, render_pages
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.tasks.base import Message, Task
 from sweet.tasks.html import words
@@ -37,7 +37,7 @@ class Drawing:
 
 def replied(content: str, task: Task = TASK) -> HumanReply:
     dialogue = [Message(role="user", content="A bakery."), Message(role="assistant", content=content)]
-    return asyncio.run(VisualHuman(Drawing(), 1000).reply(task, dialogue))
+    return asyncio.run(ScriptedPageHuman(Drawing(), 1000).reply(task, dialogue))
 
 
 def test_the_largest_difference_is_named_first() -> None:
@@ -69,7 +69,7 @@ def test_who_plays_the_human_gets_both_screenshots_of_the_page_that_counts() -> 
         Message(role="user", content="No."),
         Message(role="assistant", content=f"{as_page(View(800, '#ffffff', ()))} and {before}"),
     ]
-    sight = asyncio.run(look(drawing, TASK, dialogue, "paper"))
-    assert isinstance(sight.page, Screenshot)
-    assert (sight.page.height, sight.reference.height) == (800, 900)
+    pages = asyncio.run(render_pages(drawing, TASK, dialogue, "paper"))
+    assert isinstance(pages.page, Screenshot)
+    assert (pages.page.height, pages.reference.height) == (800, 900)
     assert before not in drawing.shown

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from sweet.errors import ServerError, UsageError
 from sweet.humans.base import HumanReply, ReferenceFailed
-from sweet.humans.vlm_human import VisionHuman, check_sight
+from sweet.humans.vlm_human import VLMHuman, check_vision
 from sweet.llm.base import ContextOverflow, RequestFailed
 from sweet.llm.connect import open_client
 from sweet.render.page import RenderFailed, Screenshot
@@ -62,7 +62,7 @@ def replies(
 ) -> HumanReply:
     async def work(url: str) -> HumanReply:
         async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
-            return await VisionHuman(client, HtmlKind(), album or Album()).reply(task, messages)
+            return await VLMHuman(client, HtmlKind(), album or Album()).reply(task, messages)
 
     with server.running() as url:
         return asyncio.run(work(url))
@@ -169,7 +169,7 @@ def test_what_may_pass_is_tried_again_and_what_cannot_is_not() -> None:
 def tries(server: ChatServer, retry_timeout: float = 5.0) -> None:
     async def work(url: str) -> None:
         async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
-            await check_sight(client)
+            await check_vision(client)
 
     with server.running() as url:
         asyncio.run(work(url))

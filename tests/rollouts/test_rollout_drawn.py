@@ -43,8 +43,8 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         yield Slow()
 
     monkeypatch.setattr("sweet.render.browsers.open_browsers", open_slow)
-    monkeypatch.setattr("sweet.render.needs.find_firefox", lambda: None)
-    monkeypatch.setattr("sweet.render.needs.certificate", lambda: None)
+    monkeypatch.setattr("sweet.render.requirements.find_firefox", lambda: None)
+    monkeypatch.setattr("sweet.render.requirements.certificate", lambda: None)
     monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
 
 
@@ -88,6 +88,6 @@ def test_what_draws_is_looked_for_before_a_model_is_started(tmp_path: Path, monk
     def nowhere() -> None:
         raise UsageError("Rendering pages needs Firefox, and there is none.")
 
-    monkeypatch.setattr("sweet.render.needs.find_firefox", nowhere)
+    monkeypatch.setattr("sweet.render.requirements.find_firefox", nowhere)
     with pytest.raises(UsageError, match="needs Firefox"):
         run_rollout(Run.create(tmp_path / "run", "html"), config(tmp_path, FINE), Silent())

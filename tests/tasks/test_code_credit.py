@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sweet.errors import InputError
 from sweet.tasks.base import Credit, Fact, Message, Task
 from sweet.tasks.code.datasets import _fields
-from sweet.tasks.facts import tell
+from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.micro.family import FAMILIES
 from sweet.tasks.registry import task_kind
 
@@ -37,7 +37,7 @@ def kind(asked: Sequence[str], reply: str, *, last: bool = False, task: Task = T
     observation = [Message(role="system", content="rate, fixed"), Message(role="user", content="fixed rate")]
     for question in asked:
         observation.append(Message(role="assistant", content=question))
-        observation.append(Message(role="user", content=tell(task, question)))
+        observation.append(Message(role="user", content=reply_from_facts(task, question)))
     found = task_kind("code").credit(task, observation, reply, last=last)
     assert isinstance(found, Credit)
     return found.kind

@@ -69,9 +69,9 @@ def test_broken_json_in_line_7(tmp_path: Path) -> None:
     assert caught.value.line == 7
 
 
-def test_an_id_may_stand_only_once(tmp_path: Path) -> None:
+def test_an_id_is_used_only_once(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", {**ROW, "id": "x"}, {**ROW, "id": "x"})
-    with pytest.raises(InputError, match="line 1 already"):
+    with pytest.raises(InputError, match="already used in line 1"):
         load(path)
 
 

@@ -131,8 +131,8 @@ def test_a_folder_replaces_one_text_or_both(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, "this one holds nothing"),
-        ({"humans.txt": "x"}, "this one holds humans.txt"),
+        ({}, "this one contains nothing"),
+        ({"humans.txt": "x"}, "this one contains humans.txt"),
         ({"agent.txt": " \n"}, "is empty"),
         ({"human.txt": "{request}\n{dialogue}"}, "must have {reference} once"),
         ({"human.txt": "a {request}\n{reference}\n{dialogue}\n{dialogue}"}, "must have {request}, {dialogue} once"),

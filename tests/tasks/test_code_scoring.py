@@ -16,7 +16,7 @@ from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import References, Scorer
 from sweet.tasks.code.extract import FORBIDDEN_IN_PUBLISHED, extract_code, published_code
-from sweet.tasks.code.scoring import CodeScorer, asked_names
+from sweet.tasks.code.scoring import CodeScorer, names_in_tests
 from sweet.tasks.scores import Verdict
 
 CODE = "def price(hours):\n    return 3 * hours"
@@ -310,9 +310,9 @@ def test_published_cutting() -> None:
     assert published_code("import os") is None
 
 
-def test_asked_names_are_those_of_the_reference_that_tests_use() -> None:
+def test_tested_names_are_those_of_the_reference_that_tests_use() -> None:
     truth = "RATE = 3\nclass A: pass\ndef price(h): return h\ndef helper(): pass"
-    assert asked_names(task(truth, "price(RATE)", "len([A()])", "not python (")) == {"price", "RATE", "A"}
+    assert names_in_tests(task(truth, "price(RATE)", "len([A()])", "not python (")) == {"price", "RATE", "A"}
 
 
 @given(st.text())

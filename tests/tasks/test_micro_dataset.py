@@ -18,7 +18,7 @@ import pytest
 from sweet.errors import UsageError
 from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
-from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.micro import load
 from sweet.tasks.micro.family import FAMILIES, LONG, MICRO, Family
 from sweet.tasks.micro.generator import CLONING, Instance, as_task, compute, instances, solution
@@ -128,9 +128,9 @@ def test_asking_brings_out_every_untold_value_and_other_questions_none(family: F
         for rule in RULES:
             known = rule.name in instance.wanted
             told = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
-            assert tell(task, rule.question) == told
+            assert reply_from_facts(task, rule.question) == told
         for question in USELESS_QUESTIONS:
-            assert tell(task, question) == UNKNOWN
+            assert reply_from_facts(task, question) == UNKNOWN
 
 
 @families

@@ -7,14 +7,14 @@ from itertools import islice
 
 import pytest
 
-from sweet.tasks.base import Message, Task, reveal
+from sweet.tasks.base import Message, Task, with_hidden
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import read_move
 from sweet.tasks.micro.dialogues import dialogue
 from sweet.tasks.micro.family import FAMILIES, Family
 from sweet.tasks.micro.generator import CLONING, as_task, instances
-from sweet.tasks.prompts import tell_turns
+from sweet.tasks.prompts import fill_turns
 
 COUNT = 400
 INSTANCES = {name: list(islice(instances(CLONING, family), COUNT)) for name, family in FAMILIES.items()}
@@ -38,7 +38,7 @@ def solved(task: Task, messages: list[Message]) -> bool:
 @families
 def test_turns_alternate_and_end_in_an_answer(family: Family) -> None:
     for task, messages in play(family, told=False):
-        assert messages[0] == Message(role="system", content=tell_turns(Prompts.packaged().agent, family.turns))
+        assert messages[0] == Message(role="system", content=fill_turns(Prompts.packaged().agent, family.turns))
         assert messages[1] == Message(role="user", content=task.problem_description)
         turns = [message.content for message in messages if message.role == "assistant"]
         assert [message.role for message in messages[1:]] == ["user", "assistant"] * len(turns)
@@ -51,14 +51,14 @@ def test_turns_alternate_and_end_in_an_answer(family: Family) -> None:
 def test_the_human_is_the_scripted_one(family: Family) -> None:
     for task, messages in play(family, told=False):
         for question, reply in zip(messages[2::2], messages[3::2], strict=False):
-            assert reply.content == tell(task, question.content)
+            assert reply.content == reply_from_facts(task, question.content)
 
 
 @families
 def test_told_dialogues_reveal_the_reference_as_the_critic_sees_it(family: Family) -> None:
     for task, messages in play(family, told=True):
         request = Message(role="user", content=task.problem_description)
-        assert messages[:2] == reveal([messages[0], request], task.hidden)
+        assert messages[:2] == with_hidden([messages[0], request], task.hidden)
 
 
 @families

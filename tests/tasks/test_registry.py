@@ -123,10 +123,10 @@ def trajectories(count: int) -> list[Trajectory]:
         ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
         ("class Kind(", "cannot be imported: SyntaxError"),
         ("", "cannot be imported: AttributeError"),
-        ("Kind = 3", "is no class derived from sweet.tasks.kind.TaskKind but 3"),
-        ("class Kind: name = 'odd'", "is no class derived from"),
+        ("Kind = 3", "is not a class derived from sweet.tasks.kind.TaskKind but 3"),
+        ("class Kind: name = 'odd'", "is not a class derived from"),
         (replaced("    def open_scorer", "    def open_score"), "lacks the method open_scorer"),
-        (GOOD + "    def __init__(self):\n        raise OSError('no disk')\n", "cannot be made: OSError"),
+        (GOOD + "    def __init__(self):\n        raise OSError('no disk')\n", "cannot be created: OSError"),
         (replaced('"odd"', '"even"'), "calls itself 'even'"),
         (replaced('    name = "odd"\n', ""), "has NoneType instead of str in name"),
         (replaced("texts = Prompts", "texts = 'texts'"), "has str instead of type[Prompts] in texts"),
@@ -182,7 +182,7 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
     assert error.value.fix == "--task odd"
     with pytest.raises(UsageError) as error:
         task_kind("haiku")
-    assert error.value.fix == "install the package that brings 'haiku', or --task code|html|odd", "a run may want it"
+    assert error.value.fix == "install the package that has 'haiku', or --task code|html|odd", "a run may want it"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("score", replaced("for task, answer in answers:", "for task, answer in list(answers)[:1]:"), "ended after 1"),
         ("score", replaced("(AnswerScorer):", "(AnswerScorer):\n    def score(self, r):\n        yield 1"), "yielded"),
         ("score", replaced("yield tally(", "yield Verdict(7.0, 0, 0, 'passed') or ("), "yielded the reward 7.0"),
-        ("score", judging("1.0"), "raised TypeError: verdicts gave float in place of Verdict"),
+        ("score", judging("1.0"), "raised TypeError: verdicts yielded float instead of Verdict"),
         ("score", judging("Verdict('a', 0, 0, 'passed')"), "raised ValidationError: reward of Score: Input should be"),
         ("score", judging("Verdict(0.5, 3, 2, 'failed')"), "yielded 3 passed tests of 2"),
         ("score", judging("Verdict(None, 0, 2, 'failed')"), "yielded the reward None with the outcome failed"),
@@ -248,15 +248,15 @@ def test_what_a_method_does_wrong_is_told(
     assert said in error.value.what
 
 
-def test_the_place_that_is_told_lies_in_the_package(install: Install, tmp_path: Path) -> None:
+def test_the_reported_line_is_in_the_package(install: Install, tmp_path: Path) -> None:
     install(GOOD + "    def agent_system(self):\n        return __import__('json').loads('{')\n")
     with pytest.raises(SweetError) as error:
         task_kind("odd").agent_system()
-    assert "/sweet_odd_test_the_place" in (error.value.where or "")
+    assert "/sweet_odd_test_the_reported" in (error.value.where or "")
     install(GOOD + "    def fields(self, row, wrong): ...\n    load = TaskKind.load\n")
     file = tmp_path / "one.jsonl"
     file.write_text('{"problem_description": "p", "ground_truth": "7"}\n')
-    with pytest.raises(SweetError, match="fields gave NoneType in place of dict") as error:
+    with pytest.raises(SweetError, match="fields returned NoneType instead of dict") as error:
         task_kind("odd").load(str(file), "train")
     assert error.value.where is None
 

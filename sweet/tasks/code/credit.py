@@ -1,9 +1,9 @@
-"""What a reply to a code task is worth, as the task itself knows it: what a critic's order is held against.
+"""The value of a reply to a code task by the task's own facts, as a baseline for critics.
 
-A task with facts knows which of them a question brings out (its cues), and so which are told at any point of a
-dialogue, whatever words the human used. A question is good where it brings out a fact that was not told. To answer is
-good once all facts are told, and on the last turn, where nothing can be asked any more; the answer's code must then be
-the reference, on the last turn less the lines of facts that were not told. Code is compared as syntax trees.
+The cues of the facts determine which facts a question asks for, and so which are known at any point of a dialogue,
+whatever the human said. A question is good if it asks for a fact that is not known. An answer is good if all facts are
+known, or on the last turn; its code must then be the reference, on the last turn without the lines of unknown facts.
+Code is compared as syntax trees.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import lru_cache
 
 from sweet.tasks.base import Credit, Fact, Message, Move, Task
 from sweet.tasks.code.extract import extract_code, parsed
-from sweet.tasks.code.scoring import asked_names
-from sweet.tasks.facts import asked_for
+from sweet.tasks.code.scoring import names_in_tests
+from sweet.tasks.facts import facts_asked_for
 
 VALUES = {
     "full": 2.0,
@@ -27,10 +27,10 @@ VALUES = {
     "early": -1.0,
     "wrong": -1.0,
 }
-"""The kinds of reply. Answers: `full` is the reference, all facts told; `partial` on the last turn the reference, in
-which only lines of untold facts may be missing; `early` comes while something is untold and could be asked; `wrong` is
-any other. Questions: `useful` brings out a fact that was not told; `repeated` was asked before, or brings out only what
-was told; `useless` is any other."""
+"""The kinds of reply. Answers: `full` is the reference, when all facts are known; `partial`, on the last turn, is the
+reference, possibly without lines of unknown facts; `early` is given while a fact is unknown and could be asked for;
+`wrong` is any other. Questions: `useful` asks for an unknown fact; `repeated` was asked before, or asks only for known
+facts; `useless` is any other."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Statement:
 
     Attributes:
         tree: its syntax tree, as text.
-        line: its text, where it stands on one line.
+        line: its text, if it is on one line.
     """
 
     tree: str
@@ -47,50 +47,50 @@ class Statement:
 
 
 def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool) -> Credit | None:
-    """What the move is worth after the observation; None for a task without facts."""
+    """Return the value of the move after the observation; None for a task without facts."""
     if not task.facts:
         return None
     questions = [message.content for message in observation if message.role == "assistant"]
-    told = {fact.topic for question in questions for fact in asked_for(task, question)}
+    known = {fact.topic for question in questions for fact in facts_asked_for(task, question)}
     if move.answer is None:
-        kind = _question(task, move.content, questions, told)
+        kind = _question(task, move.content, questions, known)
     else:
-        kind = _answer(task, move.answer, [fact for fact in task.facts if fact.topic not in told], last)
+        kind = _answer(task, move.answer, [fact for fact in task.facts if fact.topic not in known], last)
     return Credit(kind, VALUES[kind])
 
 
-def _question(task: Task, question: str, asked: Sequence[str], told: Collection[str]) -> str:
-    found = {fact.topic for fact in asked_for(task, question)}
-    if not found.issubset(told):
+def _question(task: Task, question: str, asked: Sequence[str], known: Collection[str]) -> str:
+    found = {fact.topic for fact in facts_asked_for(task, question)}
+    if not found.issubset(known):
         return "useful"
     return "repeated" if found or question.strip() in map(str.strip, asked) else "useless"
 
 
-def _answer(task: Task, answer: str, untold: Sequence[Fact], last: bool) -> str:
-    if untold and not last:
+def _answer(task: Task, answer: str, unknown: Sequence[Fact], last: bool) -> str:
+    if unknown and not last:
         return "early"
-    source = extract_code(answer, asked_names(task))
-    ours = [] if source is None else statements(source)
+    source = extract_code(answer, names_in_tests(task))
+    written = [] if source is None else statements(source)
     reference = statements(task.ground_truth)
-    if not ours or not _is_less(ours, reference, {fact.line.strip() for fact in untold if fact.line}):
+    if not written or not _matches(written, reference, {fact.line.strip() for fact in unknown if fact.line}):
         return "wrong"
-    return "partial" if untold else "full"
+    return "partial" if unknown else "full"
 
 
-def _is_less(ours: Sequence[Statement], reference: Sequence[Statement], lines: Collection[str]) -> bool:
-    """Whether ours is the reference, in which statements that are such lines may be missing."""
-    rest = list(reversed(ours))
+def _matches(written: Sequence[Statement], reference: Sequence[Statement], optional: Collection[str]) -> bool:
+    """Return whether the statements are those of the reference, of which `optional` lines may be missing."""
+    rest = list(reversed(written))
     for statement in reference:
         if rest and rest[-1].tree == statement.tree:
             rest.pop()
-        elif statement.line not in lines:
+        elif statement.line not in optional:
             return False
     return not rest
 
 
 @lru_cache(maxsize=4096)
 def statements(source: str) -> tuple[Statement, ...]:
-    """The statements of a source in their order, those of its functions one by one; none where it has no tree."""
+    """Return the statements of a source in their order, with those of functions; none if it does not parse."""
     tree = parsed(source)
     found: list[Statement] = []
     try:
@@ -99,7 +99,7 @@ def statements(source: str) -> tuple[Statement, ...]:
             if isinstance(node, ast.FunctionDef):
                 body, node.body = node.body, []
             found.append(_statement(node, source, ""))
-            found += [_statement(one, source, "  ") for one in body]
+            found += [_statement(inner, source, "  ") for inner in body]
     except RecursionError:
         return ()
     return tuple(found)

@@ -1,7 +1,7 @@
-"""Code tasks by dataset name or from a JSONL file in ColBench's schema.
+"""Load code tasks by dataset name, or from a JSONL file in ColBench's schema; errors name the line.
 
-A row has `problem_description`, `ground_truth`, `test_cases` (name -> call, or a list of calls) and, where it differs
-from the reference, `hidden_information`; an `id` where the file brings one. What is wrong is told with its line.
+A row has `problem_description`, `ground_truth`, `test_cases` (name -> call, or a list of calls), and optionally
+`hidden_information`, if it differs from the reference, and `id`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SPLITS = {**{name: tuple(family.splits) for name, family in FAMILIES.items()}, "
 
 
 def load(tasks: str, split: str) -> list[Task]:
-    """The tasks of a dataset or file, in their order.
+    """Load the tasks of a dataset or file, in their order.
 
     Raises:
-        UsageError: no such dataset, split or file, or the dataset has not been fetched.
-        InputError: the file does not hold code tasks; says in which line.
+        UsageError: there is no such dataset, split or file, or the dataset has not been downloaded.
+        InputError: a row of the file is not a code task; names the line.
     """
     check_split(tasks, split, SPLITS)
     if tasks in FAMILIES:
@@ -41,7 +41,7 @@ def load(tasks: str, split: str) -> list[Task]:
 
 
 def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-    """The row's tests as a task has them."""
+    """Check a row's tests, and return them as a mapping."""
     tests = row.get("test_cases")
     if isinstance(tests, list):
         tests = {f"test{index}": call for index, call in enumerate(tests, 1)}
@@ -57,12 +57,12 @@ def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
 
 
 def _check_lines(row: dict[str, Any], wrong: Wrong) -> None:
-    """The lines that facts name must be statements of the reference."""
+    """Check that the lines of facts are statements of the reference."""
     from sweet.tasks.code.credit import statements
 
     facts = row.get("facts")
     for fact in facts if isinstance(facts, list) else []:
         line = fact.get("line") if isinstance(fact, dict) else None
         if isinstance(line, str) and line.strip() not in {one.line for one in statements(row["ground_truth"])}:
-            what = f"The fact {fact.get('topic')!r} names a line that is no statement of 'ground_truth': {line!r}."
-            raise wrong(what, 'correct its "line", or leave it out')
+            what = f"The fact {fact.get('topic')!r} names a line that is not a statement of 'ground_truth': {line!r}."
+            raise wrong(what, 'correct its "line", or omit it')

@@ -1,6 +1,6 @@
-"""The trajectories of code tasks scored: what each delivered, run against its task's hidden tests.
+"""Score trajectories of code tasks: run each answer against the hidden tests of its task.
 
-A dialogue that ended by a fault (of a server, the clock, the context) scores as one without an answer.
+A dialogue that ended by a fault is scored as one without an answer.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from sweet.tasks.trajectory import Trajectory
 
 @contextmanager
 def open_code_scorer(request: ScoringRequest) -> Iterator[CodeEvaluation]:
-    """Open the sandbox and score in it.
+    """Open the sandbox and a scorer that uses it.
 
     Raises:
-        SweetError: no sandbox works here.
+        SweetError: no sandbox works on this machine.
     """
     with open_sandbox(request.sandbox, request.workers, cores=request.cores) as box:
         yield CodeEvaluation(box, request)
 
 
 class CodeEvaluation:
-    """Implements sweet.tasks.scores.TrajectoryScorer; with `both`, strict's are the rewards."""
+    """Implements sweet.tasks.scores.TrajectoryScorer; with the scorer `both`, the rewards are those of `strict`."""
 
     def __init__(self, box: Sandbox, request: ScoringRequest) -> None:
         self._box, self._tolerance = box, request.tolerance
@@ -46,8 +46,8 @@ class CodeEvaluation:
         self.metrics = {**METRICS, **(UPSTREAM_METRICS if self._both else {})}
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score; two scorers share the jails, and each reads ahead of what has been told."""
-        rows = _Shared(trajectories, 3)
+        """Yield each trajectory with its score. Two scorers share the sandbox, and each reads ahead of the results."""
+        rows = _SharedReader(trajectories, 3)
         scorer = CodeScorer(self._box, self.name, self._tolerance, cache_folder("expected"))
         other = CodeScorer(self._box, "upstream", folder=cache_folder("expected")) if self._both else None
         published = itertools.repeat(None) if other is None else other.score(map(delivered, rows.reader(2)))
@@ -56,8 +56,8 @@ class CodeEvaluation:
             yield trajectory, scored(trajectory, verdict, None if upstream is None else upstream.reward)
 
 
-class _Shared:
-    """An iterable that several threads read, each all of it and at its own pace."""
+class _SharedReader:
+    """An iterable that several threads read, each completely and independently of the others."""
 
     def __init__(self, items: Iterable[Trajectory], readers: int) -> None:
         self._items = iter(items)
@@ -65,14 +65,14 @@ class _Shared:
         self._lock = threading.Lock()
 
     def reader(self, number: int) -> Iterator[Trajectory]:
-        mine = self._ahead[number]
+        unread = self._ahead[number]
         while True:
             with self._lock:
-                if not mine:
+                if not unread:
                     for item in itertools.islice(self._items, 1):
                         for queue in self._ahead:
                             queue.append(item)
-                if not mine:
+                if not unread:
                     return
-                item = mine.popleft()
+                item = unread.popleft()
             yield item

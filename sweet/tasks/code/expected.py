@@ -1,9 +1,9 @@
-"""What the references of code tasks give: computed once for each task, kept by content, in memory and on disk.
+"""The expected values of code tasks: computed once from each reference, and cached by content in memory and on disk.
 
-A reference runs in a child of its own, every call twice, so that one that does not reproduce itself is found out. The
-results are kept under a hash of all that decides them (source, calls, limits, interpreter, numpy, the encoding), never
-of the tier. On disk they lie one file each, written atomically; a file that is damaged is computed anew, and the
-oldest go when there are too many. What ran out of time or crashed is not kept on disk: another day it may not.
+A reference runs in its own child, every call twice, so that one that is not deterministic is detected. The results are
+cached under a hash of all that determines them (source, calls, limits, interpreter, numpy, the encoding), but not of
+the sandbox's tier. On disk each is one file, written atomically; a damaged file is computed again, and the oldest files
+are deleted when there are too many. Timeouts and crashes are not cached on disk, since they may not happen again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NONE = Result("value")
 
 @dataclass(frozen=True)
 class Expected:
-    """What the reference gives: one result a test, and why the task is invalid, if it is."""
+    """The results of the reference, one for each test, and why the task is invalid, if it is."""
 
     results: tuple[Result, ...]
     invalid: str | None = None
@@ -46,32 +46,33 @@ class Expected:
 
 @dataclass
 class Reference:
-    """A task's reference: the program that tells what is expected, and what it told once that is known."""
+    """A task's reference: the program that computes the expected values, and the values once they are known."""
 
     key: str
     program: Program
     expected: Expected | None = None
-    under_way: bool = False
+    running: bool = False
 
 
 class References:
-    """References of tasks under one scorer's rules, each found where it is kept or computed once.
+    """The references of tasks under one scorer's rules, each read from the cache or computed once.
 
-    Who gets a `Reference` whose `expected` is None and that is not `under_way` runs its program and tells `keep`.
+    A caller that gets a `Reference` whose `expected` is None and that is not `running` runs its program and passes the
+    results to `store`.
 
     Args:
-        limits: of the sandbox in which they run: what they give may depend on them.
-        scorer: `upstream` runs them in the published scoping, and finds no task invalid.
-        folder: where values are kept on disk; without it they are not.
+        limits: the limits of the sandbox, on which the results may depend.
+        scorer: `upstream` runs references in the published scoping, and considers no task invalid.
+        folder: the cache folder; None caches in memory only.
     """
 
     def __init__(self, limits: Limits, scorer: Scorer, folder: Path | None = None) -> None:
         self.limits, self.scorer, self.folder = limits, scorer, folder
         self._known: OrderedDict[tuple[str, tuple[str, ...]], Reference] = OrderedDict()
-        self._kept = 0
+        self._stored = 0
 
     def of(self, task: Task) -> Reference:
-        """The task's reference."""
+        """Return the task's reference."""
         name = (task.ground_truth, tuple(task.test_cases.values()))
         reference = self._known.get(name)
         if reference is None:
@@ -81,8 +82,8 @@ class References:
                 self._known.popitem(last=False)
         return reference
 
-    def keep(self, reference: Reference, results: tuple[Result, ...]) -> None:
-        """Take what the reference's program gave."""
+    def store(self, reference: Reference, results: tuple[Result, ...]) -> None:
+        """Store the results of the reference's program."""
         reference.expected = self._expected(reference.program, results)
         self._to_disk(reference.key, reference.expected)
 
@@ -103,24 +104,22 @@ class References:
         if self.folder is None:
             return None
         try:
-            kept = json.loads((self.folder / f"{key}.json").read_bytes())
-            if kept["sha256"] != _hash(kept["expected"]):
+            content = json.loads((self.folder / f"{key}.json").read_bytes())
+            expected = content["expected"]
+            if content["sha256"] != _hash(expected):
                 return None
-            told = kept["expected"]
-            return Expected(tuple(Result(**result) for result in told["results"]), told["invalid"])
+            return Expected(tuple(Result(**result) for result in expected["results"]), expected["invalid"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def _to_disk(self, key: str, expected: Expected) -> None:
         if self.folder is None or any(result.status in ("timeout", "crash") for result in expected.results):
             return
-        told = asdict(expected)
+        content = {"sha256": _hash(asdict(expected)), "expected": asdict(expected)}
         with contextlib.suppress(OSError):  # a folder that cannot be written only costs time
-            write_whole(
-                self.folder / f"{key}.json", json.dumps({"sha256": _hash(told), "expected": told}).encode("utf-8")
-            )
-        self._kept += 1
-        if self._kept % _PRUNE_EVERY == 1:
+            write_whole(self.folder / f"{key}.json", json.dumps(content).encode("utf-8"))
+        self._stored += 1
+        if self._stored % _PRUNE_EVERY == 1:
             self._prune(self.folder)
 
     @staticmethod
@@ -135,7 +134,7 @@ class References:
 
 @cache
 def _environment() -> tuple[str, str | None, str]:
-    """Interpreter, numpy and what encodes the values."""
+    """Return the versions of the interpreter and of numpy, and the hash of the module that encodes values."""
     try:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:
@@ -147,28 +146,28 @@ def _key(source: str, calls: tuple[str, ...], scorer: Scorer, limits: Limits) ->
     return _hash([_environment(), source, calls, scorer, asdict(limits)])
 
 
-def _hash(told: Any) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _fault(source: str, calls: tuple[str, ...], once: tuple[Result, ...], again: tuple[Result, ...]) -> str | None:
-    """Why the reference cannot decide anything, if so."""
+    """Return why the reference makes its task invalid, or None."""
     raises = _raising_lines(source)
     for call, a, b in zip(calls, once, again, strict=False):
         call = call.strip()[:100]
         if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in raises):
             return f"the reference fails on {call}: {a.told}"
         if a.status == "value" and not same(a.value, a.value):
-            return f"the reference gives a value on {call} that cannot be compared"
+            return f"the reference returns a value on {call} that cannot be compared"
         if a.status != b.status or a.error != b.error or not same(a.value, b.value, RELATIVE_TOLERANCE):
-            return f"the reference does not give the same twice on {call}"
+            return f"the reference does not return the same value twice on {call}"
     if all(result == _NONE for result in once):
         return "the reference returns None on every test"
     return None
 
 
 def _raising_lines(source: str) -> set[int]:
-    """Lines of `raise` statements: an exception that comes from one was meant."""
+    """Return the lines of `raise` statements: exceptions raised there are intended."""
     try:
         with quiet():
             tree = ast.parse(source)

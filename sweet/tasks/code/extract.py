@@ -1,8 +1,8 @@
-"""Find the code in an answer as people write it.
+"""Extract the code from an answer.
 
-`extract_code` is the strict scorer's: it takes fenced code with any label, of several fences the one with the asked
-function (with the definitions of others that it needs), or unfenced code with prose around it. `published_code` is
-the published evaluator's cutting, kept as it is.
+`extract_code`, for the strict scorer, accepts fenced code with any label, of several fences the one with the function
+that is tested (with the definitions from other fences that it needs), or unfenced code surrounded by prose.
+`published_code` extracts code exactly as the published evaluator does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORBIDDEN_IN_PUBLISHED = (
     "quit(",
     "argparse",
 )
-"""An answer that contains one of these scores 0 at once in the published evaluator."""
+"""The published evaluator scores an answer that contains one of these as 0 without running it."""
 
 _FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)(?:^[ \t>]*(?P=fence)|\Z)", re.M | re.S)
 _INLINE_FENCE = re.compile(r"```(?:[a-zA-Z0-9+]*[ \t]*\n)?(?P<code>.*?)(?:```|\Z)", re.S)
@@ -47,11 +47,11 @@ _DEFINITIONS = (
 
 
 def extract_code(answer: str, names: Collection[str]) -> str | None:
-    """The Python source in `answer` that defines one of `names`; None where there is no code.
+    """Return the Python source in `answer` that defines one of `names`, or None if there is no code.
 
     Args:
-        answer: what the agent delivered.
-        names: the functions or classes that the tests ask for.
+        answer: the agent's answer.
+        names: the functions or classes that the tests use.
     """
     answer = answer[:_LONGEST].replace("\r\n", "\n")
     for blocks in (_fenced(answer, _FENCE), _fenced(answer, _INLINE_FENCE)):
@@ -68,7 +68,7 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
 
 
 def published_code(answer: str) -> str | None:
-    """What the published evaluator executes of an answer; None where it scores 0 without executing."""
+    """Return the code that the published evaluator runs, or None if it scores the answer as 0 without running it."""
     if any(text in answer for text in FORBIDDEN_IN_PUBLISHED):
         return None
     if "```python" in answer:
@@ -79,20 +79,20 @@ def published_code(answer: str) -> str | None:
 
 
 def defined_names(source: str) -> set[str]:
-    """The names that the source's top level defines by `def`, `class` or assignment; empty where it does not parse."""
+    """Return the names that the source defines at its top level; none if it does not parse."""
     tree = parsed(source)
     return set() if tree is None else {name for node in tree.body for name in _bound(node)}
 
 
 def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
-    """The fenced blocks that parse as Python."""
+    """Return the fenced blocks that parse as Python."""
     blocks = (textwrap.dedent(match["code"]).strip("\n") for match in fence.finditer(answer))
     return [code for code in blocks if compiled(code) is not None]
 
 
 @functools.lru_cache(maxsize=16)
 def parsed(source: str) -> ast.Module | None:
-    """The source's syntax tree; None where it does not parse."""
+    """Return the source's syntax tree, or None if it does not parse."""
     try:
         with quiet():
             return ast.parse(source)
@@ -116,7 +116,7 @@ def _bound(node: ast.stmt) -> set[str]:
 
 
 def _with_helpers(blocks: list[str], chosen: int) -> str:
-    """The chosen block, behind those definitions of the other blocks that it or they use and it does not make."""
+    """Return the chosen block after the definitions of other blocks that it needs, directly or indirectly."""
     if len(blocks) == 1:
         return blocks[chosen]
     wanted = _missing(blocks[chosen])
@@ -151,7 +151,7 @@ def _missing(source: str) -> set[str]:
 
 
 def _unfenced(answer: str, names: Collection[str]) -> str | None:
-    """The stretch of lines that parses and defines one of `names`, without the prose before and after it."""
+    """Return the lines that parse and define one of `names`, without the prose before and after them."""
     lines = answer.split("\n")[:_MOST_LINES]
     named = "|".join(re.escape(name) for name in sorted(names))
     definition = re.compile(rf"\s*(?:(?:async\s+)?def|class)\s+(?:{named})\b|(?:{named})\s*=" if named else r"(?!)")
@@ -166,7 +166,7 @@ def _unfenced(answer: str, names: Collection[str]) -> str | None:
 
 
 def _longest_parsable(lines: list[str]) -> str | None:
-    """The longest beginning of the lines that parses, found by cutting where the parser stumbles."""
+    """Return the longest prefix of the lines that parses, found by cutting at each syntax error."""
     end = len(lines)
     while end > 0:
         source = textwrap.dedent("\n".join(lines[:end]))
@@ -183,7 +183,7 @@ def _longest_parsable(lines: list[str]) -> str | None:
 
 
 def _without_prose(source: str) -> str:
-    """The source without lone words at its top level: prose that happens to parse."""
+    """Return the source without bare names and tuples at its top level: prose that happens to parse."""
     with quiet():
         tree = ast.parse(source)
     lines = source.split("\n")

@@ -1,4 +1,4 @@
-"""The code task: a function is asked for vaguely, its details are in the human's mind, hidden tests decide."""
+"""The code task: a vague request for a function, a human who knows its details, and hidden tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweet.tasks.scores import METRICS, Metric, ScoringRequest, TrajectoryScorer
 
 
 class CodeKind(TaskKind):
-    """Backend programming of ColBench."""
+    """Backend programming, as in ColBench."""
 
     name = "code"
     texts = Prompts

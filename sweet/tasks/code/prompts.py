@@ -1,4 +1,4 @@
-"""The words of the code task: how agent and human are addressed."""
+"""The prompts of the code task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sweet.tasks import prompts
 
 
 class Prompts(prompts.Prompts):
-    """The texts of the code task."""
+    """The prompts of the code task."""
 
     package = "sweet.tasks.code"
     speaker = "Programmer"

@@ -1,9 +1,10 @@
-"""What an answer to a code task is worth: hidden tests, run in the sandbox, judged outside of it.
+"""Score answers to code tasks by hidden tests, which run in the sandbox and are judged outside of it.
 
-The reference runs in children of its own and gives the expected values; the answer's child never holds them. A test
-passes when the values are equal (sweet.sandbox.values), or when the reference raises on purpose and the answer raises
-the same type. Scorer `strict` takes the answer as people write it and wants a reference that reproduces itself, or the
-task is invalid. Scorer `upstream` follows the published evaluator: its filters, its cutting, its scoping, its equality.
+The reference runs in its own children and returns the expected values, which never enter an answer's child. A test
+passes if the values are equal (sweet.sandbox.values), or if the reference raises on purpose and the answer raises the
+same type. Scorer `strict` extracts the code from prose and fences, and requires a deterministic reference, else the
+task is invalid. Scorer `upstream` follows the published evaluator: its filters, its extraction, its scoping, its
+equality.
 """
 
 from __future__ import annotations
@@ -26,27 +27,27 @@ from sweet.tasks.code.extract import defined_names, extract_code, published_code
 from sweet.tasks.scores import JudgedTest, ScoreOutcome, Verdict
 
 _SHOWN = 200
-"""Characters of a value or an exception that are kept for people."""
+"""Maximum characters of a value or an exception in a row."""
 _MOST_SEEN = 4096
 
 
 _NOT_RUN = Verdict(None, 0, 0, "invalid")
-"""Of an answer to a task that is known to be invalid; why is told when it is its turn."""
+"""Placeholder for an answer to a task that is known to be invalid; the reason is added when its verdict is yielded."""
 
 
 @dataclass
 class _Answer:
-    """An answer on its way to its verdict.
+    """An answer that waits for its verdict.
 
-    It is run by itself unless reading it decides it (`read`), or it is the `twin` of one before it, to the same task
-    with the same source: what that did, this one would do.
+    Its `program` is run, unless the answer has an `early_verdict`, or is a `duplicate_of` an earlier answer to
+    the same task with the same source, whose verdict it shares.
     """
 
     task: Task
     reference: Reference
-    read: Verdict | None = None
+    early_verdict: Verdict | None = None
     program: Program | None = None
-    twin: _Answer | None = None
+    duplicate_of: _Answer | None = None
     verdict: Verdict | None = None
 
 
@@ -54,10 +55,10 @@ class CodeScorer:
     """Scores answers in one sandbox.
 
     Args:
-        box: where answers and references run.
-        scorer: whose rules.
-        tolerance: relative, within which floats agree; 0 wants them equal bit for bit. `upstream` knows none.
-        folder: where expected values are kept on disk (sweet.tasks.code.expected); without it they are not.
+        box: the sandbox in which answers and references run.
+        scorer: the rules to apply.
+        tolerance: relative tolerance for floats; 0 requires equality bit for bit. `upstream` ignores it.
+        folder: the cache folder of expected values (sweet.tasks.code.expected); None caches in memory only.
     """
 
     def __init__(
@@ -68,10 +69,10 @@ class CodeScorer:
         self._seen: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
-        """The verdicts of answers, in their order. Answers are taken as they are needed (see Sandbox.stream).
+        """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).
 
-        Chance and clock being stopped, an answer does the same each time: one with the source of an earlier one to
-        the same task is not run again.
+        Randomness is seeded and the clock is fixed, so that an answer behaves the same each time: one with the same
+        source as an earlier one to the same task is not run again.
 
         Raises:
             sweet.sandbox.jail.JailError: jails cannot be kept running.
@@ -82,7 +83,7 @@ class CodeScorer:
                 yield from self._unrun(jobs)
                 job = jobs.popleft()
                 if isinstance(job, Reference):
-                    self.references.keep(job, execution.results)
+                    self.references.store(job, execution.results)
                 else:
                     job.verdict = self._judge(job, execution)
                     yield job.verdict
@@ -90,55 +91,58 @@ class CodeScorer:
         finally:
             for job in jobs:
                 if isinstance(job, Reference):
-                    job.under_way = False
+                    job.running = False
 
     def _programs(self, answers: Iterable[tuple[Task, str]], jobs: deque[Reference | _Answer]) -> Iterator[Program]:
-        """What has to be run for the answers, a task's reference before the first answer to it.
+        """Yield the programs to run for the answers, a task's reference before the first answer to it.
 
-        Every program has its job in `jobs`, in the same order, and so has every answer that need not be run.
+        Every program has its job in `jobs`, in the same order, and so does every answer that is not run.
         """
         for task, answer in answers:
             reference = self.references.of(task)
-            if reference.expected is None and not reference.under_way:
-                reference.under_way = True
+            if reference.expected is None and not reference.running:
+                reference.running = True
                 jobs.append(reference)
                 yield reference.program
             job = self._answer(task, answer, reference)
             jobs.append(job)
-            if job.program is not None and job.twin is None:
+            if job.program is not None and job.duplicate_of is None:
                 yield job.program
 
     def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
-        read = _NOT_RUN if invalid else self._read(task, answer)
-        if isinstance(read, Verdict):
-            return _Answer(task, reference, read)
-        program = Program(read, tuple(task.test_cases.values()), scoped=self.scorer == "upstream")
-        twin = self._seen.get((reference.key, read))
-        job = _Answer(task, reference, program=program, twin=twin)
-        if twin is None:
-            self._seen[reference.key, read] = job
+        source = _NOT_RUN if invalid else self._source(task, answer)
+        if isinstance(source, Verdict):
+            return _Answer(task, reference, source)
+        program = Program(source, tuple(task.test_cases.values()), scoped=self.scorer == "upstream")
+        earlier = self._seen.get((reference.key, source))
+        job = _Answer(task, reference, program=program, duplicate_of=earlier)
+        if earlier is None:
+            self._seen[reference.key, source] = job
             if len(self._seen) > _MOST_SEEN:
                 self._seen.popitem(last=False)
         return job
 
     def _unrun(self, jobs: deque[Reference | _Answer]) -> Iterator[Verdict]:
-        """The verdicts on the answers at the head of the queue that have no execution of their own."""
-        while jobs and isinstance(job := jobs[0], _Answer) and (job.read is not None or job.twin is not None):
+        """Yield the verdicts on the answers at the head of the queue that have no execution."""
+        while jobs and isinstance(job := jobs[0], _Answer):
+            if job.early_verdict is None and job.duplicate_of is None:
+                return
             jobs.popleft()
             known = job.reference.expected
+            earlier = None if job.duplicate_of is None else job.duplicate_of.verdict
             if known is not None and known.invalid is not None:
                 yield _invalid(job.task, known.invalid)
-            elif job.read is not None:
-                yield job.read
-            elif job.twin is not None and (verdict := job.twin.verdict) is not None and not _by_chance(verdict):
-                yield verdict
+            elif job.early_verdict is not None:
+                yield job.early_verdict
+            elif earlier is not None and not _may_be_load(earlier):
+                yield earlier
             else:
                 (execution,) = self.box.run([job.program] if job.program else [])
                 yield self._judge(job, execution)
 
-    def _read(self, task: Task, answer: str) -> Verdict | str:
-        """The verdict on an answer that need not be run, or the source to run."""
+    def _source(self, task: Task, answer: str) -> Verdict | str:
+        """Return the source to run, or the verdict on an answer that cannot be run."""
         total = len(task.test_cases)
         if answer.strip() in ("", NO_ANSWER):
             return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"})
@@ -147,7 +151,7 @@ class CodeScorer:
             if source is None:
                 return Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
             return source
-        source = extract_code(answer, asked_names(task))
+        source = extract_code(answer, names_in_tests(task))
         if source is None:
             return Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
         return source
@@ -162,7 +166,7 @@ class CodeScorer:
         equal = [self._passes(want, got) for want, got in zip(expected, execution.results, strict=True)]
         passed, total = sum(equal), len(equal)
         tests = {
-            name: JudgedTest(passed=ok, expected=_told(replace(want, message="")), got=_told(got))
+            name: JudgedTest(passed=ok, expected=_text(replace(want, message="")), got=_text(got))
             for name, ok, want, got in zip(task.test_cases, equal, expected, execution.results, strict=True)
         }
         detail: dict[str, Any] = {"tests": {name: test.model_dump() for name, test in tests.items()}}
@@ -180,8 +184,8 @@ class CodeScorer:
         return got.status == "value" and same(want.value, got.value, self.tolerance)
 
 
-def _by_chance(verdict: Verdict) -> bool:
-    """Whether a busy machine may have had a part in it: some tests passed, and one ran out of time or crashed."""
+def _may_be_load(verdict: Verdict) -> bool:
+    """Return whether a busy machine may be the cause: some tests passed, and one timed out or crashed."""
     return verdict.passed > 0 and verdict.outcome in ("timeout", "crash")
 
 
@@ -189,13 +193,13 @@ def _invalid(task: Task, why: str) -> Verdict:
     return Verdict(None, 0, len(task.test_cases), "invalid", {"why": why})
 
 
-def asked_names(task: Task) -> frozenset[str]:
-    """The names of the reference that the tests use."""
-    return _asked_names(task.ground_truth, tuple(task.test_cases.values()))
+def names_in_tests(task: Task) -> frozenset[str]:
+    """Return the names defined by the reference that the tests use."""
+    return _names_in_tests(task.ground_truth, tuple(task.test_cases.values()))
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked_names(source: str, calls: tuple[str, ...]) -> frozenset[str]:
+def _names_in_tests(source: str, calls: tuple[str, ...]) -> frozenset[str]:
     used: set[str] = set()
     for call in calls:
         try:
@@ -218,9 +222,9 @@ def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:
     return "error" if bad["raised"] == len(results) else "failed"
 
 
-def _told(result: Result) -> str:
-    """One line for people, of at most `_SHOWN` characters."""
+def _text(result: Result) -> str:
+    """Return a result as one line for display, of at most `_SHOWN` characters."""
     if result.status == "value":
         return written(result.value, _SHOWN)
-    told = result.told if result.status == result.error else f"{result.status} {result.told}"
-    return told if len(told) <= _SHOWN else told[: _SHOWN - 1] + "…"
+    text = result.told if result.status == result.error else f"{result.status} {result.told}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

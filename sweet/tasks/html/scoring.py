@@ -154,9 +154,9 @@ class HtmlEvaluation:
                 yield from self._runner.run(self._scored(ahead.popleft()))
         finally:
             self._runner.run(_cancelled(ahead))
-        from sweet.render.on_ray import SpreadRenderer
+        from sweet.render.on_ray import RayRenderer
 
-        if isinstance(self._renderer, SpreadRenderer):
+        if isinstance(self._renderer, RayRenderer):
             self.environment[NODES] = self._renderer.nodes
 
     async def _scored(self, rendering: asyncio.Task[_Rendered]) -> list[tuple[Trajectory, Score]]:

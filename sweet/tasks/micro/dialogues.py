@@ -14,14 +14,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from sweet.tasks.base import Message, Task, reveal
+from sweet.tasks.base import Message, Task, with_hidden
 from sweet.tasks.code.prompts import Prompts
-from sweet.tasks.facts import UNKNOWN, tell
+from sweet.tasks.facts import UNKNOWN, reply_from_facts
 from sweet.tasks.markers import ANSWER_MARKER
 from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.generator import Instance, as_task, solution
 from sweet.tasks.micro.rules import BY_NAME, RATE, USELESS_QUESTIONS
-from sweet.tasks.prompts import tell_turns
+from sweet.tasks.prompts import fill_turns
 
 READ = 0.5
 """How likely a question is read from c, where c is told."""
@@ -44,7 +44,7 @@ class _Dialogue:
     def play(self) -> list[Message]:
         task = as_task(self.instance, "cloned")
         messages = [
-            Message(role="system", content=tell_turns(Prompts.packaged().agent, self.family.turns)),
+            Message(role="system", content=fill_turns(Prompts.packaged().agent, self.family.turns)),
             Message(role="user", content=task.problem_description),
         ]
         while len(self.asked) < self.family.questions and self.rng.random() >= self.family.mistakes.early:
@@ -54,7 +54,7 @@ class _Dialogue:
                 Message(role="user", content=self._ask(task, question)),
             ]
         messages.append(Message(role="assistant", content=f"{ANSWER_MARKER}\n{self._answer()}"))
-        return reveal(messages, task.hidden) if self.told else messages
+        return with_hidden(messages, task.hidden) if self.told else messages
 
     def _question(self) -> str:
         draw, mistakes = self.rng.random(), self.family.mistakes
@@ -69,7 +69,7 @@ class _Dialogue:
         return self.rng.choice([question for question in questions if question not in self.asked])
 
     def _ask(self, task: Task, question: str) -> str:
-        reply = tell(task, question)
+        reply = reply_from_facts(task, question)
         self.asked.append(question)
         for name in self.instance.wanted:
             if reply != UNKNOWN and BY_NAME[name].answer.format(v=self.instance.values[name]) == reply:
