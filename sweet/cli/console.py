@@ -23,6 +23,7 @@ from rich.text import Text
 
 from sweet.errors import SweetError
 from sweet.view.text import printable
+from sweet.view.units import format_bytes
 
 if TYPE_CHECKING:
     from sweet.stages.base import StageResult
@@ -170,7 +171,7 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
 
 def _in_units(plan: Mapping[str, Any]) -> dict[str, str]:
     """What is shown in another way than other figures."""
-    ways = {"flops": lambda count: f"{count:.3g}", "bytes": size, "hours": _clock}
+    ways = {"flops": lambda count: f"{count:.3g}", "bytes": format_bytes, "hours": _clock}
     return {name: way(plan[name]) for name, way in ways.items() if plan.get(name) is not None}
 
 
@@ -263,15 +264,6 @@ def figure(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return str(value)
-
-
-def size(count: float) -> str:
-    """Bytes in the unit that suits them: `436 MB`."""
-    if count < 1000:
-        return f"{count:.0f} B"
-    power = next((power for power in (1, 2) if count < 999.5 * 1000**power), 3)
-    shown = count / 1000**power
-    return f"{shown:,.0f} {'kMG'[power - 1]}B" if shown >= 99.95 else f"{shown:,.1f} {'kMG'[power - 1]}B"
 
 
 def drop_output(stream: TextIO | None = None) -> None:

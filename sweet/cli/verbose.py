@@ -19,6 +19,7 @@ from sweet.runs.lineage import ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig, option_key
+from sweet.view.units import format_bytes
 
 
 class Verbose:
@@ -63,7 +64,7 @@ def _of_run(run: Run, call: Call[StageConfig]) -> Iterator[str]:
 
 def _size(artifact: Artifact) -> str:
     rows = "" if artifact.rows is None else f"{artifact.rows:,} rows, "
-    return f"{rows}{console.size(artifact.bytes)}"
+    return f"{rows}{format_bytes(artifact.bytes)}"
 
 
 def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[StageConfig]) -> str:

@@ -17,6 +17,7 @@ from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig,
 from sweet.paths import RUNS
 from sweet.runs.manifest import now
 from sweet.view.terminal import count
+from sweet.view.units import format_bytes
 
 STYLES = {"done": "green", "running": "cyan", "failed": "red"}
 
@@ -58,12 +59,12 @@ def _show(found: StatusReport) -> None:
 
 
 def _show_disk(disk: DiskUse) -> None:
-    kinds = ", ".join(f"{kind} {console.size(size)}" for kind, size in disk.by_kind.items())
-    console.show(console.inert(f"disk: {console.size(disk.bytes)} ({kinds})"))
+    kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in disk.by_kind.items())
+    console.show(console.inert(f"disk: {format_bytes(disk.bytes)} ({kinds})"))
     for item in disk.disposable:
-        console.show(console.inert(f"could be deleted: {item.path}, {console.size(item.bytes)}: {item.why}"))
+        console.show(console.inert(f"could be deleted: {item.path}, {format_bytes(item.bytes)}: {item.why}"))
     if disk.is_short:
-        console.show(Text("disk space is short: ", "yellow").append(f"{console.size(disk.free)} free"))
+        console.show(Text("disk space is short: ", "yellow").append(f"{format_bytes(disk.free)} free"))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:
@@ -91,7 +92,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
     return [
         artifact.id,
         "" if artifact.rows is None else f"{artifact.rows:,}",
-        console.size(artifact.bytes),
+        format_bytes(artifact.bytes),
         ", ".join(artifact.inputs) or (f"played by {artifact.agent}" if artifact.agent else ""),
         artifact.path,
         state,
@@ -99,7 +100,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
 
 
 def _show_overview(found: Overview) -> None:
-    console.heading(f"{found.folder} · {count(len(found.runs), 'run')} · {console.size(found.bytes)}")
+    console.heading(f"{found.folder} · {count(len(found.runs), 'run')} · {format_bytes(found.bytes)}")
     if found.runs:
         header = ["run", "task", "last stage", "result", "size", "age"]
         console.show_rows(header, map(_run, found.runs), right=["size", "age"])
@@ -107,13 +108,13 @@ def _show_overview(found: Overview) -> None:
         if run.problem is not None:
             console.show(Text("broken: ", "red").append_text(console.inert(f"{run.run}: {run.problem}")))
     if found.cached:
-        said = f"could be deleted: {found.cache}, {console.size(found.cached)}: computed again where it is needed"
+        said = f"could be deleted: {found.cache}, {format_bytes(found.cached)}: computed again where it is needed"
         console.show(console.inert(said))
 
 
 def _run(run: RunLine) -> list[object]:
     name = Path(run.run).name
-    size, age = console.size(run.bytes), _age(run.touched)
+    size, age = format_bytes(run.bytes), _age(run.touched)
     if run.problem is not None:
         return [name, "", Text("broken", "red"), "", size, age]
     stage = console.inert(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""

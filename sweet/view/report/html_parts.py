@@ -10,7 +10,6 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from sweet.view.html import line, text
-from sweet.view.report.scales import short
 
 LONGEST = 400
 """Characters of a value that are shown."""
@@ -68,14 +67,6 @@ def value(found: JsonValue) -> str:
 
 def cut(shown: str) -> str:
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}… ({len(shown):,} characters)"
-
-
-def size(count: int) -> str:
-    """Bytes in a few characters."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{short(round(count / factor, 1))} {unit}"
-    return f"{count} B"
 
 
 def moment(when: datetime) -> str:

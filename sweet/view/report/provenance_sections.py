@@ -9,8 +9,9 @@ from pydantic import JsonValue
 from sweet.report.quote import SHORT
 from sweet.report.schema import ArtifactFact, AttemptFact, Report
 from sweet.view.html import line
-from sweet.view.report.html_parts import cut, duration, folded, moment, note, preformatted, section, size, table, value
+from sweet.view.report.html_parts import cut, duration, folded, moment, note, preformatted, section, table, value
 from sweet.view.report.lineage_graph import drawing
+from sweet.view.units import format_bytes
 
 
 def lineage(report: Report) -> str:
@@ -30,7 +31,7 @@ def _artifact(artifact: ArtifactFact) -> list[str]:
     return [
         f"{line(artifact.id)}{mark}",
         "–" if artifact.rows is None else f"{artifact.rows:,}",
-        size(artifact.bytes),
+        format_bytes(artifact.bytes),
         f'<code class="sum">{line((artifact.sha256 or "–")[:SHORT])}</code>',
         line(artifact.attempt),
         line(", ".join(artifact.inputs)) or "–",
