@@ -9,9 +9,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sweet.datasets.hub import reaching_hub
+from sweet.datasets.metrics import ColBenchMetrics
 from sweet.datasets.published import read_trajectories
 from sweet.errors import InputError, SweetError
 from sweet.files import replacing
@@ -39,7 +40,9 @@ class Download(Protocol):
     def __call__(self, repo_id: str, filename: str, *, repo_type: str, revision: str) -> str: ...
 
 
-def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Download | None = None) -> StageResult:
+def run_data_colbench(
+    config: ColBenchConfig, reporter: Reporter, download: Download | None = None
+) -> StageResult[ColBenchMetrics]:
     """Fetch what is not there yet. The result's `run` is the data folder.
 
     Raises:
@@ -49,7 +52,7 @@ def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Down
     fetch = download or _hub_download()
     folder = data_folder() / "colbench"
     folder.mkdir(parents=True, exist_ok=True)
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, int] = {}
     wanted: list[tuple[str, str, Path, Callable[[Path], int]]] = [
         (split, f"backend_tasks/{split}.jsonl", colbench_file(split), _count_tasks) for split in COLBENCH_SPLITS
     ]
@@ -63,7 +66,7 @@ def run_data_colbench(config: ColBenchConfig, reporter: Reporter, download: Down
             metrics[name] = count(local)
     if config.trajectories:
         reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN takes the trajectories into a run.")
-    return StageResult("data colbench", folder, metrics)
+    return StageResult("data colbench", folder, ColBenchMetrics(**metrics))
 
 
 def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Callable[[Path], int]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from sweet.datasets.metrics import ExportMetrics, ImportMetrics
 from sweet.datasets.published import read_trajectories
 from sweet.errors import UsageError
 from sweet.files import check_target, replacing
@@ -23,6 +24,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import IMPORTED
 from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
@@ -53,7 +55,9 @@ class _Survey:
     rewards: int = 0
 
 
-def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter: Reporter) -> StageResult:
+def run_data_import(
+    file: Path, folder: Path, config: DataImportConfig, reporter: Reporter
+) -> StageResult[ImportMetrics]:
     """Take the trajectories of `file` into the run at `folder`, which is made where there is none.
 
     Raises:
@@ -69,15 +73,15 @@ def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter
     run = Run.open_or_create(folder, config.task)
     record = _ImportRecord(task=config.task, file=str(file))
     with reporter.progress("importing", survey.trajectories) as bar, run.attempt("data-import", record) as attempt:
-        meta = {"agent": IMPORTED, "sim": IMPORTED, "tasks": str(file)}
-        draft = attempt.start_artifact("rollouts", meta=meta)
+        meta = RolloutsMeta(tasks=str(file), agent=IMPORTED, sim=IMPORTED)
+        draft = attempt.start_artifact("rollouts", meta=meta.as_json())
         with JsonlWriter(draft.path) as writer:
             for trajectory in read_trajectories(file):
                 writer.write(dump(trajectory))
                 bar.advance()
         rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)
-        metrics: dict[str, Any] = {"trajectories": survey.trajectories, "scores": survey.rewards}
-        attempt.metrics.update(metrics)
+        metrics = ImportMetrics(trajectories=survey.trajectories, scores=survey.rewards)
+        attempt.metrics.update(metrics.as_json())
     artifacts = [rollouts]
     if survey.rewards:
         artifacts.append(_import_scores(run, record, rollouts, survey.rewards))
@@ -87,7 +91,7 @@ def run_data_import(file: Path, folder: Path, config: DataImportConfig, reporter
 def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:
     with run.attempt("data-import", record, inputs=[rollouts]) as attempt:
         rule = task_kind(run.manifest().task).rewards
-        draft = attempt.start_artifact("scores", meta={"scorer": IMPORTED})
+        draft = attempt.start_artifact("scores", meta=ScoresMeta(scoring={"scorer": IMPORTED}).as_json())
         with JsonlWriter(draft.path) as writer:
             for trajectory in read_jsonl(run.file(rollouts), Trajectory):
                 if trajectory.reward is not None:
@@ -152,7 +156,7 @@ def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
         yield published_line(row)
 
 
-def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult:
+def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult[ExportMetrics]:
     """Write the rows to `config.out`, which is replaced only once they are all written."""
     if config.out is None:
         raise UsageError("An export needs a file to write.", fix="--out FILE")
@@ -164,4 +168,4 @@ def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> S
             file.write(line)
             rows += 1
             bar.advance()
-    return StageResult("data export", run.path, {"trajectories": rows, "out": str(out)})
+    return StageResult("data export", run.path, ExportMetrics(trajectories=rows, out=str(out)))

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from sweet.datasets.metrics import MicroAgentMetrics
 from sweet.errors import UsageError
 from sweet.stages.base import Reporter, StageConfig, StageResult
 from sweet.tasks.micro.build import AgentRecipe, build_agent
@@ -15,7 +16,7 @@ class MicroAgentConfig(StageConfig, AgentRecipe):
     """The recipe's fields are the options."""
 
 
-def run_data_micro_agent(folder: Path, config: MicroAgentConfig, reporter: Reporter) -> StageResult:
+def run_data_micro_agent(folder: Path, config: MicroAgentConfig, reporter: Reporter) -> StageResult[MicroAgentMetrics]:
     """Build the agent into `folder`, which must be empty or not there. The result's `run` is the folder.
 
     Raises:
@@ -29,4 +30,5 @@ def run_data_micro_agent(folder: Path, config: MicroAgentConfig, reporter: Repor
         )
     began = time.monotonic()
     result = build_agent(folder, config=config, say=reporter.say)
-    return StageResult("data micro-agent", folder, {**asdict(result), "seconds": round(time.monotonic() - began, 1)})
+    metrics = MicroAgentMetrics(**asdict(result), seconds=round(time.monotonic() - began, 1))
+    return StageResult("data micro-agent", folder, metrics)

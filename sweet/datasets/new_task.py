@@ -12,6 +12,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from sweet.datasets.metrics import NewTaskMetrics
 from sweet.errors import UsageError
 from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION
 from sweet.plugins import plugins
@@ -27,7 +28,7 @@ class NewTaskConfig(StageConfig):
     """The kind's name, as --task takes it: small letters and digits, with - or _ between them."""
 
 
-def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult:
+def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult[NewTaskMetrics]:
     """Write the skeleton into `folder`, which must be empty or not there. The result's `run` is the folder.
 
     Raises:
@@ -49,7 +50,7 @@ def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult:
         count = _copy(resources.files("sweet.tasks") / "skeleton", Path(beside), places)
         for made in sorted(Path(beside).iterdir()):
             made.rename(place / made.name)
-    return StageResult("data new-task", folder, {"name": config.name, "package": package, "files": count})
+    return StageResult("data new-task", folder, NewTaskMetrics(name=config.name, package=package, files=count))
 
 
 def _check_name(name: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from sweet.datasets.metrics import AssetsMetrics
 from sweet.errors import ServerError, SweetError
 from sweet.files import replacing
 from sweet.render.assets import ASSETS, Asset, asset_folder
@@ -94,7 +95,9 @@ def from_npm(asset: Asset, _timeout: float) -> bytes:
 SOURCES: tuple[Source, ...] = (*(from_network(address) for address in NETWORKS), from_npm)
 
 
-def run_data_assets(config: AssetsConfig, reporter: Reporter, sources: Sequence[Source] = SOURCES) -> StageResult:
+def run_data_assets(
+    config: AssetsConfig, reporter: Reporter, sources: Sequence[Source] = SOURCES
+) -> StageResult[AssetsMetrics]:
     """Fetch what is not there yet, or not as it should be. The result's `run` is the folder.
 
     Raises:
@@ -113,7 +116,7 @@ def run_data_assets(config: AssetsConfig, reporter: Reporter, sources: Sequence[
         with replacing(path) as file:
             file.write(content)
         fetched += 1
-    return StageResult("data assets", folder, {"assets": len(ASSETS), "fetched": fetched})
+    return StageResult("data assets", folder, AssetsMetrics(assets=len(ASSETS), fetched=fetched))
 
 
 def _first(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:

@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import FileLock, Timeout
 from pydantic import Field
 
+from sweet.datasets.metrics import WebSightMetrics
 from sweet.datasets.page_rows import COLUMNS, Row, open_rows
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import replacing
@@ -57,7 +58,7 @@ class WebSightConfig(StageConfig):
     """Build again what is there already."""
 
 
-def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult:
+def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult[WebSightMetrics]:
     """Build what is not there yet. The result's `run` is the data folder.
 
     Raises:
@@ -68,14 +69,14 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
     folder = data_folder() / "websight"
     folder.mkdir(parents=True, exist_ok=True)
     splits: list[Split] = [config.split] if config.split else list(ROWS)
-    metrics: dict[str, Any] = {}
+    metrics: dict[str, int | str] = {}
     try:
         with FileLock(folder / ".lock", timeout=0):
             for split in splits:
                 metrics |= _Build(split, config, reporter).metrics()
     except Timeout as error:
         raise UsageError("Another process is building WebSight's splits.", where=folder, fix="wait for it") from error
-    return StageResult("data websight", folder, metrics)
+    return StageResult("data websight", folder, WebSightMetrics.model_validate(metrics))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class _Build:
         """The split while it grows."""
         return self.file.with_name(f".{self.file.name}.begun")
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, int | str]:
         """Build the split where it is not there; its tasks, the rows passed over, and the file's sha256."""
         last = None if self.config.force else self._last_built()
         if last is None or last + 1 < self.rows.stop:

@@ -123,4 +123,6 @@ def _agreement(couples: Mapping[str, _Couples]) -> dict[str, Any]:
         name: {"share": round(fmean(of_kinds.right), 6), "couples": len(of_kinds.right)}
         for name, of_kinds in sorted(couples.items())
     }
-    return {"couples": len(right)} | clustered_mean(right, tasks).told("agreement") | {"agreement_by_kind": by_kind}
+    return (
+        {"couples": len(right)} | clustered_mean(right, tasks).rate().flat("agreement") | {"agreement_by_kind": by_kind}
+    )

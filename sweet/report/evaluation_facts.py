@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -26,6 +25,7 @@ from sweet.runs.manifest import Artifact, Manifest
 from sweet.scoring.results.comparability import unfair
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
+from sweet.scoring.results.metrics import ComparedMetric
 
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
@@ -154,13 +154,17 @@ def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Valu
     )
 
 
-def _measure(name: str, figure: Mapping[str, Any]) -> Measure:
+def _measure(name: str, figure: ComparedMetric) -> Measure:
     return Measure(
         name=name,
-        before=figure["a"],
-        after=figure["b"],
-        difference=figure["difference"],
-        low=figure[f"difference{LOW}"],
-        high=figure[f"difference{HIGH}"],
-        **{key: figure[key] for key in ("p_value", "test", "wins", "losses", "ties")},
+        before=figure.a.value,
+        after=figure.b.value,
+        difference=figure.difference.value,
+        low=figure.difference.ci_low,
+        high=figure.difference.ci_high,
+        p_value=figure.p_value,
+        test=figure.test,
+        wins=figure.wins,
+        losses=figure.losses,
+        ties=figure.ties,
     )

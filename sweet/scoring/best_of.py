@@ -9,19 +9,21 @@ The interval is over tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweet.device import Device
 from sweet.errors import SweetError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.scoring.results.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import clustered_mean, expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
+from sweet.stages.record import Rate
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
@@ -47,7 +49,7 @@ def measure_best_of(
     critic_id: str | None,
     device: Device,
     reporter: Reporter,
-) -> dict[str, Any]:
+) -> BestOfMetrics:
     """Success of the best of N = 1, 2, 4, … dialogues of a task, for `metrics`.
 
     Raises:
@@ -79,21 +81,23 @@ def measure_best_of(
             where=rollouts.id,
             fix="sweet rollout with --samples 16",
         )
-    return {"critic": artifact.id, "left_out": left_out, "n": {str(n): at(n, by_task) for n in powers_of_two(most)}}
+    by_number = {str(n): at(n, by_task) for n in powers_of_two(most)}
+    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number)
 
 
-def at(n: int, by_task: dict[str, list[Liked]]) -> dict[str, Any]:
+def at(n: int, by_task: dict[str, list[Liked]]) -> BestOfRates:
     """Success of the best of `n`, over the tasks that have as many dialogues."""
     tasks = {task: found for task, found in by_task.items() if len(found) >= n}
-    choices = {
-        "critic": [expected_last(n, by_liking(found)) for found in tasks.values()],
-        "random": [fmean(d.solved for d in found) for found in tasks.values()],
-        "oracle": [expected_last(n, sorted(d.solved for d in found)) for found in tasks.values()],
-    }
-    told: dict[str, Any] = {"tasks": len(tasks)}
-    for name, values in choices.items():
-        told |= clustered_mean(values, list(tasks)).told(name)
-    return told
+
+    def rate(value: Callable[[list[Liked]], float]) -> Rate:
+        return clustered_mean([value(found) for found in tasks.values()], list(tasks)).rate()
+
+    return BestOfRates(
+        tasks=len(tasks),
+        critic=rate(lambda found: expected_last(n, by_liking(found))),
+        random=rate(lambda found: fmean(d.solved for d in found)),
+        oracle=rate(lambda found: expected_last(n, sorted(d.solved for d in found))),
+    )
 
 
 def by_liking(found: Sequence[Liked]) -> list[float]:

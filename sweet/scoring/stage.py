@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from sweet.cluster.nodes import nodes_of
 from sweet.device import usable_cores
 from sweet.errors import UsageError
@@ -26,17 +28,20 @@ from sweet.scoring.config import EvalConfig
 from sweet.scoring.results.comparability import check_alike, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
+from sweet.scoring.results.metrics import EvalMetrics, SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.rates import GPUS
+from sweet.stages.record import UnknownRate
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import SCORER_OPTIONS, Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 
-def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
+def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[EvalMetrics]:
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
@@ -54,7 +59,10 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
             mend = score_again(baseline, scorer.option)
             allow = config.allow_different
             check_alike(baseline, kind=run.manifest().task, scorer=scorer.name, mend=mend, allow=allow)
-        draft = attempt.start_artifact("scores", meta={**scorer.meta, "scorer": scorer.name, "rollouts": rollouts.id})
+        meta = ScoresMeta(
+            scoring=to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str), rollouts=rollouts.id
+        )
+        draft = attempt.start_artifact("scores", meta=meta.as_json())
         tally = _Tally(scorer.metrics)
         with JsonlWriter(draft.path) as writer, reporter.progress("answers", rollouts.rows) as bar:
             for trajectory, score in scorer.score(read_jsonl(run.file(rollouts), Trajectory)):
@@ -63,17 +71,18 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult:
                 bar.advance()
         attempt.environment |= scorer.environment
         _warn(tally, reporter)
-        metrics = {**tally.metrics(), **measure_samples(tally.values, kind.rewards), **scorer.environment}
+        metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment)
         if config.best_of is not None:
-            metrics["best_of"] = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
-        attempt.metrics.update(metrics)
+            best_of = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
+            metrics = metrics.model_copy(update={"best_of": best_of})
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
         if baseline is not None:
             ours = Evaluation(run, run.manifest(), artifact)
-            metrics["compare"] = measure_comparison(baseline, ours, flips=config.flips)
-            metrics |= {name: value for name, value in metrics["compare"].items() if name.startswith("win_rate")}
-        metrics["seconds"] = round(time.monotonic() - began, 3)
-        attempt.metrics.update(metrics)
+            compared = measure_comparison(baseline, ours, flips=config.flips)
+            metrics = metrics.model_copy(update={"compare": compared, "win_rate": compared.win_rate})
+        metrics = metrics.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+        attempt.metrics.update(metrics.as_json())
     return StageResult("eval", run.path, metrics, [artifact])
 
 
@@ -135,19 +144,19 @@ class _Tally:
         if score.outcome == "invalid":
             self.invalid[score.task_id] = str(score.detail.get("why", ""))
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self, samples: SamplesMetrics, scored_by: Mapping[str, Any]) -> EvalMetrics:
         rates = self.values.rates()
-        found: dict[str, Any] = {
-            "trajectories": len(self.scores),
-            "tasks": len({score.task_id for score in self.scores}),
-        }
-        for name in self.figures:
-            rate = rates[name]
-            found |= dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high")) if rate is None else rate.told(name)
         outcomes = Counter(score.outcome for score in self.scores)
-        found |= {"outcomes": dict(sorted(outcomes.items())), "faults": self.faults.total()}
-        found |= {"invalid_tasks": len(self.invalid)}
-        return found
+        return EvalMetrics(
+            trajectories=len(self.scores),
+            tasks=len({score.task_id for score in self.scores}),
+            rates={name: UnknownRate() if (rate := rates[name]) is None else rate.rate() for name in self.figures},
+            outcomes=dict(sorted(outcomes.items())),
+            faults=self.faults.total(),
+            invalid_tasks=len(self.invalid),
+            samples=samples,
+            scored_by=to_jsonable_python(dict(scored_by), fallback=str),
+        )
 
 
 def _warn(tally: _Tally, reporter: Reporter) -> None:

@@ -45,29 +45,39 @@ class Record(BaseModel):
             if name not in self.model_fields_set:
                 continue
             info, value = type(self).model_fields[name], getattr(self, name)
-            if isinstance(value, Rate):
+            if isinstance(value, Rate | UnknownRate):
                 found |= value.flat(name)
             elif not _is_flat(info):
                 found[info.alias or name] = dumped
             elif isinstance(value, Mapping):
                 for key, item in value.items():
-                    found |= item.flat(key) if isinstance(item, Rate) else {key: dumped[key]}
+                    found |= item.flat(key) if isinstance(item, Rate | UnknownRate) else {key: dumped[key]}
             elif value is not None:
                 found |= dumped
         return found
 
 
+class UnknownRate(BaseModel):
+    """A rate of nothing: written as the three keys of a `Rate`, each null."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def flat(self, name: str) -> dict[str, float | None]:
+        """The three keys under which it is written."""
+        return dict.fromkeys((name, f"{name}_ci_low", f"{name}_ci_high"))
+
+
 class Rate(BaseModel):
-    """A mean with its 95 % interval, rounded to six decimals; all None where nothing could be measured.
+    """A mean with its 95 % interval, rounded to six decimals.
 
     In a record it is written as NAME, NAME_ci_low and NAME_ci_high.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    value: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
+    value: float
+    ci_low: float
+    ci_high: float
 
     def flat(self, name: str) -> dict[str, float | None]:
         """The three keys under which it is written."""

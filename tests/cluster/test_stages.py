@@ -58,12 +58,13 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     here = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both"), Silent())
     there = run_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
     assert content(run, there) == content(run, here)
-    recorded = there.metrics["nodes"]
+    here_metrics, there_metrics = here.metrics.as_json(), there.metrics.as_json()
+    recorded = there_metrics["nodes"]
     assert len(recorded) == 3
     assert sum(node["items"] for node in recorded.values()) == 120
-    assert {node["sandbox"] for node in recorded.values()} == {here.metrics["sandbox"]} == {there.metrics["sandbox"]}
-    assert {key: value for key, value in there.metrics.items() if key not in ("nodes", "seconds")} == {
-        key: value for key, value in here.metrics.items() if key != "seconds"
+    assert {node["sandbox"] for node in recorded.values()} == {here_metrics["sandbox"]} == {there_metrics["sandbox"]}
+    assert {key: value for key, value in there_metrics.items() if key not in ("nodes", "seconds")} == {
+        key: value for key, value in here_metrics.items() if key != "seconds"
     }
     assert run.manifest().attempts[-1].environment["nodes"] == recorded
     assert there.artifacts[0].meta == here.artifacts[0].meta

@@ -45,7 +45,7 @@ def test_an_import_makes_the_run_and_keeps_ids_and_order(tmp_path: Path) -> None
     (rollouts,) = result.artifacts
     assert (rollouts.kind, rollouts.rows, rollouts.status) == ("rollouts", 3, "done")
     assert [t.id for t in read_jsonl(run.file(rollouts), Trajectory)] == ["c", "a", "b"]
-    assert result.metrics == {"trajectories": 3, "scores": 0}
+    assert result.metrics.as_json() == {"trajectories": 3, "scores": 0}
     assert run.manifest().task == "code"
     assert run.manifest().attempts[0].config["file"] == str(file)
     assert run.stale(rollouts) is None
@@ -123,7 +123,7 @@ def test_an_export_replaces_its_file_whole(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("before")
     result = run_data_export(run, DataExportConfig(out=out), Silent())
-    assert result.metrics == {"trajectories": 2, "out": str(out)}
+    assert result.metrics.as_json() == {"trajectories": 2, "out": str(out)}
     assert out.read_bytes() == b"".join(export_lines(run, DataExportConfig()))
     whole = out.read_bytes()
     path = run.file(run.artifact("rollouts-1"))

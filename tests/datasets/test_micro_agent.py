@@ -16,7 +16,7 @@ SMALL = MicroAgentConfig(dialogues=40, width=16, layers=1, heads=2, feed_forward
 
 def test_it_builds_a_whole_checkpoint(tmp_path: Path) -> None:
     result = run_data_micro_agent(tmp_path / "agent", SMALL, Silent())
-    assert result.metrics["parameters"] > 0
+    assert result.metrics.parameters > 0
     assert checkpoint_problem(tmp_path / "agent") is None
 
 

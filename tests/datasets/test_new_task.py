@@ -23,7 +23,7 @@ ROOT = EXAMPLE.parent.parent
 def made(tmp_path: Path) -> Path:
     folder = tmp_path / "work" / "haiku"
     result = run_new_task(folder, NewTaskConfig(name="haiku-2"))
-    assert result.metrics == {"name": "haiku-2", "package": "sweet_haiku_2", "files": 13}
+    assert result.metrics.as_json() == {"name": "haiku-2", "package": "sweet_haiku_2", "files": 13}
     return folder
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten(made: Path, tmp_path: Path) -> None:
 def test_an_empty_folder_is_filled_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    assert run_new_task(Path(), NewTaskConfig(name="other")).metrics["files"] == 13
+    assert run_new_task(Path(), NewTaskConfig(name="other")).metrics.files == 13
     assert Path("pyproject.toml").is_file()
     assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
 

@@ -40,11 +40,11 @@ def right(asset: assets.Asset, timeout: float) -> bytes:
 
 def test_the_first_source_that_gives_it_is_enough() -> None:
     result = run_data_assets(AssetsConfig(), Silent(), (refuses, wrong, right))
-    assert result.metrics == {"assets": 1, "fetched": 1}
+    assert result.metrics.as_json() == {"assets": 1, "fetched": 1}
     assert (result.run / ASSET.name).read_bytes() == CONTENT
-    assert run_data_assets(AssetsConfig(), Silent(), (refuses,)).metrics["fetched"] == 0
+    assert run_data_assets(AssetsConfig(), Silent(), (refuses,)).metrics.fetched == 0
     (result.run / ASSET.name).write_bytes(b"damaged")
-    assert run_data_assets(AssetsConfig(), Silent(), (right,)).metrics["fetched"] == 1
+    assert run_data_assets(AssetsConfig(), Silent(), (right,)).metrics.fetched == 1
     with pytest.raises(ServerError, match="nobody is there"):
         run_data_assets(AssetsConfig(force=True), Silent(), (refuses,))
 

@@ -61,7 +61,7 @@ def test_before_and_after_are_paired_by_task(report: Report) -> None:
 
 
 def test_before_and_after_are_what_compare_tells(run: Run, report: Report) -> None:
-    told = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics
+    told = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics.as_json()
     (found,) = report.comparisons
     assert found.warnings == [warning["text"] for warning in told["warnings"]]
     for measure in found.measures:
@@ -202,7 +202,7 @@ def test_curves_are_read_as_eval_writes_them() -> None:
     for index, reward in enumerate((1.0, 0.5, 0.0, 0.5)):
         row = {"id": str(index), "task_id": f"t{index // 2}", "reward": reward, "passed": 0, "total": 0}
         values.add(Score.model_validate(row | {"outcome": "failed"}))
-    told = measure_samples(values, RewardRule())
+    told = measure_samples(values, RewardRule()).as_json()
     for name, means in (("pass_at_k", [0.25, 0.5]), ("best_of_k", [0.5, 0.75])):
         curve = curve_fact(name, told[name])
         assert curve is not None
@@ -220,7 +220,12 @@ def test_a_comparison_with_another_run_is_told(run: Run) -> None:
     sides = [find_evaluation(f"{run.path}:scores-{number}", needed_by="test") for number in (1, 2)]
 
     def change(manifest: dict[str, Any]) -> None:
-        told = {"win_rate": 0.6, "win_rate_ci_low": 0.5, "win_rate_ci_high": 0.7, "compare": measure_comparison(*sides)}
+        told = {
+            "win_rate": 0.6,
+            "win_rate_ci_low": 0.5,
+            "win_rate_ci_high": 0.7,
+            "compare": measure_comparison(*sides).as_json(),
+        }
         manifest["attempts"][-1]["metrics"] |= told
 
     rewrite(run, change)

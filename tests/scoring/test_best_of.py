@@ -23,18 +23,20 @@ def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chanc
     knows = {f"t{i}": [Liked(float(k == i % 4), float(k == i % 4)) for k in range(4)] for i in range(8)}
     errs = {task: [Liked(-d.liking, d.solved) for d in found] for task, found in knows.items()}
     for n in (1, 2, 4):
-        told = at(n, knows)
+        told = at(n, knows).as_json()
         assert told["critic"] == told["oracle"] == pytest.approx(n / 4)
         assert told["random"] == pytest.approx(0.25)
         assert told["critic_ci_low"] <= told["critic"] <= told["critic_ci_high"]
-    assert at(4, errs)["critic"] == 0.0
-    assert at(2, {"few": knows["t0"][:1], **knows})["tasks"] == 8
+    assert at(4, errs).as_json()["critic"] == 0.0
+    assert at(2, {"few": knows["t0"][:1], **knows}).as_json()["tasks"] == 8
 
 
 def test_of_dialogues_liked_equally_any_may_be_chosen() -> None:
     for rewards in ((1.0, 0.0), (0.0, 1.0)):
-        assert at(2, {"t": [Liked(0.5, reward) for reward in rewards]})["critic"] == 0.5, "whatever their order"
-    assert at(2, {"t": [Liked(0.5, 1.0), Liked(0.5, 0.0), Liked(0.1, 1.0)]})["critic"] == 0.5
+        assert at(2, {"t": [Liked(0.5, reward) for reward in rewards]}).as_json()["critic"] == 0.5, (
+            "whatever their order"
+        )
+    assert at(2, {"t": [Liked(0.5, 1.0), Liked(0.5, 0.0), Liked(0.1, 1.0)]}).as_json()["critic"] == 0.5
 
 
 @pytest.mark.parametrize("recipe", ["paper", "upstream"])
@@ -62,7 +64,7 @@ def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
         for file in Path(make_agent(tmp_path / "trained", seed=3)).iterdir():
             (draft.path / file.name).write_bytes(file.read_bytes())
         attempt.finish_artifact(draft)
-    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics["best_of"]
+    told = run_eval(run, EvalConfig(best_of="critic"), Silent()).metrics.as_json()["best_of"]
     assert told["critic"] == "critic-1"
     assert list(told["n"]) == ["1", "2", "4"]
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
@@ -79,7 +81,7 @@ def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
             (draft.path / file.name).write_bytes(file.read_bytes())
         attempt.finish_artifact(draft)
     with pytest.raises(SweetError, match="two dialogues"):
-        measure_best_of(run, rollouts, [score(t, r) for t, r in dialogues], None, "cpu", Silent())
+        measure_best_of(run, rollouts, [score(t, r) for t, r in dialogues], None, "cpu", Silent()).as_json()
 
 
 def test_plain_sequences_give_the_same_credit(tmp_path: Path) -> None:

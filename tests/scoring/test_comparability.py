@@ -19,7 +19,7 @@ REWARDS = {"t1": [1.0], "t2": [0.5], "t3": [0.0]}
 
 
 def warnings(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
-    found = measure_comparison(a, b)["warnings"]
+    found = measure_comparison(a, b).as_json()["warnings"]
     assert len({warning["about"] for warning in found}) == len(found)
     return {warning["about"]: warning for warning in found}
 
@@ -112,7 +112,7 @@ def test_invalid_tasks_and_dialogues_a_task(tmp_path: Path) -> None:
     assert found["invalid_tasks"]["text"] == "Invalid tasks, which count in no rate: 0 in A, 1 in B."
     assert found["samples"]["text"] == "Dialogues a task: 1–2 in A, 1 in B."
     assert (found["tasks_not_shared"]["a"], found["tasks_not_shared"]["b"]) == (1, 0)
-    assert measure_comparison(a, b)["tasks"] == 2
+    assert measure_comparison(a, b).as_json()["tasks"] == 2
 
 
 def test_stale_scores(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_rewards_that_mean_other_things_are_refused(
     with pytest.raises(UsageError, match=said) as caught:
         run_compare(a, b, CompareConfig())
     assert fix in str(caught.value.fix)
-    metrics = run_compare(a, b, CompareConfig(allow_different=True)).metrics
+    metrics = run_compare(a, b, CompareConfig(allow_different=True)).metrics.as_json()
     assert about in [warning["about"] for warning in metrics["warnings"]]
     assert metrics["figures"]["reward"]["ties"] == 3
 

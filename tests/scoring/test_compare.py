@@ -44,7 +44,7 @@ def values_of(rewards: Rewards) -> Values:
 def test_the_figures_of_one_dialogue_a_task(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", one_each("111000000h"))
     b = evaluate(tmp_path / "b", one_each("0111111110"))
-    metrics = measure_comparison(a, b)
+    metrics = measure_comparison(a, b).as_json()
     success = metrics["figures"]["success_rate"]
     assert (success["a"], success["b"], success["difference"]) == (0.3, 0.8, 0.5)
     assert (success["wins"], success["losses"], success["ties"]) == (6, 1, 3)
@@ -62,13 +62,13 @@ def test_the_figures_of_one_dialogue_a_task(tmp_path: Path) -> None:
 def test_the_difference_is_b_minus_a_over_the_shared_tasks(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", {"t1": [1.0, 0.0], "t2": [1.0], "only": [1.0]})
     b = evaluate(tmp_path / "b", {"t2": [0.0], "t1": [1.0, 1.0, 1.0, 0.0]})
-    metrics = measure_comparison(a, b)
+    metrics = measure_comparison(a, b).as_json()
     success = metrics["figures"]["success_rate"]
     assert metrics["tasks"] == success["tasks"] == 2
     assert (success["a"], success["b"]) == (0.75, 0.375)
     assert success["difference"] == pytest.approx(success["b"] - success["a"])
     assert success["test"] == "permutation"
-    mirrored = measure_comparison(b, a)["figures"]["success_rate"]
+    mirrored = measure_comparison(b, a).as_json()["figures"]["success_rate"]
     assert mirrored["difference"] == -success["difference"]
     assert mirrored["p_value"] == success["p_value"]
 
@@ -76,18 +76,18 @@ def test_the_difference_is_b_minus_a_over_the_shared_tasks(tmp_path: Path) -> No
 def test_it_is_the_same_every_time_and_in_any_order_of_rows(tmp_path: Path) -> None:
     rewards = {f"t{i}": [float((i * k) % 3 == 0) for k in range(3)] for i in range(12)}
     a, b = evaluate(tmp_path / "a", rewards), evaluate(tmp_path / "b", one_each("101010101010"))
-    first = measure_comparison(a, b)
-    assert measure_comparison(a, b) == first
+    first = measure_comparison(a, b).as_json()
+    assert measure_comparison(a, b).as_json() == first
     file = a.run.file(a.scores)
     file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
-    again = measure_comparison(a, b)
+    again = measure_comparison(a, b).as_json()
     assert {**again, "warnings": []} == {**first, "warnings": []}
 
 
 def test_flips_go_both_ways_and_lead_to_dialogues(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", {"t1": [1.0, 1.0, 0.0], "t2": [0.0, 0.5, 0.2], "t3": [1.0] * 3, "t4": [1.0, 0.0]})
     b = evaluate(tmp_path / "b", {"t1": [0.0, 1.0, 0.2], "t2": [1.0, 1.0, 0.0], "t3": [0.0] * 3, "t4": [0.0, 1.0]})
-    flips = measure_comparison(a, b)["flips"]
+    flips = measure_comparison(a, b).as_json()["flips"]
     assert [row["task"] for row in flips["lost"]["tasks"]] == ["t3", "t1"], (
         "the greatest change first; t4 is no majority"
     )
@@ -102,10 +102,10 @@ def test_flips_go_both_ways_and_lead_to_dialogues(tmp_path: Path) -> None:
 
 def test_flips_are_limited_and_the_rest_is_counted(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", one_each("1" * 12)), evaluate(tmp_path / "b", one_each("0" * 12))
-    lost = measure_comparison(a, b, flips=5)["flips"]["lost"]
+    lost = measure_comparison(a, b, flips=5).as_json()["flips"]["lost"]
     assert (lost["count"], len(lost["tasks"])) == (12, 5)
-    assert measure_comparison(a, b, flips=0)["flips"]["lost"] == {"count": 12, "tasks": []}
-    assert len(measure_comparison(a, b)["flips"]["lost"]["tasks"]) == 10
+    assert measure_comparison(a, b, flips=0).as_json()["flips"]["lost"] == {"count": 12, "tasks": []}
+    assert len(measure_comparison(a, b).as_json()["flips"]["lost"]["tasks"]) == 10
 
 
 def test_where_rewards_are_degrees_the_largest_changes_are_told(
@@ -114,7 +114,7 @@ def test_where_rewards_are_degrees_the_largest_changes_are_told(
     plug_in(monkeypatch)
     a = evaluate(tmp_path / "a", {"t1": [0.5], "t2": [0.9], "t3": [-0.2], "t4": [0.4]}, kind="painted")
     b = evaluate(tmp_path / "b", {"t1": [0.6], "t2": [0.1], "t3": [0.7], "t4": [0.4]}, kind="painted")
-    metrics = measure_comparison(a, b)
+    metrics = measure_comparison(a, b).as_json()
     assert metrics["flips"]["by"] == "reward"
     assert [row["task"] for row in metrics["flips"]["gained"]["tasks"]] == ["t3", "t1"]
     assert [row["task"] for row in metrics["flips"]["lost"]["tasks"]] == ["t2"]
@@ -124,7 +124,7 @@ def test_where_rewards_are_degrees_the_largest_changes_are_told(
 
 @given(st.dictionaries(st.sampled_from("abcdef"), SMALL, min_size=1))
 def test_pass_at_1_is_the_mean_over_tasks_and_more_tries_are_no_worse(rewards: dict[str, list[float]]) -> None:
-    found = measure_samples(values_of(rewards), CODE)
+    found = measure_samples(values_of(rewards), CODE).as_json()
     if max(map(len, rewards.values())) == 1:
         assert found == {}
         return
@@ -137,20 +137,20 @@ def test_pass_at_1_is_the_mean_over_tasks_and_more_tries_are_no_worse(rewards: d
         assert told["rate"] == pytest.approx(fmean(expected), abs=1e-6)
         assert told["rate_ci_low"] <= told["rate"] <= told["rate_ci_high"]
     assert set(found["best_of_k"]) == set(found["pass_at_k"])
-    assert "pass_at_k" not in measure_samples(values_of(rewards), PAGES)
+    assert "pass_at_k" not in measure_samples(values_of(rewards), PAGES).as_json()
 
 
 def test_both_sides_at_k_over_the_tasks_that_have_as_many() -> None:
     a = values_of({"t1": [1.0, 0.0, 0.0, 0.0], "t2": [0.0, 0.5], "t3": [1.0]})
     b = values_of({"t1": [1.0, 1.0, 0.0, 0.0], "t2": [0.0, 1.0, 0.0, 0.0], "t3": [1.0] * 4})
-    found = compare_samples(a, b, CODE, ["t1", "t2", "t3"])
+    found = compare_samples(a, b, CODE, ["t1", "t2", "t3"]).as_json()
     assert {k: told["tasks"] for k, told in found["pass_at_k"].items()} == {"1": 3, "2": 2, "4": 1}
     two = found["pass_at_k"]["2"]
     assert (two["a"], two["b"]) == (0.25, pytest.approx((5 / 6 + 1 / 2) / 2, abs=1e-6))
     assert two["difference"] == pytest.approx(two["b"] - two["a"], abs=1e-6)
     assert two["difference_ci_low"] <= two["difference"] <= two["difference_ci_high"]
     assert found["best_of_k"]["2"]["a"] == pytest.approx((0.5 + 0.5) / 2)
-    assert compare_samples(a, values_of({"t1": [1.0]}), CODE, ["t1"]) == {}
+    assert compare_samples(a, values_of({"t1": [1.0]}), CODE, ["t1"]).as_json() == {}
 
 
 @given(st.text(min_size=1, max_size=6), st.integers(0, 10**6), st.integers(0, 10**6))
@@ -160,7 +160,7 @@ def test_a_dialogues_name_tells_its_sample(task: str, sample: int, seed: int) ->
 
 
 def repeats(evaluation: Evaluation, *runs: Run) -> dict[str, Any]:
-    return measure_repeats(evaluation, evaluation.values(), runs)
+    return measure_repeats(evaluation, evaluation.values(), runs).as_json()
 
 
 def test_repeats_by_their_sample(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_degrees_have_no_binomial_spread(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_repeats_of_named_runs_are_told(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", one_each("1100")), evaluate(tmp_path / "b", one_each("1110"), agent="other")
     more = evaluate(tmp_path / "more", one_each("1010"), seed=1)
-    metrics = run_compare(a.name, b.name, CompareConfig(repeats=[more.run.path])).metrics
+    metrics = run_compare(a.name, b.name, CompareConfig(repeats=[more.run.path])).metrics.as_json()
     assert (metrics["repeats"]["a"]["repeats"], metrics["repeats"]["b"]["repeats"]) == (2, 1)
 
 
@@ -229,9 +229,15 @@ def test_two_evaluations_in_one_run(tmp_path: Path) -> None:
     after = evaluate(tmp_path / "run", one_each("1110"), agent="trained")
     result = run_compare(f"{before.run.path}:rollouts-1", after.run.path, CompareConfig())
     assert (result.stage, result.run, result.artifacts) == ("compare", after.run.path, [])
-    assert (result.metrics["a"]["scores"], result.metrics["b"]["scores"]) == ("scores-1", "scores-2")
-    assert (result.metrics["a"]["agent"], result.metrics["b"]["agent"]) == ("micro", "trained")
-    assert result.metrics["figures"]["success_rate"]["difference"] == 0.5
+    assert (result.metrics.a.scores, result.metrics.b.scores) == (
+        "scores-1",
+        "scores-2",
+    )
+    assert (result.metrics.a.agent, result.metrics.b.agent) == (
+        "micro",
+        "trained",
+    )
+    assert result.metrics.figures["success_rate"].difference.value == 0.5
 
 
 def test_the_same_thing_twice_is_refused_and_says_what_there_is(tmp_path: Path) -> None:
@@ -258,7 +264,7 @@ def test_no_shared_task_is_refused(tmp_path: Path) -> None:
     a = evaluate(tmp_path / "a", {"t1": [1.0], "t2": [None]})
     b = evaluate(tmp_path / "b", {"t2": [1.0], "t3": [1.0]})
     with pytest.raises(UsageError, match="share no valid task") as caught:
-        measure_comparison(a, b)
+        measure_comparison(a, b).as_json()
     assert caught.value.fix == (
         f"{a.run.path} has scores-1 (of rollouts-1: micro, micro, test); "
         f"{b.run.path} has scores-1 (of rollouts-1: micro, micro, test)"

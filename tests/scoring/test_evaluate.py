@@ -44,8 +44,8 @@ def evaluate(run: Run, **settings: Any) -> tuple[dict[str, Any], list[Score]]:
     (artifact,) = result.artifacts
     assert result.as_json()["artifacts"][0]["kind"] == "scores"
     rows = list(read_jsonl(run.file(artifact), Score))
-    assert artifact.rows == len(rows) == result.metrics["trajectories"]
-    return result.metrics, rows
+    assert artifact.rows == len(rows) == result.metrics.trajectories
+    return result.metrics.as_json(), rows
 
 
 def test_rows_and_rates(tmp_path: Path) -> None:

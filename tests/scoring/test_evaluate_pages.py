@@ -62,7 +62,7 @@ def make_run(path: Path, *rows: Trajectory, **meta: Any) -> Run:
 
 def evaluate(run: Run, reporter: Reporter | None = None, **settings: Any) -> tuple[dict[str, Any], list[Score]]:
     result = run_eval(run, EvalConfig(**settings), reporter or Silent())
-    return result.metrics, list(read_jsonl(run.file(result.artifacts[0]), Score))
+    return result.metrics.as_json(), list(read_jsonl(run.file(result.artifacts[0]), Score))
 
 
 def test_rows_and_figures(tmp_path: Path, painter: Painter) -> None:
@@ -210,7 +210,7 @@ def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Pat
         old = manifest.read_text().replace('"pixels-1"', '"efficientnet-lite0@0123456789ab"')
         manifest.write_text(old.replace('"similarity": "pixels"', '"similarity": "efficientnet"'))
         runs.append(run.path)
-    metrics = run_compare(runs[0], runs[1], CompareConfig()).metrics
+    metrics = run_compare(runs[0], runs[1], CompareConfig()).metrics.as_json()
     assert metrics["a"]["scorer"] == metrics["b"]["scorer"] == "efficientnet-lite0@0123456789ab"
     assert metrics["win_rate"] == 1
     assert [artifact.stale for artifact in report(Run.open(runs[0])).artifacts] == [None, None]

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from sweet.runs.manifest import Artifact, Kind, now
 from sweet.stages.meta import RolloutsMeta, ScoresMeta, TrainedMeta
-from sweet.stages.record import Flat, Rate, Record, documentation
+from sweet.stages.record import Flat, Rate, Record, UnknownRate, documentation
 
 
 class Inner(Record):
@@ -21,12 +21,12 @@ class Sample(Record):
     count: int
     """How many
     there are."""
-    rates: Annotated[dict[str, Rate], Flat({"hits": "share of hits"})] = Field(default_factory=dict)
+    rates: Annotated[dict[str, Rate | UnknownRate], Flat({"hits": "share of hits"})] = Field(default_factory=dict)
     """Rates of the kind."""
     source: str | None = Field(default=None, alias="from")
     """Where it is from."""
     inner: Annotated[Inner | None, Flat()] = None
-    share: Rate = Rate()
+    share: Rate | None = None
     """A share."""
     parts: dict[str, Inner] = Field(default_factory=dict)
     """By name."""
@@ -43,7 +43,7 @@ def test_keys_come_in_the_order_of_the_fields() -> None:
         share=Rate(value=0.5, ci_low=0.25, ci_high=0.75),
         inner=Inner(depth=1),
         source="x",
-        rates={"hits": Rate(value=1.0, ci_low=0.9, ci_high=1.0), "misses": Rate()},
+        rates={"hits": Rate(value=1.0, ci_low=0.9, ci_high=1.0), "misses": UnknownRate()},
         count=3,
     )
     assert list(record.as_json().items()) == [

@@ -127,7 +127,7 @@ def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recip
 def test_the_best_is_chosen_among_the_others(run: Run, variant: str) -> None:
     train(run, variant=variant)
     heard = Heard()
-    told = run_eval(run, EvalConfig(best_of="critic"), heard).metrics["best_of"]
+    told = run_eval(run, EvalConfig(best_of="critic"), heard).metrics.as_json()["best_of"]
     assert told["left_out"] == 1
     assert told["n"]["1"]["tasks"] == 6
     assert any("1 dialogue" in text for text in heard.warned)

@@ -23,7 +23,7 @@ HOSTILE = "t\x1b[31m|[bold]<b>@who`x`\n"
 def compared(path: Path, task: str = "t1", **settings: Any) -> dict[str, Any]:
     a = evaluate(path / "a", {task: [1.0, 1.0], "t2": [0.0, 0.5], "t3": [1.0, 0.0]})
     b = evaluate(path / "b", {task: [0.0, 0.2], "t2": [1.0, 1.0], "t3": [1.0, 0.0]}, agent="trained", **settings)
-    return measure_comparison(a, b)
+    return measure_comparison(a, b).as_json()
 
 
 def drawn(metrics: dict[str, Any], width: int) -> str:
@@ -78,7 +78,9 @@ def test_narrow_tables_become_lists(tmp_path: Path) -> None:
 
 def test_one_repeat_is_said_plainly(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", {"t": [1.0]}), evaluate(tmp_path / "b", {"t": [0.0]}, agent="other")
-    assert "One repeat only of A and of B: how much it varies is not known." in drawn(measure_comparison(a, b), 200)
+    assert "One repeat only of A and of B: how much it varies is not known." in drawn(
+        measure_comparison(a, b).as_json(), 200
+    )
 
 
 @pytest.mark.parametrize("width", [40, 200])
@@ -123,7 +125,7 @@ def test_p_values_are_quoted_as_one_does() -> None:
 
 def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
     found = evaluate(tmp_path / "a", {"t1": [1.0, 0.0], "t2": [0.0, 0.5]})
-    first, second = samples(measure_samples(found.values(), found.kind.rewards))
+    first, second = samples(measure_samples(found.values(), found.kind.rewards).as_json())
     assert (first.title, [row[:2] for row in first.rows]) == ("pass@k", [("1", "2"), ("2", "2")])
     assert second.title == "best of k, by reward"
     assert samples({"success_rate": 1.0}) == []
@@ -131,7 +133,7 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
 
 def test_the_critics_choice_fits_a_terminal() -> None:
     liked = {f"t{index}": [Liked(0.5, 1.0), Liked(0.2, 0.0)] for index in range(1500)}
-    told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked) for n in (1, 2)}}
+    told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked).as_json() for n in (1, 2)}}
     (section,) = samples({"best_of": told})
     file = io.StringIO()
     Console(file=file, width=80).print(section)

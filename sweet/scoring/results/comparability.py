@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +16,7 @@ from pydantic import ValidationError
 from sweet.errors import InputError, UsageError
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Evaluation, Values
+from sweet.scoring.results.metrics import Caveat
 from sweet.stages.base import digest_of
 from sweet.tasks.base import Task
 
@@ -36,24 +36,6 @@ _PLAYED = {
     "seed": "seed",
 }
 """Settings of the dialogues that must be the same, in words."""
-
-
-@dataclass(frozen=True)
-class Caveat:
-    """One thing that is not the same, or is wrong, on the two sides.
-
-    Attributes:
-        about: its name, for programs.
-        a, b: what it is on either side.
-    """
-
-    about: str
-    text: str
-    a: Any
-    b: Any
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: str, allow: bool) -> None:
@@ -122,17 +104,19 @@ def _tasks(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: 
         if changed:
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
             text = f"Tasks of the same id are not the same tasks: {', '.join(changed[:_NAMED])}{more}."
-            yield Caveat("task_content", text, len(changed), len(changed))
+            yield Caveat(about="task_content", text=text, a=len(changed), b=len(changed))
     alone = [len(side.ids.keys() - set(shared)) for side in values]
     if any(alone):
-        yield Caveat("tasks_not_shared", f"Tasks of one side alone: {_sides(*alone)}. They are left out.", *alone)
+        text = f"Tasks of one side alone: {_sides(*alone)}. They are left out."
+        yield Caveat(about="tasks_not_shared", text=text, a=alone[0], b=alone[1])
     invalid = [len(side.invalid) for side in values]
     if any(invalid):
-        yield Caveat("invalid_tasks", f"Invalid tasks, which count in no rate: {_sides(*invalid)}.", *invalid)
+        text = f"Invalid tasks, which count in no rate: {_sides(*invalid)}."
+        yield Caveat(about="invalid_tasks", text=text, a=invalid[0], b=invalid[1])
     counts = [sorted({len(side.ids[task]) for task in shared}) for side in values]
     if counts[0] != counts[1]:
         shown = ["–".join(str(end) for end in dict.fromkeys((row[0], row[-1]))) for row in counts]
-        yield Caveat("samples", f"Dialogues a task: {_sides(*shown)}.", *shown)
+        yield Caveat(about="samples", text=f"Dialogues a task: {_sides(*shown)}.", a=shown[0], b=shown[1])
 
 
 def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
@@ -140,7 +124,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     if unknown:
         whose = " and ".join(unknown)
         text = f"How the dialogues of {whose} were played (human, turns, temperature, …) is not known to the run."
-        yield Caveat("played", text, a.played_by is not None, b.played_by is not None)
+        yield Caveat(about="played", text=text, a=a.played_by is not None, b=b.played_by is not None)
         return
     yield from _differs("sim", "simulated human", _human(a), _human(b))
     ours, theirs = a.played, b.played
@@ -154,14 +138,15 @@ def _state(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     stale = [side.run.stale(side.scores) for side in (a, b)]
     for name, side, why in zip("AB", (a, b), stale, strict=True):
         if why is not None:
-            yield Caveat("stale", f"{side.scores.id} of {name} is stale: {why}.", *stale)
+            text = f"{side.scores.id} of {name} is stale: {why}."
+            yield Caveat(about="stale", text=text, a=stale[0], b=stale[1])
     if a.of_same_dialogues(b):
         text = f"Both are scores of the same dialogues, {a.rollouts.id if a.rollouts else ''}."
-        yield Caveat("same_dialogues", text, a.scores.id, b.scores.id)
+        yield Caveat(about="same_dialogues", text=text, a=a.scores.id, b=b.scores.id)
     faults = [_faults(side) for side in (a, b)]
     if any(faults):
         text = f"Dialogues that ended by a fault and count as unsolved: {_sides(*faults)}."
-        yield Caveat("faults", text, *faults)
+        yield Caveat(about="faults", text=text, a=faults[0], b=faults[1])
     for key, words, who in (
         ("sweet_rollout", "version of sweet that played", lambda side: side.played_by),
         ("sweet_eval", "version of sweet that scored", lambda side: side.scored_by),
@@ -212,7 +197,7 @@ def _version(side: Evaluation, who: Callable[[Evaluation], Any]) -> Any:
 
 def _differs(about: str, words: str, a: Any, b: Any) -> Iterator[Caveat]:
     if a != b and a is not _UNKNOWN and b is not _UNKNOWN:
-        yield Caveat(about, f"{words[:1].upper()}{words[1:]}: {_sides(a, b)}.", a, b)
+        yield Caveat(about=about, text=f"{words[:1].upper()}{words[1:]}: {_sides(a, b)}.", a=a, b=b)
 
 
 def _sides(a: Any, b: Any) -> str:

@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Literal
 
 from pydantic import Field
 
@@ -32,6 +32,15 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.scoring.results.comparability import check_alike, score_again, scorer_options, unfair
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
+from sweet.scoring.results.metrics import (
+    ComparedMetric,
+    ComparedSide,
+    ComparisonMetrics,
+    FlippedTask,
+    FlippedTasks,
+    Flips,
+    RepeatsOfBoth,
+)
 from sweet.scoring.results.pass_at_k import compare_samples
 from sweet.scoring.results.repeats import measure_repeats
 from sweet.scoring.results.statistics import clustered_mean, compare
@@ -57,7 +66,7 @@ class CompareConfig(StageConfig):
     """Print the comparison as Markdown, for a pull request."""
 
 
-def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult:
+def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult[ComparisonMetrics]:
     """Compare B with A, each RUN, RUN:scores-2 or RUN:rollouts-1.
 
     Raises:
@@ -72,7 +81,9 @@ def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageRes
     return StageResult("compare", other.run.path, metrics)
 
 
-def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs: Sequence[Run] = ()) -> dict[str, Any]:
+def measure_comparison(
+    a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs: Sequence[Run] = ()
+) -> ComparisonMetrics:
     """The metrics of the comparison.
 
     Args:
@@ -95,20 +106,20 @@ def measure_comparison(a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs
     figures = pair_figures(*values, shared)
     rule = b.kind.rewards
     everywhere = [a.run, b.run, *runs]
-    return {
-        "a": _side(a, values[0]),
-        "b": _side(b, values[1]),
-        "tasks": len(shared),
-        **{name: value for name, value in figures[REWARD].items() if name.startswith("win_rate")},
-        "figures": figures,
-        "flips": _flips(*values, shared, rule, flips),
-        **compare_samples(*values, rule, shared),
-        "repeats": {
-            "a": measure_repeats(a, values[0], everywhere),
-            "b": measure_repeats(b, values[1], everywhere),
-        },
-        "warnings": [warning.as_json() for warning in unfair(a, b, values, shared)],
-    }
+    return ComparisonMetrics(
+        a=_side(a, values[0]),
+        b=_side(b, values[1]),
+        tasks=len(shared),
+        win_rate=figures[REWARD].win_rate,
+        figures=figures,
+        flips=_flips(*values, shared, rule, flips),
+        samples=compare_samples(*values, rule, shared),
+        repeats=RepeatsOfBoth(
+            a=measure_repeats(a, values[0], everywhere),
+            b=measure_repeats(b, values[1], everywhere),
+        ),
+        warnings=unfair(a, b, values, shared),
+    )
 
 
 def _same(evaluation: Evaluation) -> UsageError:
@@ -138,18 +149,18 @@ def _there(run: Run) -> str:
     return ", ".join(words)
 
 
-def _side(evaluation: Evaluation, values: Values) -> dict[str, Any]:
+def _side(evaluation: Evaluation, values: Values) -> ComparedSide:
     played = evaluation.played
-    return {
-        "run": str(evaluation.run.path),
-        "scores": evaluation.scores.id,
-        "rollouts": None if evaluation.rollouts is None else evaluation.rollouts.id,
-        "agent": played.get("agent"),
-        "seed": played.get("seed"),
-        "scorer": evaluation.scorer,
-        "tasks": len(values.ids),
-        "dialogues": sum(map(len, values.ids.values())),
-    }
+    return ComparedSide(
+        run=str(evaluation.run.path),
+        scores=evaluation.scores.id,
+        rollouts=None if evaluation.rollouts is None else evaluation.rollouts.id,
+        agent=played.get("agent"),
+        seed=played.get("seed"),
+        scorer=evaluation.scorer,
+        tasks=len(values.ids),
+        dialogues=sum(map(len, values.ids.values())),
+    )
 
 
 def shared_tasks(a: Values, b: Values) -> list[str]:
@@ -157,17 +168,17 @@ def shared_tasks(a: Values, b: Values) -> list[str]:
     return sorted(a.ids.keys() & b.ids.keys())
 
 
-def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, Any]:
+def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, ComparedMetric]:
     """Each figure that both sides have, that of the rewards first."""
     found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
-    return {name: figure for name, figure in found.items() if figure}
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> dict[str, Any]:
+def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> ComparedMetric | None:
     ours, theirs = a.means(name), b.means(name)
     tasks = [task for task in shared if task in ours and task in theirs]
     if not tasks:
-        return {}
+        return None
     bounds = a.bounds(name)
     single = all(len(side.of(name)[task]) == 1 for side in (a, b) for task in tasks)
     result = compare(
@@ -176,22 +187,22 @@ def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> dict[str,
         single=single,
         span=bounds[1] - bounds[0],
     )
-    found: dict[str, Any] = {"tasks": len(tasks)}
-    for side, means in (("a", ours), ("b", theirs)):
-        found |= clustered_mean([means[task] for task in tasks], tasks, bounds=bounds).told(side)
-    return {
-        **found,
-        **result.difference.told("difference"),
-        "p_value": float(f"{result.p_value:.6g}"),
-        "test": result.test,
-        **result.win_rate.told("win_rate"),
-        "wins": result.wins,
-        "losses": result.losses,
-        "ties": result.ties,
-    }
+    means = [clustered_mean([side[task] for task in tasks], tasks, bounds=bounds) for side in (ours, theirs)]
+    return ComparedMetric(
+        tasks=len(tasks),
+        a=means[0].rate(),
+        b=means[1].rate(),
+        difference=result.difference.rate(),
+        p_value=float(f"{result.p_value:.6g}"),
+        test=result.test,
+        win_rate=result.win_rate.rate(),
+        wins=result.wins,
+        losses=result.losses,
+        ties=result.ties,
+    )
 
 
-def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: int) -> dict[str, Any]:
+def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: int) -> Flips:
     """The tasks that A alone solves, and B alone; where rewards are degrees, those that fell and those that rose."""
     worth = [{task: [rule.worth(reward) for reward in side.of(REWARD)[task]] for task in shared} for side in (a, b)]
     means = [{task: fmean(row) for task, row in side.items()} for side in worth]
@@ -203,22 +214,22 @@ def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: 
         if solved[0] != solved[1]:
             (lost if solved[0] else gained).append(task)
 
-    def told(tasks: list[str], sign: int) -> dict[str, Any]:
+    def flipped(tasks: list[str], sign: int) -> FlippedTasks:
         tasks.sort(key=lambda task: (sign * (means[1][task] - means[0][task]), task))
         rows = [
-            {
-                "task": task,
-                "a": round(means[0][task], 6),
-                "b": round(means[1][task], 6),
-                "a_ids": _telling(a.ids[task], a.of(REWARD)[task], best_first=sign > 0),
-                "b_ids": _telling(b.ids[task], b.of(REWARD)[task], best_first=sign < 0),
-            }
+            FlippedTask(
+                task=task,
+                a=round(means[0][task], 6),
+                b=round(means[1][task], 6),
+                a_ids=_telling(a.ids[task], a.of(REWARD)[task], best_first=sign > 0),
+                b_ids=_telling(b.ids[task], b.of(REWARD)[task], best_first=sign < 0),
+            )
             for task in tasks[:most]
         ]
-        return {"count": len(tasks), "tasks": rows}
+        return FlippedTasks(count=len(tasks), tasks=rows)
 
-    by = "reward" if rule.solved is None else "solved"
-    return {"by": by, "lost": told(lost, 1), "gained": told(gained, -1)}
+    by: Literal["solved", "reward"] = "reward" if rule.solved is None else "solved"
+    return Flips(by=by, lost=flipped(lost, 1), gained=flipped(gained, -1))
 
 
 def _telling(ids: Sequence[str], rewards: Sequence[float], *, best_first: bool) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from sweet.errors import UsageError
 from sweet.runs.jsonl import read_jsonl
@@ -21,9 +21,12 @@ from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.scoring.results.statistics import Interval, clustered_mean
+from sweet.stages.meta import ScoresMeta
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Metric, Score, reward
+
+V = TypeVar("V")
 
 REWARD = "reward"
 """The name of the rewards beside those of the figures."""
@@ -121,8 +124,7 @@ class Evaluation:
     @property
     def scorer(self) -> str | None:
         """What the rewards are by. Rewards under different names are not alike."""
-        name = self.scores.meta.get("scorer")
-        return None if name is None else str(name)
+        return ScoresMeta.of(self.scores).scorer
 
     def same_as(self, other: Evaluation) -> bool:
         return self.scores.id == other.scores.id and self.run.path.resolve() == other.run.path.resolve()
@@ -174,7 +176,7 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
             yield Evaluation(run, manifest, scores)
 
 
-def distinct(figures: Mapping[str, Any]) -> dict[str, Any]:
+def distinct(figures: Mapping[str, V]) -> dict[str, V]:
     """Paired figures to show: without the rewards where another one is the same."""
     twice = any(row == figures[REWARD] for name, row in figures.items() if name != REWARD)
     return {name: row for name, row in figures.items() if not (twice and name == REWARD)}

@@ -7,34 +7,35 @@ over every choice of k of the dialogues there are (`statistics.expected_last`), 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sweet.scoring.results.evaluation import REWARD, Values
+from sweet.scoring.results.metrics import ComparedRate, ComparedSamples, SampledRate, SamplesMetrics
 from sweet.scoring.results.statistics import clustered_mean, expected_last, mean_difference, powers_of_two
 from sweet.tasks.scores import RewardRule
 
 ByTask = Mapping[str, Sequence[float]]
 
 
-def measure_samples(values: Values, rule: RewardRule) -> dict[str, Any]:
-    """`pass_at_k` and `best_of_k` for metrics, by k; nothing where every task has one dialogue."""
-    return {
+def measure_samples(values: Values, rule: RewardRule) -> SamplesMetrics:
+    """Return `pass_at_k` and `best_of_k`, by k; neither where every task has one dialogue."""
+    found = {
         name: {str(k): _rate(worth, k, bounds) for k in powers_of_two(_most(worth))}
         for name, (worth, bounds) in _measures(values, rule).items()
         if _most(worth) > 1
     }
+    return SamplesMetrics(**found)
 
 
-def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str]) -> dict[str, Any]:
-    """The same for both sides over the shared tasks that have k dialogues on both, and the difference."""
-    found: dict[str, Any] = {}
+def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str]) -> ComparedSamples:
+    """Return the same for both sides over the shared tasks that have k dialogues on both, and the difference."""
+    found: dict[str, dict[str, ComparedRate]] = {}
     theirs = _measures(b, rule)
     for name, (worth, bounds) in _measures(a, rule).items():
         sides = [{task: side[task] for task in shared} for side in (worth, theirs[name][0])]
         most = max((min(len(sides[0][task]), len(sides[1][task])) for task in shared), default=0)
         if most > 1:
             found[name] = {str(k): _compared(sides[0], sides[1], k, bounds) for k in powers_of_two(most)}
-    return found
+    return ComparedSamples(**found)
 
 
 def _measures(values: Values, rule: RewardRule) -> dict[str, tuple[ByTask, tuple[float, float]]]:
@@ -55,16 +56,14 @@ def _at(worth: ByTask, k: int) -> dict[str, float]:
     return {task: expected_last(k, sorted(row)) for task, row in worth.items() if len(row) >= k}
 
 
-def _rate(worth: ByTask, k: int, bounds: tuple[float, float]) -> dict[str, Any]:
+def _rate(worth: ByTask, k: int, bounds: tuple[float, float]) -> SampledRate:
     best = _at(worth, k)
-    return {"tasks": len(best), **clustered_mean(list(best.values()), list(best), bounds=bounds).told("rate")}
+    return SampledRate(tasks=len(best), rate=clustered_mean(list(best.values()), list(best), bounds=bounds).rate())
 
 
-def _compared(a: ByTask, b: ByTask, k: int, bounds: tuple[float, float]) -> dict[str, Any]:
+def _compared(a: ByTask, b: ByTask, k: int, bounds: tuple[float, float]) -> ComparedRate:
     ours, theirs = _at(a, k), _at(b, k)
     tasks = sorted(ours.keys() & theirs.keys())
     difference = mean_difference([theirs[task] - ours[task] for task in tasks], span=bounds[1] - bounds[0])
-    found: dict[str, Any] = {"tasks": len(tasks)}
-    for name, best in (("a", ours), ("b", theirs)):
-        found |= clustered_mean([best[task] for task in tasks], tasks, bounds=bounds).told(name)
-    return found | difference.told("difference")
+    means = [clustered_mean([best[task] for task in tasks], tasks, bounds=bounds) for best in (ours, theirs)]
+    return ComparedRate(tasks=len(tasks), a=means[0].rate(), b=means[1].rate(), difference=difference.rate())

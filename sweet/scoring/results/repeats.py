@@ -16,6 +16,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import sample_of
 from sweet.runs.run import Run
 from sweet.scoring.results.evaluation import Evaluation, Values, evaluations
+from sweet.scoring.results.metrics import RepeatRate, RepeatsMetrics
 from sweet.scoring.results.statistics import binomial_deviation
 
 _COMPLETE = 0.9
@@ -37,7 +38,7 @@ class Repeat:
     values: dict[str, float]
 
 
-def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run]) -> dict[str, Any]:
+def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run]) -> RepeatsMetrics:
     """The rates of the repeats, their mean and spread, for metrics.
 
     Args:
@@ -51,23 +52,23 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
     kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
     tasks = sorted(set.intersection(*(set(repeat.values) for repeat in kept))) if kept else []
     if not tasks:
-        return {"figure": name, "repeats": 0, "left_out": len(found), "tasks": 0, "rates": []}
+        return RepeatsMetrics(figure=name, repeats=0, left_out=len(found), tasks=0, rates=[])
     rates = [fmean(repeat.values[task] for task in tasks) for repeat in kept]
     binary = all(repeat.values[task] in (0.0, 1.0) for repeat in kept for task in tasks)
     mean = fmean(rates)
-    return {
-        "figure": name,
-        "repeats": len(kept),
-        "left_out": len(found) - len(kept),
-        "tasks": len(tasks),
-        "mean": round(mean, 6),
-        "deviation": round(stdev(rates), 6) if len(rates) > 1 else None,
-        "binomial_deviation": round(binomial_deviation(mean, len(tasks)), 6) if binary else None,
-        "rates": [
-            {"scores": repeat.scores, "sample": repeat.sample, "seed": repeat.seed, "rate": round(rate, 6)}
+    return RepeatsMetrics(
+        figure=name,
+        repeats=len(kept),
+        left_out=len(found) - len(kept),
+        tasks=len(tasks),
+        mean=round(mean, 6),
+        deviation=round(stdev(rates), 6) if len(rates) > 1 else None,
+        binomial_deviation=round(binomial_deviation(mean, len(tasks)), 6) if binary else None,
+        rates=[
+            RepeatRate(scores=repeat.scores, sample=repeat.sample, seed=repeat.seed, rate=round(rate, 6))
             for repeat, rate in zip(kept, rates, strict=True)
         ],
-    }
+    )
 
 
 def _repeats(evaluation: Evaluation, values: Values, figure: str) -> list[Repeat]:

@@ -15,6 +15,8 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweet.stages.record import Rate
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -39,13 +41,9 @@ class Interval:
     low: float
     high: float
 
-    def told(self, name: str) -> dict[str, float]:
-        """The interval as metrics: `name`, `name_ci_low`, `name_ci_high`."""
-        return {
-            name: round(self.mean, 6),
-            f"{name}_ci_low": round(self.low, 6),
-            f"{name}_ci_high": round(self.high, 6),
-        }
+    def rate(self) -> Rate:
+        """The interval as a metric, rounded to six decimals."""
+        return Rate(value=round(self.mean, 6), ci_low=round(self.low, 6), ci_high=round(self.high, 6))
 
 
 @dataclass(frozen=True)

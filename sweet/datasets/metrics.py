@@ -1,0 +1,72 @@
+"""The metrics of the commands of `sweet data`."""
+
+from __future__ import annotations
+
+from sweet.stages.record import Record
+
+
+class ImportMetrics(Record):
+    trajectories: int
+    """rows imported"""
+    scores: int
+    """rows with a reward"""
+
+
+class ExportMetrics(Record):
+    trajectories: int
+    """rows written"""
+    out: str
+    """the file"""
+
+
+class ColBenchMetrics(Record):
+    train: int | None = None
+    """tasks of the split train"""
+    test: int | None = None
+    """tasks of the split test"""
+    trajectories: int | None = None
+    """with --trajectories: their number"""
+
+
+class WebSightMetrics(Record):
+    train: int | None = None
+    """tasks of the split train"""
+    train_passed_over: int | None = None
+    """rows without a page or a description"""
+    train_sha256: str | None = None
+    """digest of the file"""
+    test: int | None = None
+    """tasks of the split test"""
+    test_passed_over: int | None = None
+    """rows without a page or a description"""
+    test_sha256: str | None = None
+    """digest of the file"""
+
+
+class AssetsMetrics(Record):
+    assets: int
+    """files in the folder"""
+    fetched: int
+    """files fetched by this call"""
+
+
+class MicroAgentMetrics(Record):
+    parameters: int
+    """of the model"""
+    tokens: int
+    """trained on"""
+    steps: int
+    """optimizer steps"""
+    loss: float
+    """mean loss of the last tenth of the steps"""
+    seconds: float
+    """duration"""
+
+
+class NewTaskMetrics(Record):
+    name: str
+    """name of the kind of task"""
+    package: str
+    """name of the Python package"""
+    files: int
+    """files written"""

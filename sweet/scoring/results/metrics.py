@@ -1,0 +1,294 @@
+"""The metrics of evaluations and of their comparison, as `--json` prints them.
+
+Every rate has its 95 % interval beside it. Keys that do not apply (pass@k where every task has one dialogue) are
+absent.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from sweet.stages.record import Flat, Rate, Record, UnknownRate
+
+
+class SampledRate(Record):
+    """The worth of k dialogues of a task, one k."""
+
+    tasks: int
+    """tasks with at least k dialogues"""
+    rate: Rate
+    """mean over these tasks"""
+
+
+class SamplesMetrics(Record):
+    """What several dialogues of a task are worth together, by k = 1, 2, 4, … (sweet.scoring.results.pass_at_k)."""
+
+    pass_at_k: dict[str, SampledRate] | None = None
+    """with several dialogues a task: chance that one of k solves it, by k, with interval (code)"""
+    best_of_k: dict[str, SampledRate] | None = None
+    """with several dialogues a task: expected reward of the best of k, by k, with interval"""
+
+
+class ComparedRate(Record):
+    """The same of two evaluations, one k."""
+
+    tasks: int
+    """tasks with at least k dialogues on both sides"""
+    a: Rate
+    """mean of the baseline"""
+    b: Rate
+    """mean of the other"""
+    difference: Rate
+    """b - a"""
+
+
+class ComparedSamples(Record):
+    """The same of two evaluations."""
+
+    pass_at_k: dict[str, ComparedRate] | None = None
+    """with several dialogues a task: chance that one of k solves it, for both and the difference"""
+    best_of_k: dict[str, ComparedRate] | None = None
+    """with several dialogues a task: expected reward of the best of k, for both and the difference"""
+
+
+class ComparedSide(Record):
+    """One of the two evaluations that are compared."""
+
+    run: str
+    """the run, as it was named"""
+    scores: str
+    """id of the scores"""
+    rollouts: str | None
+    """id of the dialogues; null where the run does not have them"""
+    agent: JsonValue
+    """the agent of the dialogues"""
+    seed: JsonValue
+    """seed of the dialogues"""
+    scorer: str | None
+    """name of the scorer"""
+    tasks: int
+    """valid tasks"""
+    dialogues: int
+    """dialogues on them"""
+
+
+class ComparedMetric(Record):
+    """One metric of both evaluations, paired by task."""
+
+    tasks: int
+    """tasks with a value on both sides"""
+    a: Rate
+    """mean of the baseline over tasks"""
+    b: Rate
+    """mean of the other over tasks"""
+    difference: Rate
+    """b - a"""
+    p_value: float
+    """two-sided"""
+    test: Literal["mcnemar", "permutation"]
+    """test of the p-value"""
+    win_rate: Rate
+    """share of the tasks on which b is higher, a tie counting half"""
+    wins: int
+    """tasks on which b is higher"""
+    losses: int
+    """tasks on which b is lower"""
+    ties: int
+    """tasks on which both are equal"""
+
+
+class FlippedTask(Record):
+    """A task that one side alone solves."""
+
+    task: str
+    """id of the task"""
+    a: float
+    """share of its dialogues that solve it in A, or their mean reward"""
+    b: float
+    """the same in B"""
+    a_ids: list[str]
+    """its dialogues in A; the first shows the flip best"""
+    b_ids: list[str]
+    """its dialogues in B"""
+
+
+class FlippedTasks(Record):
+    """Tasks that flipped in one direction."""
+
+    count: int
+    """their number"""
+    tasks: list[FlippedTask]
+    """the first of them, the largest change first"""
+
+
+class Flips(Record):
+    """Tasks that A or B alone solves; where rewards are degrees, tasks whose reward changed."""
+
+    by: Literal["solved", "reward"]
+    """by what a task flips"""
+    lost: FlippedTasks
+    """tasks that A alone solves"""
+    gained: FlippedTasks
+    """tasks that B alone solves"""
+
+
+class RepeatRate(Record):
+    """The rate of one repeat."""
+
+    scores: str
+    """its scores, RUN:scores-2"""
+    sample: int
+    """its sample number"""
+    seed: int | None
+    """its seed"""
+    rate: float
+    """mean over the tasks"""
+
+
+class RepeatsMetrics(Record):
+    """How much the repeats of an evaluation vary (sweet.scoring.results.repeats)."""
+
+    figure: str
+    """the metric that is measured"""
+    repeats: int
+    """repeats that have most of the tasks"""
+    left_out: int
+    """repeats that have too few tasks"""
+    tasks: int
+    """tasks that all these repeats have"""
+    mean: float | None = None
+    """mean of the rates"""
+    deviation: float | None = None
+    """standard deviation of the rates; null with one repeat"""
+    binomial_deviation: float | None = None
+    """standard deviation if all dialogues had the same rate; null where values are not 0 or 1"""
+    rates: list[RepeatRate]
+    """each repeat"""
+
+
+class RepeatsOfBoth(Record):
+    """The repeats of both sides."""
+
+    a: RepeatsMetrics
+    """of A"""
+    b: RepeatsMetrics
+    """of B"""
+
+
+class Caveat(Record):
+    """One thing that is not the same, or is wrong, on the two sides of a comparison."""
+
+    about: str
+    """its name, for programs"""
+    text: str
+    """one sentence"""
+    a: JsonValue
+    """what it is in A"""
+    b: JsonValue
+    """what it is in B"""
+
+
+class ComparisonMetrics(Record):
+    """The metrics of `sweet compare`; every difference is B - A."""
+
+    a: ComparedSide
+    """the baseline: which scores of which dialogues, with the agent"""
+    b: ComparedSide
+    """the evaluation that is compared with it, in the same way"""
+    tasks: int
+    """valid tasks that both have; all other metrics are of these"""
+    win_rate: Rate
+    """share of them on which B's reward is higher, a tie counting half, with interval"""
+    figures: dict[str, ComparedMetric]
+    """by metric: a, b, difference and win_rate with intervals, p_value, test, wins, losses, ties"""
+    flips: Flips
+    """tasks that only A solves (lost) and that only B solves (gained)"""
+    samples: Annotated[ComparedSamples, Flat()]
+    """The worth of several dialogues of a task."""
+    repeats: RepeatsOfBoth
+    """how much repeats of A and of B vary"""
+    warnings: list[Caveat]
+    """what is not the same on both sides"""
+
+
+class BestOfRates(Record):
+    """Success of the best of N dialogues, one N, by what chooses."""
+
+    tasks: int
+    """tasks with at least N dialogues"""
+    critic: Rate
+    """the critic chooses"""
+    random: Rate
+    """chance chooses"""
+    oracle: Rate
+    """the rewards choose"""
+
+
+class BestOfMetrics(Record):
+    """Best of N dialogues by a critic (sweet.scoring.best_of)."""
+
+    critic: str
+    """id of the critic"""
+    left_out: int
+    """dialogues that are too long for it"""
+    n: dict[str, BestOfRates]
+    """by N = 1, 2, 4, …"""
+
+
+class EvalMetrics(Record):
+    """The metrics of `sweet eval`."""
+
+    trajectories: int
+    """dialogues scored"""
+    tasks: int
+    """different tasks among them"""
+    rates: Annotated[
+        dict[str, Rate | UnknownRate],
+        Flat(
+            {
+                "success_rate": "share of the dialogues that pass all hidden tests, with interval (code)",
+                "tests_passed": "mean share of the hidden tests passed, with interval (code)",
+                "upstream_success_rate": "with --scorer both: the same by the published evaluator, with interval "
+                "(code)",
+                "upstream_tests_passed": "with --scorer both: the same by the published evaluator, with interval "
+                "(code)",
+                "cosine": "mean similarity of page and reference, with interval (html)",
+                "block_match": "share of the texts' area that both pages have, with interval (html)",
+                "text": "similarity of paired texts, with interval (html)",
+                "position": "closeness of their positions, with interval (html)",
+                "color": "similarity of their colours, with interval (html)",
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """The rates of the kind of task, by name; a kind may have rates of its own."""
+    outcomes: dict[str, int]
+    """dialogues by how they scored"""
+    faults: int
+    """dialogues that ended by a fault; they count as unsolved"""
+    invalid_tasks: int
+    """tasks whose reference fails; they count in no rate"""
+    samples: Annotated[SamplesMetrics, Flat()]
+    """The worth of several dialogues of a task."""
+    scored_by: Annotated[
+        dict[str, JsonValue],
+        Flat(
+            {
+                "scorer": "name of the scorer",
+                "similarity": "what compared screenshots (html)",
+                "tolerance": "relative difference of floats taken for equal (code)",
+                "sandbox": "jail that ran the code (code)",
+                "nodes": "with --ray: what each node did",
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """What scored, and where, by the kind's scorer."""
+    best_of: BestOfMetrics | None = None
+    """with --best-of: success of the best of 1, 2, 4, … dialogues, by critic, chance and oracle"""
+    compare: ComparisonMetrics | None = None
+    """with --compare: the metrics of sweet compare"""
+    win_rate: Rate | None = None
+    """with --compare: share of the tasks won, a tie counting half, with interval"""
+    seconds: float = 0.0
+    """duration of scoring"""
