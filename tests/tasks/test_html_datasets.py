@@ -54,7 +54,7 @@ def test_a_file_in_the_published_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "what"),
     [
-        ({**ROW, "ground_truth": "def f(): pass"}, "holds no page"),
+        ({**ROW, "ground_truth": "def f(): pass"}, "contains no page"),
         ({**ROW, "ground_truth": ""}, "ground_truth"),
         ({**ROW, "ground_truth": 3}, "ground_truth"),
         ({"ground_truth": ROW["ground_truth"]}, "problem_description"),

@@ -148,7 +148,7 @@ def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned
     cloned = [instance for instance, _ in drawn(CLONING, 200, family)]
     assert {len(instance.wanted) for instance in cloned} == {family.wanted}
     assert sum(set(i.wanted) <= set(i.function.typical) for i in cloned) < 40
-    assert {name for instance in cloned for name in instance.wanted} == set(family.untold)
+    assert {name for instance in cloned for name in instance.wanted} == set(family.unstated)
 
 
 @families
@@ -156,8 +156,8 @@ def test_no_function_is_like_another_and_no_rule_rarer_than_another(family: Fami
     typical = [frozenset(function.typical) for function in family.functions]
     assert len(set(typical)) == len(family.functions)
     assert {len(names) for names in typical} == {len(function.typical) for function in family.functions}
-    counts = {name: sum(name in names for names in typical) for name in family.untold}
-    assert set(counts.values()) == {len(typical[0]) * len(typical) // len(family.untold)}
+    counts = {name: sum(name in names for names in typical) for name in family.unstated}
+    assert set(counts.values()) == {len(typical[0]) * len(typical) // len(family.unstated)}
 
 
 @families
@@ -170,15 +170,15 @@ def test_no_function_is_rare(family: Family) -> None:
 @families
 def test_who_knows_what_is_typical_finds_everything_and_who_asks_at_random_hardly_ever(family: Family) -> None:
     assert all(len(function.typical) <= family.questions for function in family.functions)
-    untold, left = len(family.untold), len(family.untold) - family.wanted
-    by_chance = comb(left, family.questions - family.wanted) / comb(untold, family.questions)
+    unstated, left = len(family.unstated), len(family.unstated) - family.wanted
+    by_chance = comb(left, family.questions - family.wanted) / comb(unstated, family.questions)
     assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 126 / 2002}[family.name])
 
 
 def test_the_long_family_goes_beyond_the_short_one() -> None:
     short = {function.name: set(function.typical) for function in MICRO.functions}
     assert all(short[function.name] < set(function.typical) for function in LONG.functions)
-    assert set(MICRO.untold) < set(LONG.untold)
+    assert set(MICRO.unstated) < set(LONG.unstated)
     assert (LONG.turns, MICRO.turns) == (10, 6)
 
 

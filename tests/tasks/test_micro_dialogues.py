@@ -1,4 +1,4 @@
-"""The dialogues that the agent imitates: honest about what was told, of mixed quality, c told in the agreed words."""
+"""The dialogues that the agent imitates: consistent with the known facts, of mixed quality, with c in the agreed form."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ INSTANCES = {name: list(islice(instances(CLONING, family), COUNT)) for name, fam
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-def play(family: Family, *, told: bool) -> list[tuple[Task, list[Message]]]:
+def play(family: Family, *, with_reference: bool) -> list[tuple[Task, list[Message]]]:
     rng = random.Random(1)
     return [
-        (as_task(instance, "t"), dialogue(instance, rng, told=told, family=family))
+        (as_task(instance, "t"), dialogue(instance, rng, with_reference=with_reference, family=family))
         for instance in INSTANCES[family.name]
     ]
 
@@ -37,7 +37,7 @@ def solved(task: Task, messages: list[Message]) -> bool:
 
 @families
 def test_turns_alternate_and_end_in_an_answer(family: Family) -> None:
-    for task, messages in play(family, told=False):
+    for task, messages in play(family, with_reference=False):
         assert messages[0] == Message(role="system", content=fill_turns(Prompts.packaged().agent, family.turns))
         assert messages[1] == Message(role="user", content=task.problem_description)
         turns = [message.content for message in messages if message.role == "assistant"]
@@ -49,21 +49,21 @@ def test_turns_alternate_and_end_in_an_answer(family: Family) -> None:
 
 @families
 def test_the_human_is_the_scripted_one(family: Family) -> None:
-    for task, messages in play(family, told=False):
+    for task, messages in play(family, with_reference=False):
         for question, reply in zip(messages[2::2], messages[3::2], strict=False):
             assert reply.content == reply_from_facts(task, question.content)
 
 
 @families
-def test_told_dialogues_reveal_the_reference_as_the_critic_sees_it(family: Family) -> None:
-    for task, messages in play(family, told=True):
+def test_dialogues_with_the_reference_show_it_as_the_critic_sees_it(family: Family) -> None:
+    for task, messages in play(family, with_reference=True):
         request = Message(role="user", content=task.problem_description)
         assert messages[:2] == with_hidden([messages[0], request], task.hidden)
 
 
 @families
 def test_quality_is_mixed_and_hardly_a_dialogue_is_without_a_mistake(family: Family) -> None:
-    plain = play(family, told=False)
+    plain = play(family, with_reference=False)
     rate = sum(solved(task, messages) for task, messages in plain) / len(plain)
     low, high = {"micro": (0.02, 0.15), "micro-long": (0.005, 0.04)}[family.name]
     assert low < rate < high
@@ -73,22 +73,22 @@ def test_quality_is_mixed_and_hardly_a_dialogue_is_without_a_mistake(family: Fam
 
 @families
 def test_questions_read_from_the_reference_are_better(family: Family) -> None:
-    told, plain = (sum(solved(*pair) for pair in play(family, told=flag)) for flag in (True, False))
-    assert told > 2 * plain
+    with_c, plain = (sum(solved(*pair) for pair in play(family, with_reference=flag)) for flag in (True, False))
+    assert with_c > 2 * plain
 
 
 @families
-def test_values_that_were_told_are_mostly_delivered_and_none_that_was_not_is_but_by_a_slip(family: Family) -> None:
+def test_the_answer_has_the_known_values_and_others_only_by_a_slip(family: Family) -> None:
     slips = 0
-    for task, messages in play(family, told=False):
+    for task, messages in play(family, with_reference=False):
         known = [fact for fact in task.facts if any(fact.answer in message.content for message in messages[2:])]
         delivered = messages[-1].content.splitlines()[2:-1]
-        assert len(delivered) == len(known) + 1, "the rate's line, and one for each rule that was told"
+        assert len(delivered) == len(known) + 1, "the rate's line, and one for each known rule"
         slips += not set(delivered) <= set(task.ground_truth.splitlines())
     assert 0.5 < slips / COUNT / family.mistakes.slip < 1.25
 
 
 @families
-@pytest.mark.parametrize("told", [False, True])
-def test_deterministic(told: bool, family: Family) -> None:
-    assert play(family, told=told) == play(family, told=told)
+@pytest.mark.parametrize("with_reference", [False, True])
+def test_deterministic(with_reference: bool, family: Family) -> None:
+    assert play(family, with_reference=with_reference) == play(family, with_reference=with_reference)

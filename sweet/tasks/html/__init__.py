@@ -1,6 +1,6 @@
-"""Frontend design: a page is asked for vaguely, the human has one exact page in mind and sees only screenshots.
+"""Frontend design: the request for a page is vague, the human has one exact page in mind and sees only screenshots.
 
-How a reply becomes a page is in `page`, what can be seen of a rendered page in `view`, how two pages differ in
-`compare` and in sentences in `words`. `writer` is an agent that follows such sentences by rules. `datasets` holds the
-tasks.
+`page` extracts the page from a reply, `view` reduces a rendered page to its visible parts, `compare` lists how two
+pages differ, and `words` puts the differences into sentences. `writer` is a rule-based agent that follows such
+sentences. `datasets` loads the tasks.
 """

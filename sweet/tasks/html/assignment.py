@@ -1,4 +1,4 @@
-"""The best way to pair the rows of a matrix with its columns."""
+"""The linear assignment problem: pair the rows of a matrix with its columns so that the sum is maximal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 
 def assign(gains: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """The pairs (row, column), each row and column at most once, min(rows, columns) of them, whose gains add up to the
-    most; in the order of the rows.
+    """Return the min(rows, columns) pairs (row, column) with the largest sum of gains, ordered by row.
 
-    Shortest augmenting paths with potentials (H. W. Kuhn, 1955; R. Jonker and A. Volgenant, Computing 38, 1987), in
-    O(rows² columns).
+    Each row and each column is in at most one pair. The method is shortest augmenting paths with potentials (H. W.
+    Kuhn, 1955; R. Jonker and A. Volgenant, Computing 38, 1987), in O(rows² columns).
+
+    Args:
+        gains: [rows, columns].
     """
     if gains.size == 0:
         return []
@@ -19,7 +21,7 @@ def assign(gains: NDArray[np.float64]) -> list[tuple[int, int]]:
         return sorted((row, column) for column, row in assign(gains.T))
     cost = gains.max() - gains
     rows, columns = cost.shape
-    # Column 0 and row 0 stand for "none": an augmenting path starts from column 0, which the new row is put on.
+    # Column 0 and row 0 mean "none": an augmenting path starts from column 0, to which the new row is assigned.
     of_column = np.zeros(columns + 1, dtype=np.intp)
     row_price, column_price = np.zeros(rows + 1), np.zeros(columns + 1)
     for row in range(1, rows + 1):

@@ -1,24 +1,24 @@
-"""How different two colours look: CIEDE2000."""
+"""The perceived difference of two colours: CIEDE2000."""
 
 from __future__ import annotations
 
 import math
 
 _WHITE = (0.95047, 1.0, 1.08883)
-"""D65, as sRGB has it."""
+"""The white point of sRGB, D65."""
 
 
 def difference(one: str, other: str) -> float:
-    """The CIEDE2000 difference of two sRGB colours "#rrggbb": 0 for the same, 100 for black and white.
+    """Return the CIEDE2000 difference of two sRGB colours "#rrggbb": 0 for the same, 100 for black and white.
 
     Raises:
-        ValueError: one is not such a colour.
+        ValueError: one of them is not such a colour.
     """
     return ciede2000(lab(one), lab(other))
 
 
 def lab(colour: str) -> tuple[float, float, float]:
-    """CIE L*a*b* (D65) of "#rrggbb"."""
+    """Return the CIE L*a*b* values (D65) of "#rrggbb"."""
     if len(colour) != 7 or colour[0] != "#":
         raise ValueError(f"not a colour: {colour[:20]!r}")
     r, g, b = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
@@ -38,8 +38,11 @@ def _root(value: float) -> float:
 
 
 def ciede2000(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """The difference of two L*a*b* colours after G. Sharma, W. Wu, E. Dalal, "The CIEDE2000 color-difference formula",
-    Color Research & Application 30, 2005; all weights 1. Symbols as there."""
+    """Return the difference of two L*a*b* colours, with all weights 1.
+
+    The formula and its symbols are those of G. Sharma, W. Wu, E. Dalal, "The CIEDE2000 color-difference formula", Color
+    Research & Application 30, 2005.
+    """
     (l1, a1, b1), (l2, a2, b2) = one, other
     mean_c7 = ((math.hypot(a1, b1) + math.hypot(a2, b2)) / 2) ** 7
     g = 0.5 * (1 - math.sqrt(mean_c7 / (mean_c7 + 25**7)))

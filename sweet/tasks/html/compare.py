@@ -1,9 +1,9 @@
-"""Two rendered pages compared part by part: what differs, how much it stands out, and how similar the pages are.
+"""Compare two rendered pages part by part: list the differences with their weights, and score the similarity.
 
-Parts of the page and of the reference are paired: first texts that read the same, nearest first, then texts that read
-alike, then boxes and images by how well they cover each other. What is left over on either side is missing or not
-wanted. A pair differs by what a person would see: its words, place, size, colour, letters. A difference weighs the
-px² it makes look otherwise, colours that hardly differ less. `sweet.tasks.html.words` says differences in sentences.
+Parts of the page and of the reference are paired: first identical texts, nearest first, then similar texts, then boxes
+and images by their overlap. Unpaired parts are missing from the page or extra. A pair may differ in its text, place,
+size, colour and letters. The weight of a difference is the area in px² that looks different; similar colours weigh
+less. `sweet.tasks.html.words` puts differences into sentences.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from sweet.tasks.html.view import ALIKE, WIDTH, Part, View, apart
+from sweet.tasks.html.view import SAME_COLOR, WIDTH, Part, View, color_distance
 
 QUOTED = 300
-"""Characters of a text that are compared and told; a longer one is cut."""
+"""Characters of a text that are compared and quoted; a longer text is cut."""
 _PLACE = 6
-"""Px by which a part may be off unnoticed."""
+"""Tolerance for positions in px."""
 _SIZE = 0.1
-"""Share by which sizes may be off unnoticed."""
+"""Relative tolerance for sizes."""
 _FONT = 0.08
 _COVERS = 0.3
 _DARKEST = 441.0
 _FAR = 150.0
-"""Px by which a text that is off is as good as missing."""
+"""Distance in px from which a misplaced text weighs as much as a missing one."""
 _FUZZY = 120
-"""So many texts on each side are looked at for those that read alike: the longest."""
+"""Maximum number of texts on each side, the longest, that are searched for similar ones."""
 _FAINT = 0.15
-"""The least share of its area that a box weighs, however little its colour stands out."""
+"""The least weight of a box as a share of its area, however low its contrast is."""
 
 Aspect = Literal["text", "place", "size", "color", "font", "bold"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is otherwise than in the reference.
+    """One difference from the reference.
 
     Attributes:
         kind: `missing` has only `wanted`, `extra` only `shown`, `changed` both; `background` and `height` neither.
-        aspects: what is otherwise in a changed part.
-        weight: how much it stands out, in px².
+        aspects: the properties in which a changed part differs.
+        weight: its visual weight in px².
     """
 
     kind: Literal["missing", "extra", "changed", "background", "height"]
@@ -52,37 +52,37 @@ class Difference:
 
 
 def differences(page: View, reference: View) -> list[Difference]:
-    """What is otherwise in `page`, most outstanding first. The order depends on nothing else than the two."""
+    """Return the differences of `page` from `reference`, the heaviest first, in a deterministic order."""
     pairs, extra, missing = paired(page.parts, reference.parts)
     found = [d for shown, wanted in pairs if (d := _changed(shown, wanted, reference)) is not None]
     found += [Difference("missing", weight(part, reference), wanted=part) for part in missing]
     found += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
-    step = apart(page.background, reference.background)
-    if step > ALIKE:
+    step = color_distance(page.background, reference.background)
+    if step > SAME_COLOR:
         found.append(Difference("background", WIDTH * reference.height * max(step / _DARKEST, _FAINT)))
     off = abs(page.height - reference.height)
     if off > max(_PLACE, 0.02 * reference.height):
-        # The height follows from the parts: it is worth a word, but not before them.
+        # The height follows from the parts, so it is mentioned after them.
         found.append(Difference("height", 0.1 * WIDTH * off))
     return sorted(found, key=lambda d: (-d.weight, d.kind, _order(d.wanted or d.shown)))
 
 
 def weight(part: Part, view: View) -> float:
-    """How much a part of `view` stands out, in px²."""
+    """Return the visual weight of a part of `view`, in px²."""
     if part.kind != "box":
         return part.area * (1.5 if part.kind == "text" else 1.0)
-    return part.area * max(apart(part.color, view.beneath(part)) / _DARKEST, _FAINT)
+    return part.area * max(color_distance(part.color, view.color_under(part)) / _DARKEST, _FAINT)
 
 
 def score(page: View, reference: View) -> float:
-    """How similar the page is to the reference, 0 to 1: the share of what there is to see that does not differ."""
+    """Return the similarity of the page to the reference, 0 to 1: the share of its weight that does not differ."""
     whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * WIDTH * reference.height
     lost = sum(difference.weight for difference in differences(page, reference))
     return whole / (whole + lost)
 
 
-def told(text: str) -> str:
-    """A text as it is compared and quoted."""
+def normalized(text: str) -> str:
+    """Return a text in the form in which it is compared and quoted."""
     text = text.translate(_QUOTES)
     return text if len(text) <= QUOTED else text[: QUOTED - 1] + "…"
 
@@ -91,7 +91,7 @@ _QUOTES = {ord(mark): '"' for mark in "“”„"}
 
 
 def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
-    """Pairs of (shown, wanted) parts, and the parts of the page and of the reference that are left over."""
+    """Return the pairs of (shown, wanted) parts, and the unpaired parts of the page and of the reference."""
     left, right = sorted(page, key=_order), sorted(reference, key=_order)
     pairs: list[tuple[Part, Part]] = []
     for alike in (_same_text, _like_text, _covering):
@@ -106,7 +106,7 @@ def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[
 def _greedy(
     left: list[Part], right: list[Part], alike: Callable[[list[Part], list[Part]], list[tuple[float, int, int]]]
 ) -> list[tuple[int, int]]:
-    """The pairs of indices that `alike` gives, best (least) first, each part at most once."""
+    """Return pairs of indices from the candidates of `alike`, in the order of their costs, each part at most once."""
     taken_left, taken_right = set[int](), set[int]()
     pairs: list[tuple[int, int]] = []
     for _, i, j in sorted(alike(left, right)):
@@ -121,27 +121,27 @@ def _same_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, in
     places: dict[str, list[int]] = {}
     for j, part in enumerate(right):
         if part.kind == "text":
-            places.setdefault(told(part.text), []).append(j)
+            places.setdefault(normalized(part.text), []).append(j)
     return [
         (_distance(part, right[j]), i, j)
         for i, part in enumerate(left)
         if part.kind == "text"
-        for j in places.get(told(part.text), ())
+        for j in places.get(normalized(part.text), ())
     ]
 
 
 def _like_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, int]]:
-    from sweet.tasks.html.diagnostics import READS_ALIKE, similarities
+    from sweet.tasks.html.diagnostics import MIN_SIMILARITY, similarities
 
     ours, theirs = _longest_texts(left), _longest_texts(right)
     if not ours or not theirs:
         return []
-    alike = similarities([told(left[i].text) for i in ours], [told(right[j].text) for j in theirs])
+    alike = similarities([normalized(left[i].text) for i in ours], [normalized(right[j].text) for j in theirs])
     return [
         (1 - float(alike[row, column]) + min(_distance(left[i], right[j]) / 1000, 1), i, j)
         for row, i in enumerate(ours)
         for column, j in enumerate(theirs)
-        if alike[row, column] >= READS_ALIKE
+        if alike[row, column] >= MIN_SIMILARITY
     ]
 
 
@@ -158,13 +158,13 @@ def _covering(left: list[Part], right: list[Part]) -> list[tuple[float, int, int
                 continue
             cover = _cover(one, other)
             if cover >= _COVERS:
-                colour = apart(one.color, other.color) / _DARKEST if one.kind == "box" else 0.0
+                colour = color_distance(one.color, other.color) / _DARKEST if one.kind == "box" else 0.0
                 found.append((1 - cover + colour, i, j))
     return found
 
 
 def _cover(one: Part, other: Part) -> float:
-    """Area of the intersection by that of the union."""
+    """Return the area of the intersection divided by that of the union."""
     common = _common(one, other)
     union = one.area + other.area - common
     return common / union if union else 0.0
@@ -181,21 +181,23 @@ def _distance(one: Part, other: Part) -> float:
 
 
 def _changed(shown: Part, wanted: Part, reference: View) -> Difference | None:
-    """How a pair differs, each aspect by the share of the part that it spoils."""
+    """Return the difference of a pair, or None. Each aspect weighs the share of the part that it changes."""
     spoils: dict[Aspect, float] = {}
     if max(abs(shown.x - wanted.x), abs(shown.y - wanted.y)) > _PLACE:
         spoils["place"] = min(1.0, _distance(shown, wanted) / _FAR)
-    step = apart(shown.color, wanted.color) if wanted.kind != "image" else 0.0
-    if step > ALIKE:
+    step = color_distance(shown.color, wanted.color) if wanted.kind != "image" else 0.0
+    if step > SAME_COLOR:
         spoils["color"] = max(step / _DARKEST, _FAINT)
     if wanted.kind == "text":
-        if told(shown.text) != told(wanted.text):
-            spoils["text"] = 1 - SequenceMatcher(None, told(shown.text), told(wanted.text), autojunk=False).ratio()
+        if normalized(shown.text) != normalized(wanted.text):
+            spoils["text"] = (
+                1 - SequenceMatcher(None, normalized(shown.text), normalized(wanted.text), autojunk=False).ratio()
+            )
         if _off(shown.font_size, wanted.font_size, _FONT, 0):
             spoils["font"] = min(1.0, abs(shown.font_size - wanted.font_size) / wanted.font_size)
         if shown.bold != wanted.bold:
             spoils["bold"] = 0.3
-        # A line of text looks the same however wide the room is that it is given; one that wraps does not.
+        # A single line of text looks the same whatever the width of its box; one that wraps does not.
         if _off(shown.height, wanted.height, 0.25, _PLACE):
             spoils["size"] = 0.3
     elif _off(shown.width, wanted.width, _SIZE, _PLACE) or _off(shown.height, wanted.height, _SIZE, _PLACE):

@@ -1,7 +1,7 @@
-"""Html tasks by dataset name or from a JSONL file in ColBench's schema.
+"""Load html tasks by dataset name, or from a JSONL file in ColBench's schema; errors name the line.
 
 `pages` ships with the package: `pages/SPLIT/NAME.html`, with the vague requests in `pages/requests.json`. A row of a
-file has `problem_description` and `ground_truth`, the HTML of the page in mind. What is wrong is told with its line.
+file has `problem_description` and `ground_truth`, the HTML of the reference page.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SPLITS = {"pages": ("train", "test"), "websight": COLBENCH_SPLITS}
 
 
 def load(tasks: str, split: str) -> list[Task]:
-    """The tasks of a dataset or file, in their order.
+    """Load the tasks of a dataset or file, in their order.
 
     Raises:
-        UsageError: no such dataset, split or file, or the dataset is not on this machine.
-        InputError: the file does not hold html tasks; says in which line.
+        UsageError: there is no such dataset, split or file, or the dataset is not on this machine.
+        InputError: a row of the file is not an html task; names the line.
     """
     check_split(tasks, split, SPLITS)
     if tasks == "pages":
@@ -56,8 +56,8 @@ def _pages(split: str) -> list[Task]:
 
 
 def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-    """The page in mind as it is rendered: without what stands around it, its image addresses rewritten."""
+    """Return the reference page as it is rendered: without surrounding text, its image addresses rewritten."""
     page = extract_page(row["ground_truth"])
     if page is None:
-        raise wrong("'ground_truth' holds no page.", "give it the page's source, from <html> to </html>")
+        raise wrong("'ground_truth' contains no page.", "give it the page's source, from <html> to </html>")
     return {"ground_truth": page}

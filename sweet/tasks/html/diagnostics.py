@@ -1,9 +1,9 @@
-"""Why a page is like its reference or not: four figures of their texts, beside the cosine of their pictures.
+"""Four metrics of the texts of a page and its reference, which explain the cosine of their screenshots.
 
-In the manner of Design2Code (C. Si et al., 2024, section 3.2): the blocks of text of both pages are paired so that the
-similarities of their texts add up to the most, pairs that read too differently are dropped, and what is paired is
-compared. Differences from there: blocks are the boxes that the browser tells, not read off a picture; and texts are
-compared by pairs of neighbouring letters, since single letters hardly tell two sentences apart.
+They follow Design2Code (C. Si et al., 2024, section 3.2): the text blocks of both pages are paired so that the sum of
+their text similarities is maximal, pairs that are too dissimilar are dropped, and the remaining pairs are compared.
+Unlike there, the blocks are boxes reported by the browser, not detected in an image, and texts are compared by pairs of
+neighbouring letters, since single letters hardly distinguish sentences.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from sweet.render.page import Block, Screenshot
 from sweet.tasks.html.assignment import assign
 from sweet.tasks.html.colours import difference
 
-READS_ALIKE = 0.5
-"""The least similarity of the texts of a pair."""
+MIN_SIMILARITY = 0.5
+"""The least text similarity of a pair."""
 
 MOST_BLOCKS = 300
-"""Blocks of a page that are looked at: the largest."""
+"""Maximum number of blocks of a page; the largest are used."""
 
 _MOST_LETTERS = 1000
-"""Letters of a block's text that are compared."""
+"""Maximum number of letters of a block's text that are compared."""
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Each in [0, 1], 1 for the same page.
+    """Each metric is in [0, 1], and 1 for the same page.
 
     Attributes:
-        block_match: the area of the paired blocks of both pages, by that of all their blocks.
+        block_match: the area of the paired blocks of both pages, divided by that of all their blocks.
         text: mean over the pairs of 2 |p ∩ q| / (|p| + |q|) (Sørensen, Dice), p and q the multisets of the pairs of
             neighbouring letters of both texts, their ends included.
         position: mean over the pairs of 1 - max(|x_p - x_q|, |y_p - y_q|), the blocks' centres by width and height of
@@ -52,11 +52,11 @@ class Diagnostics:
 
 
 NOTHING = Diagnostics(0.0, 0.0, 0.0, 0.0)
-"""Of a page that is not there."""
+"""The metrics of a missing page."""
 
 
 def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | None:
-    """The figures of a page (None: there is none); None where the reference has no text, so that they say nothing."""
+    """Return the metrics of a page (None: a missing page), or None if the reference has no text."""
     wanted = _texts(reference)
     if not wanted:
         return None
@@ -64,7 +64,7 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
     if page is None or not shown:
         return NOTHING
     alike = similarities([block.text for block in wanted], [block.text for block in shown])
-    pairs = [(i, j) for i, j in assign(alike) if alike[i, j] >= READS_ALIKE]
+    pairs = [(i, j) for i, j in assign(alike) if alike[i, j] >= MIN_SIMILARITY]
     if not pairs:
         return NOTHING
     paired = sum(_area(wanted[i]) + _area(shown[j]) for i, j in pairs)
@@ -72,13 +72,13 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
     return Diagnostics(
         block_match=paired / everything,
         text=_mean([float(alike[i, j]) for i, j in pairs]),
-        position=_mean([_near(wanted[i], reference, shown[j], page) for i, j in pairs]),
+        position=_mean([_closeness(wanted[i], reference, shown[j], page) for i, j in pairs]),
         color=_mean([1 - min(1.0, difference(wanted[i].color, shown[j].color) / 100) for i, j in pairs]),
     )
 
 
 def similarities(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.float64]:
-    """[ours, theirs]: how alike texts read, 0 to 1 (see `Diagnostics.text`)."""
+    """Return the similarities of texts, [ours, theirs], each 0 to 1 (see `Diagnostics.text`)."""
     counts = [Counter(_pairs(text)) for text in (*ours, *theirs)]
     in_both = set().union(*counts[: len(ours)]) & set().union(*counts[len(ours) :])
     column = {pair: number for number, pair in enumerate(sorted(in_both))}
@@ -96,13 +96,13 @@ def similarities(ours: Sequence[str], theirs: Sequence[str]) -> NDArray[np.float
 
 
 def _pairs(text: str) -> list[str]:
-    """Neighbouring letters, the ends of the text as a line end: so a text of one letter has two pairs."""
+    """Return the pairs of neighbouring letters, with a line end at both ends: a text of one letter has two pairs."""
     closed = f"\n{text.casefold()[:_MOST_LETTERS]}\n"
     return [closed[i : i + 2] for i in range(len(closed) - 1)]
 
 
 def _texts(shot: Screenshot) -> list[Block]:
-    """The blocks with text that take room, the largest where there are too many, in the order of the page."""
+    """Return the blocks with text and an area, in the order of the page; if there are too many, the largest."""
     blocks = [block for block in shot.blocks if block.text.strip() and _area(block) > 0]
     if len(blocks) > MOST_BLOCKS:
         least = sorted(map(_area, blocks), reverse=True)[MOST_BLOCKS - 1]
@@ -114,7 +114,7 @@ def _area(block: Block) -> float:
     return max(block.width, 0.0) * max(block.height, 0.0)
 
 
-def _near(wanted: Block, reference: Screenshot, shown: Block, page: Screenshot) -> float:
+def _closeness(wanted: Block, reference: Screenshot, shown: Block, page: Screenshot) -> float:
     across = _centre(wanted.x, wanted.width, reference.width) - _centre(shown.x, shown.width, page.width)
     down = _centre(wanted.y, wanted.height, reference.height) - _centre(shown.y, shown.height, page.height)
     return 1 - max(abs(across), abs(down))

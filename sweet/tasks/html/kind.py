@@ -1,4 +1,4 @@
-"""The html task: a page is asked for vaguely, the human has one exact page in mind, and the last page counts."""
+"""The html task: the request for a page is vague, the human has one exact page in mind, and the last page counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweet.tasks.scores import Metric, RewardRule, ScoringRequest, TrajectorySco
 
 
 class HtmlKind(TaskKind):
-    """Frontend design of ColBench. `ground_truth` is the page in mind."""
+    """Frontend design, as in ColBench. `ground_truth` is the reference page."""
 
     name = "html"
     texts = Prompts
@@ -43,7 +43,7 @@ class HtmlKind(TaskKind):
         return datasets.load(tasks, split)
 
     def check_scripted_human(self, tasks: Sequence[Task]) -> None:
-        """Every task has a page, and nothing else is needed."""
+        """Accept every task: a page is all that is needed."""
 
     def move(self, output: str, *, last: bool, recipe: Recipe = "paper") -> Move:
         return read_move(output, recipe=recipe)

@@ -1,4 +1,4 @@
-"""The rates that stand for the scores of html tasks: the cosine, and what tells why it is so."""
+"""The metrics of html tasks: the cosine, and diagnostics that explain it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sweet.tasks.scores import Metric, Score, reward
 
 def _diagnostic(name: str) -> Callable[[Score], float | None]:
     def value(score: Score) -> float | None:
-        told: dict[str, float] = score.detail.get("diagnostics", {})
-        return told.get(name)
+        diagnostics: dict[str, float] = score.detail.get("diagnostics", {})
+        return diagnostics.get(name)
 
     return value
 

@@ -1,9 +1,9 @@
-"""The page in an agent's reply, as text. Nothing here renders it.
+"""Extract the HTML of a page from an agent's reply. Nothing here renders it.
 
 The page is the first `<html …>…</html>`, else the first `<body …>…</body>`. A doctype before it is not part of it, as
-in the published protocol: pages and references are rendered alike. Recipe `upstream` takes the tags exactly as they
-are spelt there. Recipe `paper` takes them as browsers do: in any case, not from comments and scripts, not a tag that a
-sentence only mentions, and with the end tag missing, as in a reply that was cut.
+in the published protocol: pages and references are rendered in the same way. Recipe `upstream` accepts only tags spelt
+exactly as there. Recipe `paper` accepts tags as browsers do: in any case, not in comments and scripts, not a tag that a
+sentence only mentions, and without an end tag, as in a reply that was cut.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PICSUM = re.compile(r"(?:https?:)?//picsum\.photos/(\d+)/(\d+)")
 
 
 def read_move(output: str, *, recipe: Recipe) -> Move:
-    """What a raw reply means. Every page is an answer, which a later one supersedes; the marker only ends."""
+    """Parse a raw reply. Every page is an answer, which a later one supersedes; the marker only ends the dialogue."""
     if recipe == "upstream":
         content = seen_upstream(output)
         return Move(content, extract_page(content, recipe), ANSWER_MARKER in content)
@@ -36,13 +36,13 @@ def read_move(output: str, *, recipe: Recipe) -> Move:
 
 
 def extract_page(text: str, recipe: Recipe = "paper") -> str | None:
-    """The page in `text`, its image addresses rewritten; None where there is none."""
+    """Return the page in `text` with its image addresses rewritten, or None if there is none."""
     span = _published_span(text) if recipe == "upstream" else _span(text)
     return None if span is None else rewrite_images(text[slice(*span)])
 
 
 def rewrite_images(page: str) -> str:
-    """The page with the addresses of random pictures replaced by one fixed picture of the same size (picsum's 48)."""
+    """Return the page with addresses of random images replaced by one fixed image of the same size (picsum's 48)."""
     return _PICSUM.sub(_fixed, _UNSPLASH.sub(_fixed, page))
 
 
@@ -51,7 +51,7 @@ def _fixed(match: re.Match[str]) -> str:
 
 
 def without_page(text: str, instead: str) -> str:
-    """`text` with `instead` where its page stands."""
+    """Return `text` with its page replaced by `instead`."""
     span = _span(text)
     return text if span is None else f"{text[: span[0]]}{instead}{text[span[1] :]}".strip()
 
@@ -67,7 +67,7 @@ def _published_span(text: str) -> tuple[int, int] | None:
 
 
 def _span(text: str) -> tuple[int, int] | None:
-    """Where the page starts and ends."""
+    """Return start and end of the page."""
     for shown in (_without_raw_text(text), text):
         for name in _ELEMENTS:
             span = _element(shown, name)
@@ -80,7 +80,7 @@ def _element(shown: str, name: str) -> tuple[int, int] | None:
     starts = [match.start() for match in re.finditer(rf"<{name}(?=[\s>])", shown, re.IGNORECASE)]
     tags = [_tag_after(shown, start) for start in starts]
     for end in re.finditer(rf"</{name}\s*>", shown, re.IGNORECASE):
-        # Of several starts before it, those that are not the last were only mentioned.
+        # Of several start tags before it, all but the last are only mentioned in the text.
         last = bisect_left(starts, end.start()) - 1
         if last >= 0 and tags[last] < end.start():
             return starts[last], end.end()
@@ -92,13 +92,13 @@ def _element(shown: str, name: str) -> tuple[int, int] | None:
 
 
 def _tag_after(shown: str, start: int) -> int:
-    """Where the first tag behind the one at `start` stands; the end of the text where there is none."""
+    """Return the position of the first tag after the one at `start`, or the end of the text."""
     found = _ANY_TAG.search(shown, start + 1)
     return found.start() if found else len(shown)
 
 
 def _without_raw_text(text: str) -> str:
-    """The text, equally long, with blanks for comments and for what stands in scripts and styles."""
+    """Return the text with comments and the contents of scripts and styles replaced by as many blanks."""
     parts: list[str] = []
     place = 0
     while (match := _RAW.search(text, place)) is not None:
@@ -112,7 +112,7 @@ def _without_raw_text(text: str) -> str:
 
 
 def _seen(output: str) -> str:
-    """What the human sees. A mark behind the start of the last page is a word of that page, or of what follows it."""
+    """Return what the human sees. A marker after the start of the last page belongs to the text of the page."""
     starts = [match.start() for match in _START.finditer(output)]
     last = starts[-1] if starts else len(output)
     return between(output, [(m.start(), m.end()) for m in OUTPUT.finditer(output, 0, last)][:2])

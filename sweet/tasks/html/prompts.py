@@ -1,6 +1,6 @@
-"""The words of the html task: how the agent is addressed, and the text beside the screenshots that the human gets.
+"""The prompts of the html task: the agent's, and the text that the human gets with the screenshots.
 
-The human's text has no place for the reference: it is the second of two screenshots.
+The human's text has no placeholder for the reference, which is the second of the two screenshots.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _PAGE = "(a page)"
 
 
 class Prompts(prompts.Prompts):
-    """The texts of the html task."""
+    """The prompts of the html task."""
 
     package = "sweet.tasks.html"
     places = ("request", "dialogue")
     speaker = "Designer"
 
     def human_prompt(self, task: Task, dialogue: Sequence[Message]) -> str:
-        """The text for a model that plays the human: what was asked for and said, without the pages' source."""
+        """Return the text for a model that plays the human: the request and the dialogue, without the pages' source."""
         said: list[str] = []
         for message in dialogue:
             text = without_page(message.content, _PAGE) if message.role == "assistant" else message.content

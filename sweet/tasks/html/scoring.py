@@ -1,13 +1,14 @@
-"""What a page is worth: the cosine of its screenshot's embedding and the reference's, and why it is so.
+"""Score pages by the cosine between the embeddings of their screenshots and the reference's, with diagnostics.
 
-The last page that the agent delivered counts. A missing page, and one that does not load, score as a black square (the
-published protocol). A task whose own reference does not render is invalid. Pages are rendered some batches
-ahead of those that are compared; screenshots are kept in the run's `screenshots/`, embeddings in `embeddings/`, so that
-scoring again costs neither.
+The last page that the agent delivered counts. A missing page, and one that does not load, are scored as a black square
+(the published protocol). A task whose reference does not render is invalid. Pages are rendered some batches ahead of
+those that are compared; screenshots are stored in the run's `screenshots/`, embeddings in `embeddings/`, so that
+scoring again needs neither.
 
-No cosine says that a task is solved: two pages are never quite the same. So `passed` means that the page loaded and was
-compared, and rewards are degrees (`HtmlKind.rewards`): preferences are between rewards that differ by 0.1 (the
-paper's), and rejection fine-tuning, for which no threshold is published, keeps the best dialogue of each task.
+No cosine means that a task is solved, since two pages are never exactly the same. Therefore `passed` means that the
+page loaded and was compared, and rewards are degrees (`HtmlKind.rewards`): preferences are between rewards that differ
+by 0.1 (as in the paper), and rejection fine-tuning, for which no threshold is published, keeps the best dialogue of
+each task.
 """
 
 from __future__ import annotations
@@ -36,23 +37,24 @@ from sweet.tasks.trajectory import FAULTS, Trajectory
 EMBEDDINGS = "embeddings"
 
 _TOGETHER = 32
-"""Trajectories whose pages are compared in one batch, and `_AHEAD` how many batches are rendered at once."""
+"""Number of trajectories whose pages are compared in one batch."""
 _AHEAD = 3
+"""Number of batches that are rendered at once."""
 _AHEAD_ON_NODES = 24
-"""The same where browsers of many machines render."""
+"""The same on a Ray cluster."""
 
 Extract = Callable[[str], str | None]
-"""The page in a text, None where there is none."""
+"""Returns the page in a text, or None."""
 
 _Shot = Screenshot | RenderFailed
 
 
 @contextmanager
 def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[HtmlEvaluation]:
-    """Open the browsers and what compares screenshots.
+    """Open the browsers and the similarity, and a scorer that uses them.
 
     Raises:
-        SweetError: one of them is not there.
+        SweetError: there is no browser, or the similarity cannot be opened.
     """
     from sweet.render.on_ray import open_renderer
 
@@ -63,7 +65,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
         opened: asyncio.Future[Renderer] = runner.get_loop().create_future()
 
         async def hold() -> None:
-            """The pool is opened and closed in one task, whatever runs in between."""
+            """Open and close the renderer in the same asyncio task, as its context manager requires."""
             store = request.run / SCREENSHOTS
             async with open_renderer(store, request.workers, request.ray, request.say) as renderer:
                 opened.set_result(renderer)
@@ -98,7 +100,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def last_page(trajectory: Trajectory, extract: Extract) -> str | None:
-    """The page that counts. Rows made elsewhere may hold it in their last turns alone."""
+    """Return the page to score. Imported rows may have it only in their last turns."""
     if trajectory.outcome in FAULTS:
         return None
     said = [trajectory.dialogue_history[index].said for index in reversed(trajectory.agent_turns)]
@@ -106,14 +108,14 @@ def last_page(trajectory: Trajectory, extract: Extract) -> str | None:
 
 
 def reference_page(trajectory: Trajectory, extract: Extract) -> str:
-    """The reference as pages are rendered: rows made elsewhere may bring it with what stands around it."""
+    """Return the reference page. In imported rows it may be surrounded by other text."""
     text = trajectory.task.ground_truth
     return extract(text) or text
 
 
 @dataclass(frozen=True)
 class _Rendered:
-    """Trajectories with their pages (None: there is none) and references, rendered."""
+    """Trajectories with their rendered pages (None: no page) and references."""
 
     trajectories: Sequence[Trajectory]
     pages: Sequence[_Shot | None]
@@ -141,8 +143,11 @@ class HtmlEvaluation:
         self.metrics = METRICS
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score. Batches are rendered ahead of the one that is compared, so that neither
-        comparing nor a page that hangs keeps a browser waiting."""
+        """Yield each trajectory with its score, in their order.
+
+        Batches are rendered ahead of the one that is compared, so that neither a comparison nor a slow page leaves the
+        other browsers idle.
+        """
         rows = iter(trajectories)
         ahead: deque[asyncio.Task[_Rendered]] = deque()
         try:

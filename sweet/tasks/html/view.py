@@ -1,7 +1,7 @@
-"""A rendered page as one sees it: its height, its background, and parts, each a text, a coloured box or an image.
+"""The visible content of a rendered page: its height, its background, and parts: texts, coloured boxes and images.
 
-A block that the browser tells may be several of these at once (a button is a box and a text); a box in the colour of
-what lies under it is none, because nobody can see it.
+A block reported by the browser may be several parts (a button is a box and a text). A box in the colour of what is
+under it is not a part, because it cannot be seen.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Literal
 from sweet.render.page import Block, RenderSettings, Screenshot
 
 WIDTH = RenderSettings().width
-"""Of every page, in CSS px: the browser's window."""
+"""Width of every page in CSS px, that of the browser's window."""
 WHITE = "#ffffff"
-ALIKE = 10.0
-"""Colours that are no further apart look the same (Euclidean distance, 441 from black to white)."""
+SAME_COLOR = 10.0
+"""Colours within this Euclidean distance look the same (black and white are 441 apart)."""
 MOST_PARTS = 400
-"""Of a page with more parts the largest are looked at."""
+"""Maximum number of parts of a page; the largest are used."""
 _PAGE_TAGS = ("body", "html")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One thing to be seen. Lengths in whole CSS px from the page's left and top edge.
+    """A visible part of a page. Lengths are whole CSS px from the page's left and top edges.
 
     Attributes:
-        text: "" unless it is a text.
-        color: of the letters or of the box; "" of an image.
-        font_size, bold: of a text, else 0 and False.
+        text: the text of a text part, else "".
+        color: the colour of the letters or of the box; "" for an image.
+        font_size, bold: the font of a text part, else 0 and False.
     """
 
     kind: Literal["text", "box", "image"]
@@ -44,12 +44,12 @@ class Part:
 
     @property
     def area(self) -> float:
-        """What it covers in px²; of a text its letters, about half as wide as high."""
+        """The area in px²; for a text that of its letters, about half as wide as high."""
         box = float(max(self.width, 0) * max(self.height, 0))
         return min(box, 0.5 * self.font_size**2 * len(self.text)) if self.kind == "text" else box
 
-    def holds(self, other: Part) -> bool:
-        """Whether `other` lies in it, but for a pixel."""
+    def contains(self, other: Part) -> bool:
+        """Return whether `other` is inside this part, within a pixel."""
         return (
             self.x - 1 <= other.x
             and self.y - 1 <= other.y
@@ -60,20 +60,22 @@ class Part:
 
 @dataclass(frozen=True)
 class View:
-    """A page. `parts` in no particular order."""
+    """The visible content of a page; `parts` are in no particular order."""
 
     height: int
     background: str
     parts: tuple[Part, ...]
 
-    def beneath(self, part: Part) -> str:
-        """The colour of what lies under a part: of the smallest larger box around it, else of the page."""
-        around = [p for p in self.parts if p.kind == "box" and p.area > part.area and p is not part and p.holds(part)]
+    def color_under(self, part: Part) -> str:
+        """Return the colour under a part: that of the smallest larger box around it, else of the page."""
+        around = [
+            p for p in self.parts if p.kind == "box" and p.area > part.area and p is not part and p.contains(part)
+        ]
         return min(around, key=lambda p: (p.area, p.x, p.y, p.color)).color if around else self.background
 
 
 def view_of(shot: Screenshot) -> View:
-    """What is to be seen of a rendered page."""
+    """Return the visible content of a rendered page."""
     background = WHITE
     parts: list[Part] = []
     for block in shot.blocks:
@@ -82,7 +84,9 @@ def view_of(shot: Screenshot) -> View:
         parts += _parts(block)
     largest = sorted(dict.fromkeys(parts), key=lambda part: -part.area)[:MOST_PARTS]
     whole = View(shot.height, background, tuple(largest))
-    seen = tuple(p for p in whole.parts if p.kind != "box" or apart(p.color, whole.beneath(p)) > ALIKE)
+    seen = tuple(
+        p for p in whole.parts if p.kind != "box" or color_distance(p.color, whole.color_under(p)) > SAME_COLOR
+    )
     return View(shot.height, background, seen)
 
 
@@ -101,8 +105,8 @@ def _parts(block: Block) -> list[Part]:
     return parts
 
 
-def apart(one: str, other: str) -> float:
-    """Euclidean distance of two colours "#rrggbb": 0 to 441."""
+def color_distance(one: str, other: str) -> float:
+    """Return the Euclidean distance of two colours "#rrggbb": 0 to 441."""
     return math.dist(_rgb(one), _rgb(other))
 
 

@@ -1,9 +1,9 @@
-"""Differences of a page in plain sentences, and the sentences read back.
+"""Put the differences of a page into English sentences, and define the patterns that parse the sentences.
 
-A reply names the two or three largest differences, the largest first. What is missing (or not wanted) in the same
-section of the page is one difference and told in one sentence. The sentences follow one grammar, told here once as
-patterns beside the phrases, so that a rule-following page writer (sweet.tasks.html.writer) can act on all of them;
-for people and models they are plain English.
+A reply names the two or three largest differences, the largest first. Parts that are missing (or extra) in the same
+section of the page are named in one sentence. The grammar of the sentences is defined here only, as phrases with their
+patterns, so that the rule-based page writer (sweet.tasks.html.writer) can follow all of them; for people and models
+they are plain English.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sweet.tasks.html.compare import Aspect, Difference, told
+from sweet.tasks.html.compare import Aspect, Difference, normalized
 from sweet.tasks.html.view import Part, View
 
 SAME = "The pages look the same to me. I have nothing to change."
 NO_PAGE = "I see no page in your reply. Please write the whole page, from <html> to </html>."
 FAILED = "Your page did not load: "
 MOST = 3
-"""Differences in a reply."""
+"""Maximum number of differences in a reply."""
 MOST_PARTS = 4
-"""Parts of one section that are told together."""
+"""Maximum number of parts of one section in a sentence."""
 
 PART = (
     r"(?:the text “(?P<text>[^”]*)”|the (?P<color>#[0-9a-f]{6}) box|the (?P<image>image))"
@@ -36,8 +36,10 @@ READ_HEIGHT = re.compile(r"The page should be (\d{1,6}) px tall")
 
 
 def reply(found: list[Difference], page: View, reference: View, limit: int) -> str:
-    """The sentences for the largest of the differences `found`, most outstanding first; at most `limit` characters,
-    but always one."""
+    """Return sentences for the largest of the differences `found`, the heaviest first.
+
+    They have at most `limit` characters together, but there is always one.
+    """
     if not found:
         return SAME
     said = ""
@@ -54,20 +56,20 @@ def _sentences(found: list[Difference], page: View, reference: View, limit: int)
         if not left:
             return
         first = left[0]
-        group = [first, *(d for d in left[1:] if _kin(first, d))][:MOST_PARTS]
+        group = [first, *(d for d in left[1:] if _same_section(first, d))][:MOST_PARTS]
         while len(sentence := _sentence(group, page, reference)) > limit // 2 and len(group) > 1:
             group.pop()
-        left = [d for d in left if not any(d is one for one in group)]
+        left = [d for d in left if not any(d is member for member in group)]
         yield sentence
 
 
-def _kin(first: Difference, other: Difference) -> bool:
-    """Whether both are missing, or both unwanted, in one section: the one inside the other, or side by side."""
-    one, two = first.wanted or first.shown, other.wanted or other.shown
-    if first.kind != other.kind or first.kind == "changed" or one is None or two is None:
+def _same_section(first: Difference, other: Difference) -> bool:
+    """Return whether both parts are missing, or both extra, and one contains the other or they are side by side."""
+    a, b = first.wanted or first.shown, other.wanted or other.shown
+    if first.kind != other.kind or first.kind == "changed" or a is None or b is None:
         return False
-    overlap = min(one.y + one.height, two.y + two.height) - max(one.y, two.y)
-    return one.holds(two) or 2 * overlap > max(one.height, two.height)
+    overlap = min(a.y + a.height, b.y + b.height) - max(a.y, b.y)
+    return a.contains(b) or 2 * overlap > max(a.height, b.height)
 
 
 def _sentence(group: list[Difference], page: View, reference: View) -> str:
@@ -84,7 +86,7 @@ def _sentence(group: list[Difference], page: View, reference: View) -> str:
 
 
 def _named(part: Part) -> str:
-    what = {"text": f"text “{told(part.text)}”", "box": f"{part.color} box", "image": "image"}[part.kind]
+    what = {"text": f"text “{normalized(part.text)}”", "box": f"{part.color} box", "image": "image"}[part.kind]
     return f"the {what} at left {part.x}, top {part.y}"
 
 
@@ -100,7 +102,7 @@ def _changed(difference: Difference) -> str:
     assert shown is not None
     assert wanted is not None
     phrases: dict[Aspect, str] = {
-        "text": f"it should read “{told(wanted.text)}”",
+        "text": f"it should read “{normalized(wanted.text)}”",
         "place": f"it should start at left {wanted.x}, top {wanted.y}",
         "size": f"it should be {wanted.width} px wide and {wanted.height} px tall",
         "color": f"its colour should be {wanted.color}",

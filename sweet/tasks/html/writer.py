@@ -1,12 +1,12 @@
-"""The scripted page writer: an agent of rules that begins with a plain page and does what it is told, turn by turn.
+"""The scripted page writer: a rule-based agent that starts with a plain page and follows the human's sentences.
 
-It keeps nothing between turns. Its page is a list of parts, each an absolutely placed element in a form of its own
-(`as_page`), so it reads its last page back from the dialogue (`read_page`), does what the human's sentences say
-(`improve`, the grammar of sweet.tasks.html.words), and writes the whole page again. It answers when the human has
-nothing to change, or at its last turn.
+It holds no state between turns. Its page is a list of parts, each an absolutely positioned element in a fixed form
+(`as_page`), so that it can parse its last page from the dialogue (`read_page`), apply the human's sentences (`improve`,
+by the grammar of sweet.tasks.html.words), and write the whole page again. It answers when the human has nothing to
+change, or at its last turn.
 
-With a temperature it makes mistakes, drawn from the turn's seed: it does not hear a part, mixes up a place, a size or
-a colour, or answers too early. So several dialogues on one task end in pages of different quality.
+At a temperature above 0 it makes mistakes, drawn from the turn's seed: it ignores a part, gets a place, a size or a
+colour wrong, or answers too early. Several dialogues on one task therefore end in pages of different quality.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from dataclasses import replace
 
 from sweet.tasks.base import Message
 from sweet.tasks.html import words
-from sweet.tasks.html.compare import told
+from sweet.tasks.html.compare import normalized
 from sweet.tasks.html.page import extract_page
 from sweet.tasks.html.view import WHITE, WIDTH, Part, View
 from sweet.tasks.markers import ANSWER_MARKER, MAX_TURNS
 
 UNHEARD, MIXED_UP, IMPATIENT = 0.15, 0.2, 0.2
-"""How likely a told part is not heard, how likely it is mixed up, and how likely the writer answers at a turn though
-there is more to change: at temperature 1, in proportion at others."""
+"""The probabilities, at temperature 1 and proportional to it, that the writer ignores a named part, that it gets one
+wrong, and that it answers at a turn although there is more to change."""
 _MOST_LIKELY = 0.5
 _MOST_PIXELS = 10_000
 _MOST_PARTS = 1_000
 
 _LINE = 1.5
-"""A line of text is about so many times as high as its letters."""
+"""Approximate height of a line of text, in font sizes."""
 _LETTER = 0.55
-"""A letter is about so many times as wide as high."""
+"""Approximate width of a letter, in font sizes."""
 
 _ELEMENT = re.compile(
     r'<(?P<tag>div|img)(?: src="[^"]*")? style="position:absolute;left:(?P<x>-?\d{1,6})px;top:(?P<y>-?\d{1,6})px;'
@@ -50,11 +50,11 @@ _QUOTATION = re.compile("“[^”]*”")
 
 
 def write(dialogue: Sequence[Message], temperature: float, seed: int | None) -> str:
-    """The writer's reply to a dialogue whose last message is the human's; depends on nothing but the arguments.
+    """Return the writer's reply to a dialogue whose last message is the human's; it depends only on the arguments.
 
     Args:
         temperature: 0 makes no mistakes.
-        seed: of this turn's mistakes.
+        seed: the seed of this turn's mistakes.
     """
     said = [message for message in dialogue if message.role == "assistant"]
     request = next((message.content for message in dialogue if message.role == "user"), "")
@@ -71,7 +71,7 @@ def write(dialogue: Sequence[Message], temperature: float, seed: int | None) -> 
 
 
 def first_draft(request: str) -> View:
-    """A plain page from the words of a request: its title, and bands and boxes for the parts it speaks of."""
+    """Return a plain page for a request: its title, and bands and boxes for the parts that it mentions."""
     title = re.split(r"[:.,;\n]", request.strip(), maxsplit=1)[0][:60].strip() or "A page"
     spoken = request.lower()
     parts = [_text(title, 32, 24, 32, bold=True)]
@@ -100,7 +100,7 @@ def _text(text: str, x: int, y: int, size: int, *, bold: bool = False, ink: str 
 
 
 def improve(page: View, heard: str, slips: random.Random | None = None, rate: float = 0.0) -> View:
-    """The page with what the human's sentences say; sentences of another form change nothing."""
+    """Return the page changed as the human's sentences say; sentences of another form are ignored."""
     plain = _QUOTATION.sub(lambda match: " " * len(match[0]), heard)
     leads = [(match.start(), match[0]) for match in _LEAD.finditer(plain)]
     for number, (start, lead) in enumerate(leads):
@@ -118,7 +118,7 @@ def improve(page: View, heard: str, slips: random.Random | None = None, rate: fl
             else:
                 changed = _mixed_up(_changed(known, heard[match.end() : end], plain[match.end() : end]), slips, rate)
                 page = replace(page, parts=tuple(changed if part is known else part for part in page.parts))
-                break  # a sentence speaks of one part; what follows in it are its words
+                break  # the sentence is about one part; what follows may be its new text
     if (color := words.READ_BACKGROUND.search(plain)) is not None:
         page = replace(page, background=color[1])
     if (height := words.READ_HEIGHT.search(plain)) is not None:
@@ -137,12 +137,12 @@ def _named(match: re.Match[str]) -> Part:
 
 
 def _find(page: View, named: Part) -> Part | None:
-    """The part that was named: the nearest of its kind with its words or colour."""
+    """Return the part that is meant: the nearest of the same kind with the same text or colour."""
     same = [
         part
         for part in page.parts
         if part.kind == named.kind
-        and (told(part.text) == named.text if part.kind == "text" else part.color == named.color)
+        and (normalized(part.text) == named.text if part.kind == "text" else part.color == named.color)
     ]
     return min(same, key=lambda part: abs(part.x - named.x) + abs(part.y - named.y), default=None)
 
@@ -152,7 +152,7 @@ def _with(page: View, part: Part) -> View:
 
 
 def _changed(part: Part, said: str, plain: str) -> Part:
-    """The part with the changes that a sentence names; `plain` is `said` without quotations."""
+    """Return the part with the changes that a sentence names; `plain` is `said` without quotations."""
     for aspect, pattern in words.READ_CHANGES.items():
         match = pattern.search(said if aspect == "text" else plain)
         if match is None:
@@ -173,7 +173,7 @@ def _changed(part: Part, said: str, plain: str) -> Part:
 
 
 def _mixed_up(part: Part, slips: random.Random | None, rate: float) -> Part:
-    """The part, or with a mistake in its place, its size or its colour."""
+    """Return the part, perhaps with a mistake in its place, its size or its colour."""
     if slips is None or slips.random() >= MIXED_UP * rate:
         return part
     what = slips.choice(("place", "size", "color") if part.kind != "image" else ("place", "size"))
@@ -188,7 +188,7 @@ def _mixed_up(part: Part, slips: random.Random | None, rate: float) -> Part:
 
 
 def as_page(view: View) -> str:
-    """The page that shows a view: larger boxes and images under smaller ones, texts on top."""
+    """Return a page that shows a view: larger boxes and images under smaller ones, texts on top."""
     flat = sorted((part for part in view.parts if part.kind != "text"), key=lambda part: -part.area)
     frames = {(p.x, p.y, p.width, p.height) for p in flat if p.kind == "box"}
     texts = [part for part in view.parts if part.kind == "text"]
@@ -219,7 +219,7 @@ def _element(part: Part) -> str:
 
 
 def _text_element(part: Part, framed: bool) -> str:
-    """A text in its room; in the middle where that is the room of a box, as in a button."""
+    """Return the element of a text, centred if its rectangle is also that of a box, as in a button."""
     size = max(part.font_size, 1)
     lines = max(1, round(part.height / (_LINE * size)))
     letters = f"color:{part.color};font-size:{size}px;font-weight:{'bold' if part.bold else 'normal'}"
@@ -229,7 +229,7 @@ def _text_element(part: Part, framed: bool) -> str:
 
 
 def read_page(page: str) -> View | None:
-    """The view that a page of `as_page` shows; None where it is not one."""
+    """Return the view that a page written by `as_page` shows, or None for other pages."""
     body = _BODY.search(page)
     if body is None:
         return None

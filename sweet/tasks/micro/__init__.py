@@ -1,13 +1,13 @@
-"""The `micro` datasets and the `micro` agent: a whole ColBench in miniature, for a machine with nothing but a CPU.
+"""The `micro` datasets and the `micro` agent: a miniature ColBench for machines with only a CPU.
 
 The datasets are generated (`rules`, `generator`): requests for small price functions, in ColBench's schema. The request
-tells the rate; three further rules are in the human's mind, three of the four that are typical of the function. A
-scripted human tells those that are asked for. `micro-long` is the same with five of eight rules (`family`).
+states the rate; the human knows three further rules, of the four that are typical of the function, and states those
+that are asked for. `micro-long` is the same with five of eight rules (`family`).
 
-The agent is a language model of about one million parameters in the ordinary Hugging Face layout, trained from
-nothing by imitating a scripted agent of mixed quality (`dialogues`, `build`): it has five questions and does not know
-which rules are typical, asks useless questions, repeats itself, delivers too early and writes wrong values. It ships
-with the package (`AGENT`), and `sweet data micro-agent DIR` builds it again.
+The agent is a language model of about one million parameters in Hugging Face layout, trained from scratch by imitating
+a scripted agent of mixed quality (`dialogues`, `build`), which may ask five questions and does not know which rules are
+typical, asks useless questions, repeats itself, delivers too early and writes wrong values. It ships with the package
+(`AGENT`), and `sweet data micro-agent DIR` builds it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AGENT = Path(__file__).parent / "agent"
 
 
 def load(split: str, family: Family = MICRO) -> list[Task]:
-    """The tasks of `train`, `validation` or `test`: always the same, none of them in two splits.
+    """Return the tasks of `train`, `validation` or `test`: always the same, none of them in two splits.
 
     Raises:
         UsageError: there is no such split.

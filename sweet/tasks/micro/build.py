@@ -1,11 +1,11 @@
-"""Builds the micro agent from nothing: a byte-level BPE tokenizer, a small Llama, imitation of scripted dialogues.
+"""Build the micro agent from scratch: a byte-level BPE tokenizer, a small Llama, imitation of scripted dialogues.
 
-The training text is what the tokenizer's chat template renders in a rollout, token by token; the loss counts the
-agent's turns (with the end-of-turn token) fully and the values in its answers more than fully (copying them is the
-hardest part and a few tokens only), the human's replies a little (from them the model learns to read c without
-learning to behave differently), the request and c not at all. Batches hold dialogues of similar length, padded
-on the right, where causal attention cannot see the padding. None of the functions is in the dataset, and the rules are
-any, not those that are typical of a function: what to ask for is left to be learned.
+The training text is token by token what the tokenizer's chat template renders in a rollout. The loss has weight 1 on
+the agent's turns (with the end-of-turn token), more on the values in its answers (few tokens, and the hardest to copy),
+less on the human's replies (from them the model learns to read c without learning to behave differently), and 0 on the
+request and c. Batches contain dialogues of similar length, padded on the right, where causal attention cannot see the
+padding. None of the functions is in the dataset, and the rules are not the typical ones, so that what to ask for
+remains to be learned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sweet.tasks.micro.cloning_dialogues import talks
+from sweet.tasks.micro.cloning_dialogues import cloning_dialogues
 
 if TYPE_CHECKING:
     import torch
@@ -35,12 +35,12 @@ CHAT_TEMPLATE = (
 )
 
 PIECES = r"\d+|\n?[^\d\n.?:]+[.?:]?|\n|[.?:]"
-"""What the tokenizer never merges across: numbers stand alone, so that a value is one token wherever it stands;
-everything else may merge up to the end of a sentence, a clause or a line, so that dialogues are short."""
+"""The pieces across which the tokenizer never merges: numbers are separate, so that a value is the same token
+everywhere; everything else may merge up to the end of a sentence, a clause or a line, so that dialogues are short."""
 
 
 _CONTEXT = 2048
-_TOKENIZER_TALKS = 10_000
+_TOKENIZER_DIALOGUES = 10_000
 
 
 class AgentRecipe(BaseModel):
@@ -98,7 +98,7 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
     """Build the agent into the folder `out`, in the Hugging Face layout.
 
     Args:
-        say: is told in one line what happens.
+        say: called with each line of progress.
     """
     import torch
     from transformers import LlamaForCausalLM
@@ -109,9 +109,9 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             say(f"writing {config.dialogues:,} dialogues")
-            talks = list(_talks(config))
-            tokenizer = _tokenizer(talks, config)
-            examples = _encode(tokenizer, talks, config)
+            dialogues = list(_dialogues(config))
+            tokenizer = _tokenizer(dialogues, config)
+            examples = _encode(tokenizer, dialogues, config)
             model = LlamaForCausalLM(_llama(tokenizer, config))
             result = _train(model, examples, config, say)
     finally:
@@ -123,12 +123,12 @@ def build_agent(out: Path, *, config: AgentRecipe, say: Callable[[str], None] = 
     return result
 
 
-def _talks(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
-    for _, messages in talks(config.dialogues, seed=config.seed, told_share=config.told_share):
+def _dialogues(config: AgentRecipe) -> Iterator[list[dict[str, str]]]:
+    for _, messages in cloning_dialogues(config.dialogues, seed=config.seed, told_share=config.told_share):
         yield [message.model_dump() for message in messages]
 
 
-def _tokenizer(talks: list[list[dict[str, str]]], config: AgentRecipe) -> Any:
+def _tokenizer(dialogues: list[list[dict[str, str]]], config: AgentRecipe) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -146,8 +146,9 @@ def _tokenizer(talks: list[list[dict[str, str]]], config: AgentRecipe) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    said = (message["content"] for talk in talks[:_TOKENIZER_TALKS] for message in talk if message["role"] != "system")
-    numbers = (str(number) for number in range(100) for _ in talks[:_TOKENIZER_TALKS])
+    sample = dialogues[:_TOKENIZER_DIALOGUES]
+    said = (message["content"] for dialogue in sample for message in dialogue if message["role"] != "system")
+    numbers = (str(number) for number in range(100) for _ in sample)
     core.train_from_iterator(chain(said, numbers), trainer)
     tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
@@ -180,8 +181,8 @@ def _llama(tokenizer: Any, config: AgentRecipe) -> Any:
     )
 
 
-def _encode(tokenizer: Any, talks: list[list[dict[str, str]]], config: AgentRecipe) -> list[_Example]:
-    texts: list[str] = tokenizer.apply_chat_template(talks, tokenize=False)
+def _encode(tokenizer: Any, dialogues: list[list[dict[str, str]]], config: AgentRecipe) -> list[_Example]:
+    texts: list[str] = tokenizer.apply_chat_template(dialogues, tokenize=False)
     user, assistant = tokenizer.convert_tokens_to_ids([USER, ASSISTANT])
     numbers = {index for piece, index in tokenizer.get_vocab().items() if piece.isdecimal()}
     return [
@@ -191,7 +192,7 @@ def _encode(tokenizer: Any, talks: list[list[dict[str, str]]], config: AgentReci
 
 
 def _weights(ids: Iterable[int], user: int, assistant: int, numbers: set[int], config: AgentRecipe) -> Iterator[float]:
-    """The weight of each token as something to predict; headers are given, the request is nobody's reply."""
+    """Yield the weight of each token in the loss; role headers and the request have weight 0."""
     weight, replying, answering = 0.0, False, False
     for token in ids:
         if token == user:
@@ -203,7 +204,7 @@ def _weights(ids: Iterable[int], user: int, assistant: int, numbers: set[int], c
 
 
 def _batches(examples: list[_Example], config: AgentRecipe) -> list[list[_Example]]:
-    """All examples once, in batches of similar length and random order."""
+    """Return all examples of each epoch in batches of similar length, in random order."""
     rng = random.Random(f"sweet micro batches {config.seed}")
     batches: list[list[_Example]] = []
     for _ in range(config.epochs):
@@ -254,7 +255,7 @@ def _train(model: Any, examples: list[_Example], config: AgentRecipe, say: Calla
 
 
 def _loss(model: Any, batch: list[_Example]) -> torch.Tensor:
-    """Mean weighted cross-entropy of a batch."""
+    """Return the mean weighted cross-entropy of a batch."""
     import torch
 
     longest = max(len(example.ids) for example in batch)

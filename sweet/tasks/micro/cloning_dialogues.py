@@ -1,7 +1,7 @@
-"""Scripted dialogues in number: what the micro agent is built from, and what another model is warmed up on.
+"""Generate scripted dialogues from which the micro agent is built, and on which other models are warmed up.
 
-Their functions are none of the dataset's, and their rules any: who learns from them has met no task and does not know
-what is typical.
+Their functions are not in the dataset and their rules are drawn from all, so that a model trained on them has seen no
+task and does not know which rules are typical of a function.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from sweet.tasks.micro.generator import CLONING, Instance, as_task, instances
 from sweet.tasks.trajectory import Trajectory, Turn
 
 
-def talks(
+def cloning_dialogues(
     count: int, *, seed: int, told_share: float, family: Family = MICRO
 ) -> Iterator[tuple[Instance, list[Message]]]:
-    """Instances, each with a dialogue on it, system prompt first.
+    """Yield instances, each with a dialogue on it, system prompt first.
 
     Args:
-        told_share: share of the dialogues in which the reference function stands in the request.
+        told_share: share of the dialogues in which the request contains the reference function.
     """
     rng = random.Random(f"sweet {family.name} dialogues {seed}")
     for instance in islice(instances(CLONING, family), count):
-        yield instance, dialogue(instance, rng, told=rng.random() < told_share, family=family)
+        yield instance, dialogue(instance, rng, with_reference=rng.random() < told_share, family=family)
 
 
 def scripted_trajectories(count: int, *, seed: int, told_share: float, family: Family = MICRO) -> Iterator[Trajectory]:
-    """The same dialogues as a rollout would have kept them. Where the reference stands in the request, it does so in
-    the dialogue's first entry; the task is as always."""
-    for number, (instance, messages) in enumerate(talks(count, seed=seed, told_share=told_share, family=family)):
+    """Yield the same dialogues as trajectories, as a rollout writes them.
+
+    If the request contains the reference, it does so in the dialogue's first entry; the task is unchanged.
+    """
+    dialogues = cloning_dialogues(count, seed=seed, told_share=told_share, family=family)
+    for number, (instance, messages) in enumerate(dialogues):
         _, *said = messages
         yield Trajectory(
             id=f"scripted-{number:05d}",

@@ -1,12 +1,12 @@
-"""Dialogues of a scripted agent of mixed quality: what the micro agent is cloned from.
+"""Dialogues of a scripted agent of mixed quality, from which the micro agent is cloned.
 
-The scripted agent has its family's questions and then delivers the function with what it was told. It does not know
-which rules people of this kind mostly want, so it asks for any that it has not asked for; now and then it asks
-something useless, repeats itself, delivers at once, or writes a wrong value (`Mistakes`). So success is lost at turns
-that can be named, independently of each other, and hardly any dialogue is without a mistake.
+The scripted agent asks as many questions as its family allows and then delivers the function with the rules it learned.
+It does not know which rules are typical, so it asks for any that it has not asked for; sometimes it asks a useless
+question, repeats itself, delivers at once, or writes a wrong value (`Mistakes`). Success is therefore lost at
+identifiable turns, independently of each other, and hardly any dialogue has no mistake.
 
-In a share of the dialogues the reference function (the training-time information c) stands in front, as a critic sees
-it. There half of the questions are read from c: so the agent learns to read it.
+In a share of the dialogues the request contains the reference function (the training-time information c), as a critic
+sees it. There half of the questions are read from c, so that the agent learns to read it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from sweet.tasks.micro.rules import BY_NAME, RATE, USELESS_QUESTIONS
 from sweet.tasks.prompts import fill_turns
 
 READ = 0.5
-"""How likely a question is read from c, where c is told."""
+"""The probability that a question is read from c, if the request contains c."""
 
 
-def dialogue(instance: Instance, rng: random.Random, *, told: bool, family: Family = MICRO) -> list[Message]:
-    """One dialogue with the scripted human, system prompt first; `told` puts c into the request."""
-    return _Dialogue(instance, rng, told, family).play()
+def dialogue(instance: Instance, rng: random.Random, *, with_reference: bool, family: Family = MICRO) -> list[Message]:
+    """Return a dialogue with the scripted human, system prompt first; `with_reference` puts c into the request."""
+    return _Dialogue(instance, rng, with_reference, family).play()
 
 
 @dataclass
 class _Dialogue:
     instance: Instance
     rng: random.Random
-    told: bool
+    with_reference: bool
     family: Family
     known: dict[str, int] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Dialogue:
                 Message(role="user", content=self._ask(task, question)),
             ]
         messages.append(Message(role="assistant", content=f"{ANSWER_MARKER}\n{self._answer()}"))
-        return with_hidden(messages, task.hidden) if self.told else messages
+        return with_hidden(messages, task.hidden) if self.with_reference else messages
 
     def _question(self) -> str:
         draw, mistakes = self.rng.random(), self.family.mistakes
@@ -63,9 +63,9 @@ class _Dialogue:
         if draw < mistakes.useless + mistakes.repeated and self.asked:
             return self.rng.choice(self.asked)
         missing = [name for name in self.instance.wanted if name not in self.known]
-        if self.told and missing and self.rng.random() < READ:
+        if self.with_reference and missing and self.rng.random() < READ:
             return BY_NAME[self.rng.choice(missing)].question
-        questions = (BY_NAME[name].question for name in self.family.untold)
+        questions = (BY_NAME[name].question for name in self.family.unstated)
         return self.rng.choice([question for question in questions if question not in self.asked])
 
     def _ask(self, task: Task, question: str) -> str:
@@ -77,7 +77,7 @@ class _Dialogue:
         return reply
 
     def _answer(self) -> str:
-        """The function from what is known, mostly."""
+        """Return the function with the known rules, sometimes with a mistake."""
         values = {RATE.name: self.instance.rate, **self.known}
         if self.rng.random() < self.family.mistakes.slip:
             name = self.rng.choice(list(values))

@@ -1,9 +1,9 @@
-"""The generated datasets: what `micro` and `micro-long` share is code, what they differ in is a `Family`.
+"""The parameters of the generated datasets `micro` and `micro-long`, each a `Family`.
 
-Both are the same game at two lengths. In `micro` a task has three of the eight untold rules, and the agent five
-questions: who asks for five of eight at random finds all three in one dialogue of six (10 in 56). In `micro-long` it
-has five of fourteen, and nine questions: that finds all five in one dialogue of 16 (126 in 2002). In both, who knows
-the four or eight rules that are typical of each function can ask for all of them and always finds them.
+Both are the same game at two lengths. In `micro` a task has three of the eight unstated rules, and the agent five
+questions: asking for five of eight at random finds all three in one dialogue of six (10 in 56). In `micro-long` a task
+has five of fourteen, and the agent nine questions, which at random find all five in one dialogue of 16 (126 in 2002).
+In both, an agent that knows the four or eight rules typical of each function can ask for all of them and finds all.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from types import MappingProxyType
 from sweet.tasks.micro.rules import FUNCTIONS, RATE, RULES, Function
 
 LONG_ONLY = ("smallest", "pack", "insurance", "halve", "service", "voucher")
-"""The rules that the short family has not."""
+"""The rules that only the long family has."""
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """How likely the scripted agent errs.
+    """The probabilities of the scripted agent's mistakes.
 
     Attributes:
-        early: that it delivers sooner than it must, at each turn.
-        useless: that a question is one that no task answers.
-        repeated: that a question is one that was asked before.
-        slip: that one value of the answer is a wrong one.
+        early: delivering before all questions are asked, at each turn.
+        useless: asking a question that no task answers.
+        repeated: asking a question again.
+        slip: writing one wrong value in the answer.
     """
 
     early: float
@@ -40,18 +40,18 @@ class Family:
     """A generated dataset.
 
     Attributes:
-        name: of the dataset.
-        untold: the rules that no request tells, in the order of the code.
-        functions: each with the rules that are typical of it.
-        wanted: the untold rules that a task has.
-        questions: so many can be asked before the answer; as many as a function has typical rules, and one.
-        reply_tokens: tokens of a reply at most: more than the longest answer has, with the tokenizers that are used.
-        splits: how many tasks each split has.
-        mistakes: of the scripted agent.
+        name: the name of the dataset.
+        unstated: the rules that no request states, in the order of the code.
+        functions: the functions, each with the rules that are typical of it.
+        wanted: number of unstated rules of a task.
+        questions: number of questions before the answer: one more than a function has typical rules.
+        reply_tokens: maximum tokens of a reply: more than the longest answer has in the tokenizers in use.
+        splits: number of tasks in each split.
+        mistakes: the mistakes of the scripted agent.
     """
 
     name: str
-    untold: tuple[str, ...]
+    unstated: tuple[str, ...]
     functions: tuple[Function, ...]
     wanted: int
     questions: int
@@ -61,11 +61,11 @@ class Family:
 
     @property
     def turns(self) -> int:
-        """The agent's turns in a dialogue: its questions and the answer."""
+        """Number of the agent's turns in a dialogue: its questions and the answer."""
         return self.questions + 1
 
 
-_UNTOLD = tuple(rule.name for rule in RULES if rule is not RATE)
+_UNSTATED = tuple(rule.name for rule in RULES if rule is not RATE)
 
 _MORE: dict[str, tuple[str, ...]] = {
     "parking_price": ("smallest", "insurance", "halve", "voucher"),
@@ -83,11 +83,11 @@ _MORE: dict[str, tuple[str, ...]] = {
     "phone_bill": ("pack", "halve", "service", "voucher"),
     "cleaning_price": ("smallest", "insurance", "service", "voucher"),
 }
-"""What is typical of a function besides its four, so that each of the fourteen rules is typical of eight functions."""
+"""Further typical rules of each function, so that each of the fourteen rules is typical of eight functions."""
 
 MICRO = Family(
     name="micro",
-    untold=tuple(name for name in _UNTOLD if name not in LONG_ONLY),
+    unstated=tuple(name for name in _UNSTATED if name not in LONG_ONLY),
     functions=FUNCTIONS,
     wanted=3,
     questions=5,
@@ -98,7 +98,7 @@ MICRO = Family(
 
 LONG = Family(
     name="micro-long",
-    untold=_UNTOLD,
+    unstated=_UNSTATED,
     functions=tuple(replace(one, typical=(*one.typical, *_MORE[one.name])) for one in FUNCTIONS),
     wanted=5,
     questions=9,
@@ -106,7 +106,7 @@ LONG = Family(
     splits=MappingProxyType({"train": 8000, "validation": 256, "test": 512}),
     mistakes=Mistakes(early=0.01, useless=0.05, repeated=0.03, slip=0.1),
 )
-"""Its scripted agent errs less often at each turn, for it has more of them."""
+"""Its scripted agent errs less often at each turn, because it has more turns."""
 
 FAMILIES = {family.name: family for family in (MICRO, LONG)}
-"""By the name of the dataset."""
+"""The families by the name of the dataset."""

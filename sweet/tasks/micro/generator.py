@@ -1,11 +1,11 @@
-"""Draws tasks of a generated family: a function, its rate, and rules with their values that nobody mentions.
+"""Draw tasks of a generated family: a function, its rate, and further rules with values that the request omits.
 
-The request says what the function is for and the rate; the rules are in the human's mind. In the dataset they are
-some of those that are typical of the function, so what to ask for can be learned, and is not told by the request.
-What the agent is cloned on has any of the family's rules, so that the agent begins without that experience.
+The request states the purpose of the function and the rate; the human knows the rules. In the dataset they are some of
+those typical of the function, so that an agent can learn what to ask for, though no request says it. The instances for
+cloning the agent have any of the family's rules, so that the agent starts without that knowledge.
 
-Which split a task belongs to is decided by a hash of its reference function, so splits share no function however many
-tasks are drawn. Every rule of a task changes the result of at least one of its ten tests.
+A hash of the reference function decides the split of a task, so that splits share no function however many tasks are
+drawn. Every rule of a task changes the result of at least one of its ten tests.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.rules import BY_NAME, RATE, RULES, Function, Rule
 
 CLONING = "cloning"
-"""What the agent is cloned on: no split of the dataset, and the only one with rules that are not typical."""
+"""The instances for cloning the agent: not a split of the dataset, and the only ones with any rules."""
 
 BUCKETS = {"train": range(10), CLONING: range(10, 12), "validation": range(12, 14), "test": range(14, 16)}
-"""Which sixteenths of all reference functions a split draws from."""
+"""The sixteenths of all reference functions from which each split draws."""
 
 TESTS = 10
 LARGEST = 30
-"""Tests call the function with 1, 2, 3 and others up to this."""
+"""The largest argument of a test. Tests call the function with 1, 2, 3 and larger numbers."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Instance:
     """One function with its rules.
 
     Attributes:
-        values: rule name -> value, in the order of the code; holds the rate.
+        values: rule name -> value, in the order of the code, including the rate.
         inputs: the arguments of the tests.
     """
 
@@ -49,12 +49,12 @@ class Instance:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The rules to be asked for."""
+        """The rules to ask for."""
         return tuple(name for name in self.values if name != RATE.name)
 
 
 def instances(split: str, family: Family = MICRO) -> Iterator[Instance]:
-    """The endless, fixed sequence of different instances of a split, or of `CLONING`."""
+    """Yield the endless, fixed sequence of different instances of a split, or of `CLONING`."""
     rng = random.Random(f"sweet {family.name} {split}")
     seen: set[str] = set()
     while True:
@@ -66,7 +66,7 @@ def instances(split: str, family: Family = MICRO) -> Iterator[Instance]:
 
 
 def as_task(instance: Instance, name: str) -> Task:
-    """The instance in ColBench's schema, with the facts its human knows."""
+    """Return the instance in ColBench's schema, with the facts that its human knows."""
     function = instance.function
     signature = f"def {function.name}({function.argument})"
     rate = RATE.answer.format(v=instance.rate)
@@ -82,14 +82,14 @@ def as_task(instance: Instance, name: str) -> Task:
 
 
 def solution(function: Function, values: Mapping[str, int]) -> str:
-    """The source of the function with these rules."""
+    """Return the source of the function with these rules."""
     lines = [_line(rule, function, values[rule.name]) for rule in RULES if rule.name in values]
     body = "\n".join(f"    {line}" for line in [*lines, "return x"])
     return f"def {function.name}({function.argument}):\n{body}"
 
 
 def compute(values: Mapping[str, int], n: int) -> int:
-    """What the function of `solution` returns for `n`; the rules are in the order of the code."""
+    """Return what the function of `solution` returns for `n`; the rules are in the order of the code."""
     x = 0
     for name, value in values.items():
         n, x = BY_NAME[name].effect(n, x, value)
@@ -98,7 +98,7 @@ def compute(values: Mapping[str, int], n: int) -> int:
 
 def _draw(rng: random.Random, family: Family, *, typical: bool) -> Instance:
     function = rng.choice(family.functions)
-    names = {RATE.name, *rng.sample(function.typical if typical else family.untold, family.wanted)}
+    names = {RATE.name, *rng.sample(function.typical if typical else family.unstated, family.wanted)}
     values = {rule.name: rng.choice(rule.values) for rule in RULES if rule.name in names}
     inputs = (1, 2, 3, *sorted(rng.sample(range(4, LARGEST + 1), TESTS - 3)))
     return Instance(function, values, inputs)

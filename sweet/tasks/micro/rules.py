@@ -1,10 +1,10 @@
-"""The vocabulary of the generated families: the functions people ask for and the rules such a function can have.
+"""The vocabulary of the generated families: the functions that are requested and the rules that they can have.
 
 A function computes a price from one whole number. It always has a rate; further rules change the quantity or the
-price, one line of code each, one value each. Everything a dialogue says about a rule has exactly one wording.
+price, each with one line of code and one value. Everything that a dialogue says about a rule has exactly one wording.
 
-Which rules somebody has in mind is not said, but it is no chance either: who rents out bikes thinks of other things
-than who runs a garage (`Function.typical`). That is what an agent can learn from many dialogues.
+The rules of a task are not stated, but they are not uniformly random either: each function has typical rules
+(`Function.typical`), which an agent can learn from many dialogues.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Rule:
 
     Attributes:
         name: its key.
-        values: what its value is drawn from.
+        values: the values from which it is drawn.
         line: the line of code, with `{v}` for the value and `{n}` for the function's argument.
-        question: how an agent asks for it.
+        question: the agent's question for it.
         cues: words by which the scripted human recognises a question for it.
-        answer: what the human says, with `{v}` for the value.
-        effect: what the line does: quantity, price and value to quantity and price.
+        answer: the human's answer, with `{v}` for the value.
+        effect: the effect of the line: maps quantity, price and value to quantity and price.
     """
 
     name: str
@@ -38,8 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the family: its name, its argument, the sentence that asks for it, and the rules that those who ask
-    for it mostly have in mind."""
+    """A function of the family: its name, its argument, the sentence that requests it, and its typical rules."""
 
     name: str
     argument: str
@@ -186,7 +185,7 @@ RULES: tuple[Rule, ...] = (
         lambda n, x, v: (n, min(x, v)),
     ),
 )
-"""Every kind of rule, in the order in which their lines stand in the code. No two ever have the same line."""
+"""Every kind of rule, in the order of their lines in the code. No two ever have the same line."""
 
 BY_NAME = {rule.name: rule for rule in RULES}
 
