@@ -1,4 +1,4 @@
-"""The dialogues that the agent imitates: consistent with the known facts, of mixed quality, with c in the agreed form."""
+"""The dialogues that the agent imitates: consistent with the known facts, of mixed quality, with c in a fixed form."""
 
 from __future__ import annotations
 
