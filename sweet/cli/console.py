@@ -150,7 +150,7 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
 
 
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
-    """What a stage would do (`sweet.stages.estimate`), as a table on stdout, and where its rates are from."""
+    """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout, with the source of its rates."""
     heading(title)
     figures = Table(show_header=False)
     figures.add_column(style="bold")

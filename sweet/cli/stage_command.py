@@ -22,6 +22,7 @@ from sweet.inspection.status import suggest_next
 from sweet.paths import RUNS
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.record import Record
 
 
 def newest_run_argument() -> ArgumentSpec:
@@ -84,7 +85,7 @@ class StageCommand(Command[C]):
     stage: Callable[[Run, C, Reporter], StageResult]
     name_run: Callable[[C], tuple[str, str]] | None = None
     show: Callable[[StageResult], None] = console.show_result
-    plan: Callable[[Any, C, Reporter], dict[str, Any]] | None = None
+    plan: Callable[[Any, C, Reporter], Record] | None = None
     then: tuple[str, ...] = ()
 
     def arguments(self) -> list[ArgumentSpec]:
@@ -103,7 +104,7 @@ class StageCommand(Command[C]):
         begins = self.name_run is not None and (given is None or not given.exists())
         run = None if begins else newest_run(given, call.reporter)
         path = given if run is None else run.path
-        plan = self.plan(run, call.config, call.reporter)
+        plan = self.plan(run, call.config, call.reporter).as_json()
         if call.common.json:
             config = call.config.model_dump(mode="json")
             told = {"stage": self.name, "run": None if path is None else str(path), "config": config, "plan": plan}

@@ -12,16 +12,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sweet.errors import SweetError
 from sweet.preferences.config import LabelConfig
-from sweet.preferences.metrics import LabelMetrics
+from sweet.preferences.metrics import LabelMetrics, LabelWork
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import PreferencesMeta, RolloutsMeta, ScoresMeta
+from sweet.stages.plans import Plan, plan_rows
 from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
@@ -78,18 +79,24 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     return StageResult("label", run.path, metrics, [artifact])
 
 
-def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_label` would do (`sweet.stages.estimate`): the preferences are made, and not written."""
-    from sweet.stages.rates import plan_rows
-
+def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelWork]:
+    """Return the plan of `run_label`: the preferences are made, and not written."""
     scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
     reporter.say(f"Looking at the dialogues of {scores.id}.")
     rewards, usable, scored = _rewarded(run, scores, run.input_of(scores, "rollouts"))
     pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
     tasks = len({dialogue.task_id for dialogue in usable})
-    work = {"dialogues": scored, "left_out": scored - len(usable), "tasks": tasks, "pairs": pairs}
-    of = ("dialogue", "trajectories")
-    return plan_rows(run, "label", config.rates, work, of=of, count=len(usable), rows=pairs)
+    work = LabelWork(dialogues=scored, left_out=scored - len(usable), tasks=tasks, pairs=pairs)
+    return plan_rows(
+        run,
+        "label",
+        config.rates,
+        work,
+        unit="dialogue",
+        metric="trajectories",
+        count=len(usable),
+        rows=pairs,
+    )
 
 
 def _rule(run: Run, config: LabelConfig) -> RewardRule:

@@ -1,8 +1,32 @@
-"""The metrics of `sweet label` and `sweet pair`."""
+"""The metrics of `sweet label` and `sweet pair`, and what their plans count."""
 
 from __future__ import annotations
 
 from sweet.stages.record import Record
+
+
+class LabelWork(Record):
+    """The work of labelling."""
+
+    dialogues: int
+    """scored dialogues"""
+    left_out: int
+    """those that are not usable"""
+    tasks: int
+    """tasks of the others"""
+    pairs: int
+    """preferences"""
+
+
+class PairWork(Record):
+    """The work of pairing."""
+
+    turns: int
+    """ranked turns"""
+    candidates: int
+    """their candidates"""
+    pairs: int
+    """pairs"""
 
 
 class LabelMetrics(Record):

@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from sweet.errors import SweetError
 from sweet.preferences.config import PairConfig
-from sweet.preferences.metrics import PairMetrics
+from sweet.preferences.metrics import PairMetrics, PairWork
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.meta import PairsMeta
+from sweet.stages.plans import Plan, plan_rows
 from sweet.stages.rows import Candidate, CandidateRow, Pair
 
 
@@ -58,16 +58,14 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     return StageResult("pair", run.path, metrics, [artifact])
 
 
-def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_pair` would do (`sweet.stages.estimate`): the pairs are drawn, and not written."""
-    from sweet.stages.rates import plan_rows
-
+def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairWork]:
+    """Return the plan of `run_pair`: the pairs are drawn, and not written."""
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Looking at the candidates of {candidates.id}.")
     used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
     pairs = sum(1 for row in used for _ in turn_pairs(row, config))
-    work = {"turns": len(used), "candidates": sum(len(row.candidates) for row in used), "pairs": pairs}
-    return plan_rows(run, "pair", config.rates, work, of=("turn", "turns"), count=len(used), rows=pairs)
+    work = PairWork(turns=len(used), candidates=sum(len(row.candidates) for row in used), pairs=pairs)
+    return plan_rows(run, "pair", config.rates, work, unit="turn", metric="turns", count=len(used), rows=pairs)
 
 
 def _drawn(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:

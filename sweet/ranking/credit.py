@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
-from typing import Any
 
+from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.results.statistics import clustered_mean
+from sweet.stages.meta import RolloutsMeta
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Credit, Message, Task
 from sweet.tasks.kind import TaskKind
@@ -37,8 +38,7 @@ class CreditScorer:
     @classmethod
     def for_rollouts(cls, run: Run, rollouts: Artifact) -> CreditScorer:
         """Return the scorer for replies in these dialogues."""
-        limit = rollouts.meta.get("max_turns")
-        return cls(task_kind(run.manifest().task), limit if isinstance(limit, int) else MAX_TURNS)
+        return cls(task_kind(run.manifest().task), RolloutsMeta.of(rollouts).max_turns or MAX_TURNS)
 
     def score(self, task: Task, observation: Sequence[Message], replies: Sequence[str]) -> list[Credit | None]:
         """Return the credit of each raw reply to an observation, in order; None where the task does not know it."""
@@ -63,16 +63,16 @@ class _ReplyKind:
     tasks: list[str] = field(default_factory=list)
     turns: int = 0
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> ReplyKindMetrics:
         has_interval = len(set(self.tasks)) > 1 and min(self.advantages) < max(self.advantages)
         mean = clustered_mean(self.advantages, self.tasks) if has_interval else None
-        return {
-            "turns": self.turns,
-            "replies": len(self.advantages),
-            "mean_advantage": round(fmean(self.advantages), 6),
-            "ci_low": round(mean.low, 6) if mean else None,
-            "ci_high": round(mean.high, 6) if mean else None,
-        }
+        return ReplyKindMetrics(
+            turns=self.turns,
+            replies=len(self.advantages),
+            mean_advantage=round(fmean(self.advantages), 6),
+            ci_low=round(mean.low, 6) if mean else None,
+            ci_high=round(mean.high, 6) if mean else None,
+        )
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _Couples:
     tasks: list[str] = field(default_factory=list)
 
 
-def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scorer: CreditScorer) -> dict[str, Any]:
+def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scorer: CreditScorer) -> CreditMetrics:
     """Return the metrics of a ranking against the tasks' credit; empty where no reply has any.
 
     Args:
@@ -109,20 +109,19 @@ def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scor
                 of_kinds.right.append(0.5 if upper == lower else float(upper > lower))
                 of_kinds.tasks.append(row.task_id)
     if not kinds:
-        return {}
+        return CreditMetrics()
     best_first = sorted(kinds.items(), key=lambda item: (-item[1].value, item[0]))
-    return {"credit": {name: kind.metrics() for name, kind in best_first}} | _agreement(couples)
+    return _agreement({name: kind.metrics() for name, kind in best_first}, couples)
 
 
-def _agreement(couples: Mapping[str, _Couples]) -> dict[str, Any]:
+def _agreement(credit: dict[str, ReplyKindMetrics], couples: Mapping[str, _Couples]) -> CreditMetrics:
     right = [value for of_kinds in couples.values() for value in of_kinds.right]
     if not right:
-        return {"couples": 0}
+        return CreditMetrics(credit=credit, couples=0)
     tasks = [task for of_kinds in couples.values() for task in of_kinds.tasks]
     by_kind = {
-        name: {"share": round(fmean(of_kinds.right), 6), "couples": len(of_kinds.right)}
+        name: KindAgreement(share=round(fmean(of_kinds.right), 6), couples=len(of_kinds.right))
         for name, of_kinds in sorted(couples.items())
     }
-    return (
-        {"couples": len(right)} | clustered_mean(right, tasks).rate().flat("agreement") | {"agreement_by_kind": by_kind}
-    )
+    agreement = clustered_mean(right, tasks).rate()
+    return CreditMetrics(credit=credit, couples=len(right), agreement=agreement, agreement_by_kind=by_kind)

@@ -18,6 +18,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of
 from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
+from sweet.stages.meta import TrainedMeta
 from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Recipe
 
@@ -75,7 +76,7 @@ def load_trained_judge(
     """
     run = Run.open(path)
     artifact = run.find("critic", critic, needed_by="rank")
-    basis: Basis = "regression" if artifact.meta.get("variant") == "regression" else "critic"
+    basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
     return CriticJudge(load_critic(run, artifact, reporter, settings, reference=reference, recipe=recipe), basis)
 
 

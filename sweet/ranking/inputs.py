@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.meta import RolloutsMeta
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:
     if not done:
         return None
     if critic is None:
-        return next((artifact for artifact in reversed(done) if artifact.meta.get("split") == "train"), done[-1])
+        return next((artifact for artifact in reversed(done) if RolloutsMeta.of(artifact).split == "train"), done[-1])
     learned_from = run.input_of(critic, "rollouts")
     keys = ("task", "tasks", "split")
     same = [a for a in done if all(a.meta.get(key) == learned_from.meta.get(key) for key in keys)]

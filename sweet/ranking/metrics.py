@@ -1,16 +1,97 @@
-"""The metrics of a ranking: counts, and how far apart the judge puts the candidates of a turn."""
+"""The metrics of `sweet rank`, and the work that its plan counts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated
 
+from sweet.stages.record import Flat, Rate, Record
 from sweet.stages.rows import CandidateRow
 
 
-def ranking_metrics(rows: Iterable[CandidateRow]) -> dict[str, Any]:
-    """Return the metrics of all rows, as JSON types."""
+class ReplyKindMetrics(Record):
+    """The replies of one kind, by what the tasks know."""
+
+    turns: int
+    """turns with such replies"""
+    replies: int
+    """candidates of the kind"""
+    mean_advantage: float
+    """mean of their advantages"""
+    ci_low: float | None
+    """lower end of its 95 % interval; null where all are of one task or equal"""
+    ci_high: float | None
+    """upper end"""
+
+
+class KindAgreement(Record):
+    """Agreement of the judge with the tasks on couples of two kinds."""
+
+    share: float
+    """share of the couples that the judge orders as the tasks do, a tie counting half"""
+    couples: int
+    """couples of these kinds"""
+
+
+class CreditMetrics(Record):
+    """A ranking against what the tasks know of replies (sweet.ranking.credit); no key where they know nothing."""
+
+    credit: dict[str, ReplyKindMetrics] | None = None
+    """where the tasks know what replies are worth: by kind of reply its turns, replies and mean advantage with
+    interval, the best kind first"""
+    couples: int | None = None
+    """couples of different replies at a turn that the tasks tell apart"""
+    agreement: Rate | None = None
+    """share of them that the judge orders as the tasks do, a tie counting half, with interval"""
+    agreement_by_kind: dict[str, KindAgreement] | None = None
+    """the same by the two kinds, the better first: share and couples"""
+
+
+class RankMetrics(Record):
+    turns: int
+    """turns ranked"""
+    candidates: int
+    """replies sampled at them"""
+    unjudged: int
+    """replies that the judge gave no value"""
+    distinct: int
+    """different replies"""
+    basis: dict[str, int]
+    """turns by what ranked them"""
+    mean_spread: float
+    """mean difference of a turn's best and worst candidate"""
+    mean_taken_advantage: float | None
+    """mean advantage of the replies that were really given"""
+    failed: int
+    """turns without a ranking; the same command tries them again"""
+    known: Annotated[CreditMetrics, Flat()]
+    """What the tasks know of the replies."""
+
+
+class RankWork(Record):
+    """The work of a ranking; a number that is not known is null."""
+
+    turns: int
+    """turns to rank"""
+    missing: int
+    """those that are not ranked yet; all that follows is of these"""
+    candidates: int
+    """replies to sample or to judge"""
+    tokens_read: int | None
+    """tokens that the agent reads"""
+    tokens_written: int | None
+    """tokens that the agent writes"""
+    tokens_judged: int | None
+    """tokens that the judge computes"""
+
+
+def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, known: CreditMetrics) -> RankMetrics:
+    """Return the metrics of all rows.
+
+    Args:
+        failed: turns without a row. known: the metrics of the rows against the tasks' credit.
+    """
     turns = candidates = distinct = unjudged = 0
     spread = 0.0
     taken: list[float] = []
@@ -24,12 +105,14 @@ def ranking_metrics(rows: Iterable[CandidateRow]) -> dict[str, Any]:
         spread += max(advantages) - min(advantages)
         taken += [] if row.taken is None else [row.taken.advantage]
         basis[row.basis] += 1
-    return {
-        "turns": turns,
-        "candidates": candidates,
-        "unjudged": unjudged,
-        "distinct": distinct,
-        "basis": dict(basis),
-        "mean_spread": round(spread / max(turns, 1), 6),
-        "mean_taken_advantage": round(sum(taken) / len(taken), 6) if taken else None,
-    }
+    return RankMetrics(
+        turns=turns,
+        candidates=candidates,
+        unjudged=unjudged,
+        distinct=distinct,
+        basis=dict(basis),
+        mean_spread=round(spread / max(turns, 1), 6),
+        mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
+        failed=failed,
+        known=known,
+    )

@@ -1,7 +1,7 @@
 """`sweet rank --dry-run`: the turns are chosen and encoded as the ranking would, with the replies that were given.
 
 Candidates are assumed to be as long as those replies; the rest follows from rates of earlier rankings
-(`sweet.stages.rates`).
+(`sweet.stages.plans`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
+from sweet.ranking.metrics import RankWork
 from sweet.ranking.turns import SelectedTurn, TurnKey
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.rates import GPU, Outlook, share, times, total, whole
+from sweet.stages.meta import TrainedMeta
+from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.rates import GPU, share, times, total, whole
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Recipe
 
@@ -66,13 +69,13 @@ def count_tokens(
     from sweet.llm.pretrained import load_tokenizer
     from sweet.stages.screenshots import shows_pages
 
-    meta = critic.meta if critic is not None else {}
+    meta = TrainedMeta() if critic is None else TrainedMeta.of(critic)
     if model is None or parameter_count(model) is None:
         return None
-    if meta.get("variant") == "regression" and shows_pages(run, model):
+    if meta.variant == "regression" and shows_pages(run, model):
         return None
-    used_recipe: Any = recipe or meta.get("recipe") or "paper"
-    encoder, informed = ChatEncoder(load_tokenizer(model)), meta.get("variant") != "no-info"
+    used_recipe = recipe or meta.recipe or "paper"
+    encoder, informed = ChatEncoder(load_tokenizer(model)), meta.variant != "no-info"
     return _encode(Reader(encoder, informed=informed, recipe=used_recipe, max_length=max_length), turns, system)
 
 
@@ -139,8 +142,8 @@ def plan_ranking(
     asks_judge: bool,
     shared: bool,
     gpus: int | None,
-) -> dict[str, Any]:
-    """Return the plan of a ranking, as JSON types.
+) -> Plan[RankWork]:
+    """Return the plan of a ranking.
 
     Args:
         rates: further runs, whose attempts give rates.
@@ -155,7 +158,7 @@ def plan_ranking(
         shared: whether common prefixes are computed once.
         gpus: that are held; None where not known.
     """
-    outlook = Outlook(
+    builder = PlanBuilder(
         "rank",
         run,
         rates,
@@ -163,30 +166,39 @@ def plan_ranking(
         settings=settings,
         gpus=gpus,
         decides=("judge", "judge_model", "agent", GPU),
-        tells=("candidates", "max_tokens", "temperature", "packing", "micro_batch_tokens", "engine", "device", "ray"),
+        compared=(
+            "candidates",
+            "max_tokens",
+            "temperature",
+            "packing",
+            "micro_batch_tokens",
+            "engine",
+            "device",
+            "ray",
+        ),
     )
     sampled = missing * candidates
     read: float | None = None if agent else 0
     written: float | None = read
     judged: float | None = None if readers or asks_judge else 0
     if tokens is not None:
-        of_candidates = times(sampled, outlook.of_data("tokens", "a reply", tokens.reply, counted_from))
-        outlook.assumed.append("A candidate is as long as the replies that were really given at these turns.")
+        of_candidates = times(sampled, builder.counted("tokens", "a reply", tokens.reply, counted_from))
+        builder.assumed.append("A candidate is as long as the replies that were really given at these turns.")
         if agent:
             read, written = tokens.prompts, of_candidates
         if readers:
             judged = total(tokens.shared, of_candidates) if shared else times(tokens.plain, 1 + candidates)
     sampling_flops = 0 if agent is None else times(FLOPS_PER_PARAMETER, parameter_count(agent), total(read, written))
     reading_flops = total(*(times(FLOPS_PER_PARAMETER, parameter_count(reader), judged) for reader in readers))
-    work = {
-        "turns": turns,
-        "missing": missing,
-        "candidates": sampled,
-        "tokens_read": whole(read),
-        "tokens_written": whole(written),
-        "tokens_judged": whole(judged),
-    }
-    seconds = outlook.pace("candidate", lambda past: past.metric("candidates"))
-    size = outlook.rate("bytes", "a turn", lambda past: share(past.size, past.rows))
+    work = RankWork(
+        turns=turns,
+        missing=missing,
+        candidates=sampled,
+        tokens_read=whole(read),
+        tokens_written=whole(written),
+        tokens_judged=whole(judged),
+    )
+    seconds = builder.seconds_per("candidate", lambda earlier: earlier.metric("candidates"))
+    size = builder.rate("bytes", "a turn", lambda earlier: share(earlier.size, earlier.rows))
     flops = None if asks_judge else total(sampling_flops, reading_flops)
-    return outlook.plan(work, seconds=times(sampled, seconds), flops=flops, size=times(missing, size))
+    return builder.build(work, seconds=times(sampled, seconds), flops=flops, size=times(missing, size))

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sweet.cluster.nodes import nodes_of
 from sweet.errors import SweetError
@@ -31,7 +31,7 @@ from sweet.ranking.critic_judge import CriticJudge, load_trained_judge, load_unt
 from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.judge import Judge
 from sweet.ranking.llm_judge import JudgePrompt, LLMJudge
-from sweet.ranking.metrics import ranking_metrics
+from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
 from sweet.ranking.on_ray import LoadCritic, RayJudge, open_ray_judge
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
@@ -42,13 +42,15 @@ from sweet.stages.artifacts import agent_of, agent_system, recorded_model
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import CriticSettings, warn_dropped_turns
 from sweet.stages.failures import check_failures
+from sweet.stages.meta import CandidatesMeta, TrainedMeta
 from sweet.stages.models import belongs_to, gpus_held, plan_models
+from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 
 
-def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
+def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult[RankMetrics]:
     """Sample and score candidates, and write one row for each turn.
 
     Raises:
@@ -65,7 +67,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     local = plan_models(config, models, reporter, others=int(config.judge in CRITIC_JUDGES))
     meta, held = _meta(run, config, chosen), {GPUS: _gpus(config, models)}
     with run.attempt("rank", config, inputs=inputs.artifacts, environment=held) as attempt:
-        draft = attempt.start_artifact("candidates", meta=meta, resume=True)
+        draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
         missing = _missing(turns, draft.path, reporter)
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
@@ -80,10 +82,10 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
                         warn_dropped_turns(judge, reporter)
             written = rows.rows
         failed = len(turns) - written
-        metrics = ranking_metrics(read_jsonl(draft.path, CandidateRow)) | {"failed": failed}
         tasks = {turn.trajectory.task_id: turn.trajectory.task for turn in turns}
-        metrics |= credit_metrics(read_jsonl(draft.path, CandidateRow), tasks, scorer)
-        attempt.metrics.update(metrics)
+        known = credit_metrics(read_jsonl(draft.path, CandidateRow), tasks, scorer)
+        metrics = ranking_metrics(read_jsonl(draft.path, CandidateRow), failed=failed, known=known)
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=written)
         result = StageResult("rank", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
@@ -91,7 +93,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult:
     return result
 
 
-def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> dict[str, Any]:
+def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork]:
     """Return the work that `run_rank` would do (`sweet.ranking.plan`)."""
     from sweet.ranking.plan import count_tokens, finished_turns, plan_ranking
 
@@ -270,21 +272,21 @@ def _judge_name(config: RankConfig, inputs: RankInputs) -> str:
     return inputs.critic.id if inputs.critic else config.judge_model or f"the judge {config.judge}"
 
 
-def _meta(run: Run, config: RankConfig, chosen: _Chosen) -> dict[str, Any]:
+def _meta(run: Run, config: RankConfig, chosen: _Chosen) -> CandidatesMeta:
     """Return the `meta` of the candidates: who replied, and who judged."""
     inputs = chosen.inputs
-    replied = inputs.replies.meta.get("agent") if inputs.replies else chosen.agent
-    meta: dict[str, Any] = {"agent": replied, "judge": config.judge}
+    replied = CandidatesMeta.of(inputs.replies).agent if inputs.replies else chosen.agent
+    more: dict[str, object] = {}
     if inputs.replies is not None:
-        meta["replies"] = inputs.replies.id
+        more["replies"] = inputs.replies.id
     if inputs.critic is not None:
-        meta["critic"] = inputs.critic.id
+        more["critic"] = inputs.critic.id
     if config.judge == "llm":
         prompt = JudgePrompt.of(config.judge_prompt)
-        meta |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
+        more |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
     if config.judge == "untrained":
-        meta["reference"] = start_model(run, inputs.rollouts, config.reference)
-    return meta
+        more["reference"] = start_model(run, inputs.rollouts, config.reference)
+    return CandidatesMeta(agent=replied, judge=config.judge).model_copy(update=more)
 
 
 def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]]:
@@ -299,7 +301,7 @@ def _readers(run: Run, config: RankConfig, inputs: RankInputs) -> list[str]:
         start = start_model(run, inputs.rollouts, config.reference) if config.judge == "untrained" else None
         return [] if start is None else [start, start]
     critic = str(run.file(inputs.critic))
-    if inputs.critic.meta.get("variant") == "regression":
+    if TrainedMeta.of(inputs.critic).variant == "regression":
         return [critic]
     return [critic, config.reference or recorded_model(run, inputs.critic, "base")]
 

@@ -1,4 +1,4 @@
-"""The metrics of `sweet rollout`."""
+"""The metrics of `sweet rollout`, and the work that its plan counts."""
 
 from __future__ import annotations
 
@@ -30,3 +30,26 @@ class RolloutMetrics(Record):
     """dialogues of this call that ended by an error; the same command plays them again"""
     seconds: float
     """duration of this call"""
+
+
+class RolloutWork(Record):
+    """The work of a rollout; a number that no earlier rollout tells is null."""
+
+    tasks: int
+    """tasks that are played"""
+    dialogues: int
+    """dialogues of the whole rollout"""
+    missing: int
+    """dialogues that the run does not have yet; all that follows is of these"""
+    turns: int | None
+    """turns of the agent"""
+    tokens_read: int | None
+    """tokens that the agent reads"""
+    tokens_written: int | None
+    """tokens that the agent writes"""
+    human_tokens_read: int | None
+    """tokens that the simulated human reads"""
+    human_tokens_written: int | None
+    """tokens that the simulated human writes"""
+    screenshots: int | None = None
+    """pages to render (html)"""

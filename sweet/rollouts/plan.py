@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.metrics import RolloutWork
 from sweet.runs.run import Run
 from sweet.stages.artifacts import NO_MODEL
-from sweet.stages.rates import GPU, Outlook, Past, share, times, total, whole
+from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.rates import GPU, EarlierAttempt, share, times, total, whole
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind
 
@@ -20,12 +21,16 @@ def plan_dialogues(
     kind: TaskKind,
     source: str,
     tasks: Sequence[Task],
-    there: Collection[str],
-    wanted: Collection[str],
+    finished: Collection[str],
+    requested: Collection[str],
     gpus: int | None,
-) -> dict[str, Any]:
-    """A rollout: `wanted` are the ids of all dialogues, `there` of those that the run has already."""
-    outlook = Outlook(
+) -> Plan[RolloutWork]:
+    """Return the plan of a rollout.
+
+    Args:
+        finished: ids of the dialogues that the run has already. requested: ids of all.
+    """
+    builder = PlanBuilder(
         "rollout",
         run,
         config.rates,
@@ -33,57 +38,64 @@ def plan_dialogues(
         settings={**config.model_dump(mode="json"), "tasks": source},
         gpus=gpus,
         decides=("task", "agent", "sim", GPU),
-        tells=(
+        compared=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
             *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options", "ray"),
         ),
     )
-    missing = len(set(wanted) - set(there))
+    missing = len(set(requested) - set(finished))
 
     def in_all(name: str, metric: str) -> float | None:
-        a_dialogue = outlook.rate(name, "a dialogue", lambda past: share(past.metric(metric), past.metric("episodes")))
+        a_dialogue = builder.rate(
+            name, "a dialogue", lambda earlier: share(earlier.metric(metric), earlier.metric("episodes"))
+        )
         return times(missing, a_dialogue)
 
     turns = in_all("turns", "turns")
 
-    def side(model: str, prefix: str, metrics: str) -> tuple[float | None, float | None]:
-        """Tokens that a side reads and writes; none where it is of rules."""
+    def side(model: str, prefix: str) -> tuple[float | None, float | None]:
+        """Return the tokens that a side reads and writes; zero where it is scripted."""
         if model in NO_MODEL:
             return 0.0, 0.0
         kinds = (("read", "prompt"), ("written", "completion"))
-        read, written = (in_all(f"{prefix}tokens_{name}", f"{metrics}{metric}_tokens") for name, metric in kinds)
+        read, written = (in_all(f"{prefix}tokens_{name}", f"{prefix}{metric}_tokens") for name, metric in kinds)
         return read, written
 
-    sides = {"": side(config.agent, "", ""), "human_": side(config.sim, "human_", "human_")}
-    tokens = {
-        f"{prefix}tokens_{name}": whole(count)
-        for prefix, counts in sides.items()
-        for name, count in zip(("read", "written"), counts, strict=True)
-    }
-    pages = {"screenshots": whole(total(turns, len({task.ground_truth for task in tasks})))} if kind.visual else {}
+    agent, human = side(config.agent, ""), side(config.sim, "human_")
+    work = RolloutWork(
+        tasks=len(tasks),
+        dialogues=len(requested),
+        missing=missing,
+        turns=whole(turns),
+        tokens_read=whole(agent[0]),
+        tokens_written=whole(agent[1]),
+        human_tokens_read=whole(human[0]),
+        human_tokens_written=whole(human[1]),
+    )
     if kind.visual:
-        outlook.assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
-    models = ((config.agent, sides[""]), (config.sim, sides["human_"]))
+        pages = whole(total(turns, len({task.ground_truth for task in tasks})))
+        work = work.model_copy(update={"screenshots": pages})
+        builder.assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
+    models = ((config.agent, agent), (config.sim, human))
     flops = total(*(times(FLOPS_PER_PARAMETER, _size(model), total(*counts)) for model, counts in models))
     if flops:
-        outlook.assumed.append("A server reads each prompt from its beginning; with prefixes kept it computes less.")
-    seconds = outlook.pace("dialogue", lambda past: past.metric("episodes"), _servers(config))
-    size = outlook.rate("bytes", "a dialogue", lambda past: share(past.size, past.rows))
-    work = {"tasks": len(tasks), "dialogues": len(wanted), "missing": missing, "turns": whole(turns), **tokens, **pages}
-    return outlook.plan(work, seconds=times(missing, seconds), flops=flops, size=times(missing, size))
+        builder.assumed.append("A server reads each prompt from its beginning; with prefixes kept it computes less.")
+    seconds = builder.seconds_per("dialogue", lambda earlier: earlier.metric("episodes"), _servers(config))
+    size = builder.rate("bytes", "a dialogue", lambda earlier: share(earlier.size, earlier.rows))
+    return builder.build(work, seconds=times(missing, seconds), flops=flops, size=times(missing, size))
 
 
 def _size(model: str) -> int | None:
-    """Parameters that work for a side; a side of rules has none."""
+    """Return the parameters of a side's model; 0 where it is scripted."""
     return 0 if model in NO_MODEL else parameter_count(model)
 
 
-def _servers(config: RolloutConfig) -> Callable[[Past], float]:
-    """How many times as many servers there are now, of the side that has gained least."""
+def _servers(config: RolloutConfig) -> Callable[[EarlierAttempt], float]:
+    """Return how many times as many servers there are now, the smaller of both sides."""
 
-    def faster(past: Past) -> float:
+    def speedup(earlier: EarlierAttempt) -> float:
         now = {"agent_url": config.agent_url, "sim_url": config.sim_url}
-        then = {side: past.facts.get(side) or [] for side in now}
+        then = {side: earlier.facts.get(side) or [] for side in now}
         return min((len(urls) / len(then[side]) for side, urls in now.items() if urls and then[side]), default=1.0)
 
-    return faster
+    return speedup

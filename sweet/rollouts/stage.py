@@ -24,7 +24,7 @@ from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
-from sweet.rollouts.metrics import RolloutMetrics
+from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
 from sweet.rollouts.runner import Book, Crew
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
@@ -32,6 +32,7 @@ from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import belongs_to, gpus_held, plan_models
+from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, system_prompt
@@ -91,8 +92,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     return result
 
 
-def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_rollout` would do (`sweet.stages.estimate`); `run` is None where it is not there yet."""
+def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> Plan[RolloutWork]:
+    """Return the plan of `run_rollout`; `run` is None where there is no run yet."""
     from sweet.rollouts.plan import plan_dialogues
 
     kind, source, tasks = _played(config)

@@ -19,7 +19,7 @@ from sweet.errors import SweetError
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.scoring.results.metrics import BestOfMetrics, BestOfRates
+from sweet.scoring.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import clustered_mean, expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter

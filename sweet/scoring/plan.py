@@ -10,7 +10,9 @@ from sweet.device import CORES
 from sweet.runs.environment import NODES
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
-from sweet.stages.rates import GPU, Outlook, Past, share, times
+from sweet.scoring.metrics import EvalWork
+from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.rates import GPU, EarlierAttempt, share, times
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import Trajectory
 
@@ -23,13 +25,13 @@ def plan_scoring(
     *,
     gpus: int | None,
     machines: Sequence[int],
-) -> dict[str, Any]:
-    """An evaluation: tests to run, or pages to render that have no screenshot yet.
+) -> Plan[EvalWork]:
+    """Return the plan of an evaluation.
 
     Args:
-        machines: the cores of each that will do it.
+        machines: the cores of each machine that is used.
     """
-    outlook = Outlook(
+    builder = PlanBuilder(
         "eval",
         run,
         config.rates,
@@ -37,7 +39,7 @@ def plan_scoring(
         settings=config.model_dump(mode="json"),
         gpus=gpus,
         decides=("scorer", "similarity", "best_of", GPU),
-        tells=("workers", "sandbox", "device", "tolerance"),
+        compared=("workers", "sandbox", "device", "tolerance"),
     )
     dialogues = tests = 0
     tasks: dict[str, int] = {}
@@ -50,24 +52,25 @@ def plan_scoring(
         answers.add((trajectory.task_id, trajectory.answer))
         if kind.visual:
             pages |= _pages(trajectory)
-    work: dict[str, Any] = {"dialogues": dialogues, "tasks": len(tasks), "answers": len(answers)}
+    work = EvalWork(dialogues=dialogues, tasks=len(tasks), answers=len(answers))
     if kind.visual:
-        work |= {"screenshots": len(pages), "screenshots_missing": _unseen(run.path, pages)}
+        more = {"screenshots": len(pages), "screenshots_missing": _missing(run.path, pages)}
     else:
-        work |= {"tests": tests, "reference_tests": sum(tasks.values())}
+        more = {"tests": tests, "reference_tests": sum(tasks.values())}
+    work = work.model_copy(update=more)
     if config.best_of is not None:
-        outlook.assumed.append("What the critic reads for --best-of is not counted among the operations.")
+        builder.assumed.append("What the critic reads for --best-of is not counted among the operations.")
 
-    def faster(past: Past) -> float:
-        """By the workers where they were given both times, by the cores where both times they were not."""
-        workers, nodes, cores = (_number(past.facts.get(name)) for name in ("workers", NODES, CORES))
+    def speedup(earlier: EarlierAttempt) -> float:
+        """Compare the workers where they were given both times, the cores where they were given neither time."""
+        workers, nodes, cores = (_number(earlier.facts.get(name)) for name in ("workers", NODES, CORES))
         if config.workers and workers and nodes:
             return config.workers * len(machines) / (workers * nodes)
         return sum(machines) / cores if cores and not (config.workers or workers) else 1.0
 
-    seconds = outlook.pace("dialogue", lambda past: past.metric("trajectories"), faster)
-    size = outlook.rate("bytes", "a dialogue", lambda past: share(past.size, past.rows))
-    return outlook.plan(work, seconds=times(dialogues, seconds), size=times(dialogues, size))
+    seconds = builder.seconds_per("dialogue", lambda earlier: earlier.metric("trajectories"), speedup)
+    size = builder.rate("bytes", "a dialogue", lambda earlier: share(earlier.size, earlier.rows))
+    return builder.build(work, seconds=times(dialogues, seconds), size=times(dialogues, size))
 
 
 def _pages(trajectory: Trajectory) -> set[str]:
@@ -78,8 +81,8 @@ def _pages(trajectory: Trajectory) -> set[str]:
     return {reference_page(trajectory, extract_page)} | ({last_page(trajectory, extract_page) or ""} - {""})
 
 
-def _unseen(folder: Path, pages: Collection[str]) -> int:
-    """How many of the pages the run's screenshots do not have."""
+def _missing(folder: Path, pages: Collection[str]) -> int:
+    """Return the number of pages that have no screenshot in the run."""
     from sweet.render.page import RenderSettings, page_key
     from sweet.render.store import SCREENSHOTS, ScreenshotStore
 

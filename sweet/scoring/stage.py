@@ -25,14 +25,16 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.best_of import measure_best_of
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.metrics import EvalMetrics, EvalWork
 from sweet.scoring.results.comparability import check_alike, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
-from sweet.scoring.results.metrics import EvalMetrics, SamplesMetrics
+from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import gpus_held
+from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.stages.record import UnknownRate
 from sweet.tasks.kind import TaskKind
@@ -97,8 +99,8 @@ def _opened(
     return open_spread_scorer(config.ray, run.manifest().task, request)
 
 
-def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_eval` would do (`sweet.stages.estimate`)."""
+def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork]:
+    """Return the plan of `run_eval`."""
     from sweet.scoring.plan import plan_scoring
 
     kind = task_kind(run.manifest().task)

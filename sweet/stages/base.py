@@ -104,7 +104,7 @@ class StageConfig(BaseModel):
 
 
 class PlannedConfig(StageConfig):
-    """Of a stage whose work is foreseen by `--dry-run` (sweet.stages.estimate)."""
+    """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
 
     rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """With --dry-run: another run, whose finished attempts tell how fast this goes where those of RUN do not; may be

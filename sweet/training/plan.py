@@ -21,11 +21,13 @@ from sweet.learn.openrlhf import steps
 from sweet.learn.tree import Grove
 from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
 from sweet.llm.pretrained import stored_type
-from sweet.stages.rates import GPU, GPUS, Outlook, Past, times
+from sweet.stages.plans import Plan, PlanBuilder
+from sweet.stages.rates import GPU, GPUS, EarlierAttempt, times
+from sweet.training.metrics import TrainWork
 from sweet.training.trainer import Training
 
 
-def plan(training: Training, meta: dict[str, Any]) -> dict[str, Any]:
+def plan(training: Training, meta: dict[str, Any]) -> Plan[TrainWork]:
     """Figures of the training that was prepared, with `meta` as its artifact would have it.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
@@ -87,7 +89,7 @@ def plan(training: Training, meta: dict[str, Any]) -> dict[str, Any]:
 
 def _with_time(
     training: Training, meta: dict[str, Any], found: dict[str, Any], computed: int, devices: int | None
-) -> dict[str, Any]:
+) -> Plan[TrainWork]:
     """The figures with operations, hours and GPU-hours.
 
     Args:
@@ -95,7 +97,7 @@ def _with_time(
     """
     config, objective = training.config, training.objective
     gpus = (devices if training.on_gpu else 0) if config.engine != "openrlhf" else devices
-    outlook = Outlook(
+    builder = PlanBuilder(
         "train-actor" if "method" in meta else "train-critic",
         training.run,
         config.rates,
@@ -103,7 +105,7 @@ def _with_time(
         settings={**config.model_dump(mode="json"), "base": training.base, **meta},
         gpus=gpus,
         decides=("base", "lora", "engine", "variant", "method", "target", GPU),
-        tells=(
+        compared=(
             *("device", "devices", "hostfile", "zero", "offload", "packing", "micro_batch_tokens"),
             *("gradient_checkpointing", "max_length", "batch", "epochs", GPUS),
         ),
@@ -113,20 +115,20 @@ def _with_time(
         sides = {side for example in (*training.examples, *training.heldout) for side in example.sides}
         reference = sum(len(training.pool.sequences[side].ids) for side in sides)
         flops += PASS_FLOPS / 2 * training.parameters * reference
-        outlook.assumed.append("The reference reads every dialogue once, and none is in its cache.")
+        builder.assumed.append("The reference reads every dialogue once, and none is in its cache.")
     if training.trainee.recomputed:
-        outlook.assumed.append("What is computed again in the backward pass is not among the operations.")
+        builder.assumed.append("What is computed again in the backward pass is not among the operations.")
 
-    def did(past: Past) -> float | None:
+    def did(past: EarlierAttempt) -> float | None:
         tokens = "tokens_computed" if "tokens_computed" in past.metrics else "tokens"
         return times(past.metric(tokens), past.metric("epochs"))
 
-    def faster(past: Past) -> float:
+    def faster(past: EarlierAttempt) -> float:
         then = past.facts.get(GPUS)
         return devices / then if devices and isinstance(then, int) and then > 0 and training.on_gpu else 1.0
 
-    seconds = times(computed, outlook.pace("computed token", did, faster))
-    return outlook.plan(found, seconds=seconds, flops=flops, size=_written(training))
+    seconds = times(computed, builder.seconds_per("computed token", did, faster))
+    return builder.build(TrainWork.model_validate(found), seconds=seconds, flops=flops, size=_written(training))
 
 
 def _written(training: Training) -> float | None:

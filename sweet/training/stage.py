@@ -18,11 +18,13 @@ from sweet.preferences.label import learnable, preferences, usable_dialogues
 from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.plans import Plan
 from sweet.stages.rows import Pair
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.metrics import TrainWork
 from sweet.training.sources import Sources
 
 if TYPE_CHECKING:
@@ -48,8 +50,8 @@ def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) ->
     return training.run_stage("train-critic", "critic", meta)
 
 
-def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_train_critic` would do (`sweet.stages.estimate`)."""
+def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> Plan[TrainWork]:
+    """Return the plan of `run_train_critic`."""
     from sweet.training.plan import plan
 
     return plan(*_critic(run, config, reporter, weights=False))
@@ -170,8 +172,8 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     return training.run_stage("train-actor", "actor", {"method": config.method, "recipe": config.recipe})
 
 
-def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> dict[str, Any]:
-    """What `run_train_actor` would do (`sweet.stages.estimate`)."""
+def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> Plan[TrainWork]:
+    """Return the plan of `run_train_actor`."""
     from sweet.training.plan import plan
 
     return plan(_actor(run, config, reporter, weights=False)[0], {"method": config.method})

@@ -68,7 +68,7 @@ class Training:
     wanted, then call `run_stage`.
 
     Args:
-        weights: False for one that is only planned (`sweet.stages.estimate`): the model's shapes are enough.
+        weights: False for one that is only planned (`sweet.stages.plans`): the model's shapes are enough.
     """
 
     def __init__(

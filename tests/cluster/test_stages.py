@@ -68,7 +68,7 @@ def test_scores_are_the_same_bytes_and_every_node_is_recorded(nodes: Any, run: R
     }
     assert run.manifest().attempts[-1].environment["nodes"] == recorded
     assert there.artifacts[0].meta == here.artifacts[0].meta
-    plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent())
+    plan = plan_eval(run, EvalConfig(sandbox=SANDBOX, scorer="both", ray=nodes.address), Silent()).as_json()
     seconds = 120 * plan["rates"]["seconds"]["value"]
     assert plan["hours"] * 3600 == pytest.approx(seconds, rel=1e-3), "the rate was measured on three nodes too"
 
@@ -146,11 +146,11 @@ def test_each_gpu_of_the_cluster_has_a_replica(nodes: Any, run: Run, tmp_path: P
         options = {"judge": "untrained", "reference": agent, "candidates": 3, "limit": 9, "max_tokens": 16}
         config = RankConfig.model_validate(options | {"ray": nodes.address})
         here = gpus_held("auto", [[]])
-        assert plan_rank(other, config, Silent())["gpus"] == (here or 0) + 2
+        assert plan_rank(other, config, Silent()).as_json()["gpus"] == (here or 0) + 2
         rank = run_rank(other, config, Silent())
     finally:
         nodes.remove_node(more)
-    assert (rank.metrics["turns"], rank.metrics["failed"]) == (9, 0)
+    assert (rank.metrics.turns, rank.metrics.failed) == (9, 0)
     environment: Any = other.manifest().attempts[-1].environment
     assert environment["gpus"] == (here or 0) + 2
     assert [node["cores"] for node in environment["nodes"].values()] == [2]

@@ -15,6 +15,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.credit import CreditScorer, credit_metrics
+from sweet.ranking.metrics import RankMetrics
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -44,10 +45,10 @@ class JudgedRun:
         run_train_critic(self.run, TrainCriticConfig(epochs=1, lr=1e-3), Silent())
         self.first = self.rank(candidates=4, fraction=0.3, max_tokens=8)
 
-    def rank(self, **changes: Any) -> StageResult:
+    def rank(self, **changes: Any) -> StageResult[RankMetrics]:
         return run_rank(self.run, RankConfig(**changes), Silent())
 
-    def rows(self, result: StageResult) -> dict[tuple[str, int], CandidateRow]:
+    def rows(self, result: StageResult[RankMetrics]) -> dict[tuple[str, int], CandidateRow]:
         return {row.key: row for row in read_jsonl(self.run.file(result.artifacts[0]), CandidateRow)}
 
 
@@ -125,8 +126,9 @@ def test_the_oracle_scores_replies_with_the_tasks_credit(judged: JudgedRun) -> N
         assert sum(c.advantage for c in row.candidates) == pytest.approx(0, abs=1e-5)
         assert row.taken is not None
         assert row.taken.advantage == pytest.approx((row.taken.score or 0) - sum(worth) / len(worth), abs=1e-5)
-    assert result.metrics["agreement_by_kind"].keys() == judged.first.metrics["agreement_by_kind"].keys()
-    assert result.metrics["agreement"] == 1 or result.metrics["couples"] == 0
+    told, first = result.metrics.known, judged.first.metrics.known
+    assert (told.agreement_by_kind or {}).keys() == (first.agreement_by_kind or {}).keys()
+    assert told.couples == 0 or (told.agreement is not None and told.agreement.value == 1)
 
 
 def test_the_random_judge_depends_only_on_seed_turn_and_text(judged: JudgedRun) -> None:
@@ -222,7 +224,7 @@ def test_advantages_by_kind_and_agreement() -> None:
         ranked("b", (good, 0.0), (idle, 1.0), ("Who?", 0.0)),
     ]
     tasks = {name: TASK.model_copy(update={"id": name}) for name in "ab"}
-    found = credit_metrics(rows, tasks, CreditScorer(task_kind("code"), 10))
+    found = credit_metrics(rows, tasks, CreditScorer(task_kind("code"), 10)).as_json()
     assert list(found["credit"]) == ["useful", "useless", "early"]
     useful = found["credit"]["useful"]
     assert (useful["turns"], useful["replies"], useful["mean_advantage"]) == (2, 3, round(4 / 3, 6))
@@ -246,9 +248,9 @@ def test_advantages_by_kind_and_agreement() -> None:
 def test_tasks_without_facts_have_no_credit_metrics() -> None:
     row = ranked("a", ("Which rate?", 1.0), ("Why?", 0.0))
     bare = TASK.model_copy(update={"facts": ()})
-    assert credit_metrics([row], {"a": bare}, CreditScorer(task_kind("code"), 10)) == {}
+    assert credit_metrics([row], {"a": bare}, CreditScorer(task_kind("code"), 10)).as_json() == {}
     alike = credit_metrics(
         [ranked("a", ("Why?", 1.0), ("Who?", 0.0))], {"a": TASK}, CreditScorer(task_kind("code"), 10)
-    )
+    ).as_json()
     assert alike["couples"] == 0
     assert "agreement" not in alike

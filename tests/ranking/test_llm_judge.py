@@ -23,6 +23,7 @@ from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
 from sweet.ranking.llm_judge import LIKELIEST, JudgePrompt, Score, read_score
+from sweet.ranking.metrics import RankMetrics
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
@@ -197,16 +198,16 @@ class ServedRun:
         self.run, self.agent, self.stack = run, agent, stack
         self.agent_url = stack.enter_context(agent.running())
 
-    def rank(self, judge: ChatServer, **changes: Any) -> StageResult:
+    def rank(self, judge: ChatServer, **changes: Any) -> StageResult[RankMetrics]:
         url = judge.url or self.stack.enter_context(judge.running())
         return self.ranked({"judge_url": [url], **changes})
 
-    def ranked(self, changes: dict[str, Any]) -> StageResult:
+    def ranked(self, changes: dict[str, Any]) -> StageResult[RankMetrics]:
         settings = {"judge": "llm", "judge_model": "judge", "agent": "agent", "agent_url": [self.agent_url]}
         small = {"candidates": 4, "fraction": 0.3, "retry_timeout": 0.3}
         return run_rank(self.run, RankConfig(**{**settings, **small, **changes}), Silent())
 
-    def rows(self, result: StageResult) -> list[CandidateRow]:
+    def rows(self, result: StageResult[RankMetrics]) -> list[CandidateRow]:
         return list(read_jsonl(self.run.file(result.artifacts[0]), CandidateRow))
 
 
@@ -228,8 +229,8 @@ def test_scores_are_means_where_the_server_reports_probabilities(served: ServedR
     judge = ChatServer("judge", with_probabilities)
     result = served.rank(judge)
     rows = served.rows(result)
-    assert result.metrics["basis"] == {"expected": len(rows)}
-    assert (result.metrics["failed"], result.metrics["unjudged"]) == (0, 0)
+    assert result.metrics.basis == {"expected": len(rows)}
+    assert (result.metrics.failed, result.metrics.unjudged) == (0, 0)
     for row in rows:
         scores = [worth(one.text) + 0.25 for one in row.candidates]
         assert [one.score for one in row.candidates] == pytest.approx(scores)
@@ -264,7 +265,7 @@ def test_without_probabilities_the_digit_is_the_score(served: ServedRun, refuses
         return refused(400, "logprobs are not supported") if refuses and "logprobs" in body else plain(body)
 
     result = served.rank(ChatServer("judge", answer))
-    assert set(result.metrics["basis"]) == {"number"}
+    assert set(result.metrics.basis) == {"number"}
     assert {one.score for row in served.rows(result) for one in row.candidates} <= set(map(float, WORTH.values()))
 
 
@@ -272,7 +273,7 @@ def test_a_server_without_top_k_is_asked_for_probabilities_again(served: ServedR
     def answer(body: dict[str, Any]) -> Response:
         return refused(400, "unknown argument: top_k") if "top_k" in body else with_probabilities(body)
 
-    assert set(served.rank(ChatServer("judge", answer)).metrics["basis"]) == {"expected"}
+    assert set(served.rank(ChatServer("judge", answer)).metrics.basis) == {"expected"}
 
 
 def test_one_answer_without_probabilities_makes_the_whole_turn_use_digits(served: ServedRun) -> None:
@@ -291,7 +292,7 @@ def test_an_unreadable_answer_is_requested_again_with_the_reason(served: ServedR
 
     judge = ChatServer("judge", answer)
     result = served.rank(judge)
-    assert (result.metrics["failed"], result.metrics["unjudged"]) == (0, 0)
+    assert (result.metrics.failed, result.metrics.unjudged) == (0, 0)
     assert len(judge.asked) == 2 * questions(served.rows(result))
     for row in served.rows(result):
         assert [one.score for one in row.candidates] == [worth(one.text) for one in row.candidates]
@@ -303,14 +304,14 @@ def test_a_candidate_without_a_score_is_omitted_and_logged(served: ServedRun) ->
 
     result = served.rank(ChatServer("judge", answer), fail_on_error=99)
     rows = served.rows(result)
-    assert result.metrics["unjudged"] == sum(row.unjudged for row in rows) > 0
+    assert result.metrics.unjudged == sum(row.unjudged for row in rows) > 0
     assert all(one.text != TEXTS[0] for row in rows for one in row.candidates)
     assert {len(row.candidates) + row.unjudged for row in rows} == {4}
     log = served.run.path / "logs" / f"{served.run.manifest().attempts[-1].id}.jsonl"
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line["unjudged"] for line in entries if "unjudged" in line} == {TEXTS[0]}
     assert all("could not be read either" in line["error"] for line in entries if "unjudged" in line)
-    assert result.metrics["failed"] == sum("unjudged" not in line for line in entries)
+    assert result.metrics.failed == sum("unjudged" not in line for line in entries)
 
 
 def test_a_turn_is_ranked_though_its_given_reply_has_no_score(served: ServedRun) -> None:
@@ -318,9 +319,9 @@ def test_a_turn_is_ranked_though_its_given_reply_has_no_score(served: ServedRun)
         return plain(body) if shown(body) in WORTH else refused(400, "not this one")
 
     result = served.rank(ChatServer("judge", answer))
-    assert result.metrics["failed"] == 0
+    assert result.metrics.failed == 0
     given = [row.taken.advantage for row in served.rows(result) if row.taken]
-    assert result.metrics["mean_taken_advantage"] == (pytest.approx(sum(given) / len(given)) if given else None)
+    assert result.metrics.mean_taken_advantage == (pytest.approx(sum(given) / len(given)) if given else None)
     assert {row.taken for row in served.rows(result) if row.taken is None or row.taken.text not in WORTH} == {None}
 
 
@@ -333,8 +334,8 @@ def test_unreadable_answers_fail_the_turns_and_the_same_command_retries_them(ser
     assert error.value.result.artifacts[0].rows == 0
     result = served.rank(ChatServer("judge", plain))
     assert result.artifacts[0].id == "candidates-1"
-    assert result.metrics["turns"] == result.artifacts[0].rows
-    assert result.metrics["turns"] > 0
+    assert result.metrics.turns == result.artifacts[0].rows
+    assert result.metrics.turns > 0
 
 
 def test_a_lost_server_keeps_the_judged_turns_and_the_same_command_resumes(served: ServedRun) -> None:
@@ -354,7 +355,7 @@ def test_a_lost_server_keeps_the_judged_turns_and_the_same_command_resumes(serve
     assert result.artifacts[0].id == partial.id
     assert served.run.file(partial).read_bytes().startswith(before)
     rows = served.rows(result)
-    assert len(rows) == len({row.key for row in rows}) == whole.metrics["turns"]
+    assert len(rows) == len({row.key for row in rows}) == whole.metrics.turns
     new = [row for row in rows if row.key not in kept]
     assert len(back.asked) == questions(new)
 

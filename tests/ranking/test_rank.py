@@ -131,7 +131,7 @@ def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(
     (start,) = vllm.starts()
     assert option_value(start["args"], "--seed") == "1"
     assert option_value(start["args"], "--gpu-memory-utilization") == "0.36", "the critic needs the other half"
-    assert vllm.asked() == ["org/model"] * result.metrics["turns"]
+    assert vllm.asked() == ["org/model"] * result.metrics.turns
     assert vllm.all_gone()
     assert run.manifest().attempts[-1].environment["agent_engine"] == "vllm"
 
@@ -140,8 +140,8 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
     result = run_rank(run, config(), Silent())
     rows = list(read_jsonl(run.file(result.artifacts[0]), CandidateRow))
     dialogues = {trajectory.id: trajectory for trajectory, _ in make_dialogues()}
-    assert len(rows) == result.artifacts[0].rows == result.metrics["turns"]
-    assert result.metrics["failed"] == 0
+    assert len(rows) == result.artifacts[0].rows == result.metrics.turns
+    assert result.metrics.failed == 0
     assert result.artifacts[0].meta == {"agent": agent, "judge": "critic", "critic": "critic-1"}
     critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent
     tokenizer = load_tokenizer(critic_path)

@@ -41,7 +41,7 @@ def first_epoch(run: Run, attempt: str) -> list[dict[str, Any]]:
 def test_the_plan_counts_what_the_training_computes(run: Run, packing: Any) -> None:
     config = TrainCriticConfig(packing=packing, holdout=0.2, epochs=2, batch=3, micro_batch_tokens=600)
     before = files(run)
-    plan = plan_train_critic(run, config, Silent())
+    plan = plan_train_critic(run, config, Silent()).as_json()
     assert files(run) == before
     made = run_train_critic(run, config, Silent())
     rows = first_epoch(run, made.artifacts[0].attempt)
@@ -63,21 +63,21 @@ def test_an_actor_is_planned_by_every_method(run: Run) -> None:
     put_pairs(run)
     for method in ("sweet", "multi-turn-dpo", "rft", "sft"):
         config = TrainActorConfig(method=method, epochs=1)
-        plan = plan_train_actor(run, config, Silent())
+        plan = plan_train_actor(run, config, Silent()).as_json()
         made = run_train_actor(run, config, Silent()).metrics
         assert {name: plan[name] for name in ("examples", "steps", "tokens", "tokens_computed")} == {
             name: made[name] for name in ("examples", "steps", "tokens", "tokens_computed")
         }
-    assert "memory" not in plan_train_actor(run, TrainActorConfig(engine="openrlhf"), Silent())
+    assert "memory" not in plan_train_actor(run, TrainActorConfig(engine="openrlhf"), Silent()).as_json()
 
 
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 def test_several_devices_share_what_is_kept(run: Run, tmp_path: Path) -> None:
-    alone = plan_train_critic(run, TrainCriticConfig(epochs=1), Silent())
+    alone = plan_train_critic(run, TrainCriticConfig(epochs=1), Silent()).as_json()
     hosts = tmp_path / "hosts"
     hosts.write_text("# two machines\nnode-1 slots=2\n\nnode-2 slots=2\n")
     config = TrainCriticConfig(epochs=1, engine="deepspeed", hostfile=hosts, device="cpu")
-    four = plan_train_critic(run, config, Silent())
+    four = plan_train_critic(run, config, Silent()).as_json()
     assert (four["devices"], four["zero"]) == (4, 3)
     assert four["memory"]["weights"] == round(alone["memory"]["weights"] / 4)
     assert four["tokens_computed"] >= alone["tokens_computed"]
@@ -88,10 +88,10 @@ def test_several_devices_share_what_is_kept(run: Run, tmp_path: Path) -> None:
 def test_logits_are_counted_where_they_are_formed(run: Run) -> None:
     put_pairs(run)
     for nll in (0.0, 0.5):
-        head = plan_train_critic(run, TrainCriticConfig(variant="regression", nll=nll), Silent())
+        head = plan_train_critic(run, TrainCriticConfig(variant="regression", nll=nll), Silent()).as_json()
         assert (head["memory"]["logits"] > 0) == (nll > 0)
     replies, whole = (
-        plan_train_actor(run, TrainActorConfig(recipe=recipe), Silent())["memory"]["logits"]
+        plan_train_actor(run, TrainActorConfig(recipe=recipe), Silent()).as_json()["memory"]["logits"]
         for recipe in ("paper", "upstream")
     )
     assert whole > 1.5 * replies, "upstream's likelihood is of every token"
@@ -99,4 +99,4 @@ def test_logits_are_counted_where_they_are_formed(run: Run) -> None:
 
 def test_nothing_to_train_on_is_said(run: Run) -> None:
     with pytest.raises(SweetError):
-        plan_train_actor(run, TrainActorConfig(), Silent())
+        plan_train_actor(run, TrainActorConfig(), Silent()).as_json()

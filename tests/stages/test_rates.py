@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
-from sweet.stages.rates import GPUS, Outlook, Past, finished, share, times, total
+from sweet.stages.plans import PlanBuilder
+from sweet.stages.rates import GPUS, EarlierAttempt, finished, share, times, total
+from sweet.stages.record import Record
 
 
 class Playing(StageConfig):
@@ -22,6 +24,11 @@ class Playing(StageConfig):
     """Agent."""
     workers: int = 1
     """Workers."""
+
+
+class Work(Record):
+    dialogues: int = 0
+    """To play."""
 
 
 def attempt(run: Run, *, gpus: int | None = 0, metrics: dict[str, Any] | None = None, **settings: Any) -> str:
@@ -33,8 +40,8 @@ def attempt(run: Run, *, gpus: int | None = 0, metrics: dict[str, Any] | None = 
         return one.id
 
 
-def outlook(run: Run | None, *others: Run, gpus: int | None = 0, kind: str = "code", **settings: Any) -> Outlook:
-    return Outlook(
+def builder(run: Run | None, *others: Run, gpus: int | None = 0, kind: str = "code", **settings: Any) -> PlanBuilder:
+    return PlanBuilder(
         "rollout",
         run,
         [str(other.path) for other in others],
@@ -42,16 +49,16 @@ def outlook(run: Run | None, *others: Run, gpus: int | None = 0, kind: str = "co
         settings=Playing(**settings).model_dump(),
         gpus=gpus,
         decides=("agent", "gpu"),
-        tells=("workers",),
+        compared=("workers",),
     )
 
 
-def turns(past: Past) -> float | None:
-    return share(past.metric("turns"), past.metric("episodes"))
+def turns(earlier: EarlierAttempt) -> float | None:
+    return share(earlier.metric("turns"), earlier.metric("episodes"))
 
 
-def episodes(past: Past) -> float | None:
-    return past.metric("episodes")
+def episodes(earlier: EarlierAttempt) -> float | None:
+    return earlier.metric("episodes")
 
 
 @pytest.fixture
@@ -65,10 +72,10 @@ def other(tmp_path: Path) -> Run:
 
 
 def test_without_attempts_there_is_no_rate(run: Run) -> None:
-    for empty in (outlook(None), outlook(run)):
+    for empty in (builder(None), builder(run)):
         assert empty.rate("turns", "a dialogue", turns) is None
-        assert empty.pace("dialogue", episodes) is None
-        plan = empty.plan({"dialogues": 7}, seconds=None)
+        assert empty.seconds_per("dialogue", episodes) is None
+        plan = empty.build(Work(dialogues=7), seconds=None).as_json()
         assert plan["rates"] == {"turns": None, "seconds": None}
         assert (plan["dialogues"], plan["hours"], plan["gpu_hours"]) == (7, None, None)
 
@@ -78,37 +85,39 @@ def test_the_newest_alike_of_the_run_tells(run: Run, other: Run) -> None:
     newest = attempt(run, workers=3)
     attempt(run, agent="b", metrics={"episodes": 1, "turns": 9})
     attempt(other)
-    found = outlook(run, other)
+    found = builder(run, other)
     assert found.rate("turns", "a dialogue", turns) == 4
     told = {"value": 4.0, "unit": "a dialogue", "from": f"{run.path}:{newest}", "differs": ["workers"]}
-    assert found.rates["turns"] == told
-    assert found.pace("dialogue", episodes) is not None
+    assert found.rates["turns"] is not None
+    assert found.rates["turns"].as_json() == told
+    assert found.seconds_per("dialogue", episodes) is not None
 
 
 def test_another_run_tells_where_it_is_more_alike(run: Run, other: Run) -> None:
     attempt(run, agent="b")
     there = attempt(other)
-    assert outlook(run).rate("turns", "a dialogue", turns) == 4
-    assert outlook(run).pace("dialogue", episodes) is None, "another agent's pace says nothing"
-    found = outlook(run, other)
-    assert found.pace("dialogue", episodes) is not None
-    assert (found.rates["seconds"] or {})["from"] == f"{other.path}:{there}"
+    assert builder(run).rate("turns", "a dialogue", turns) == 4
+    assert builder(run).seconds_per("dialogue", episodes) is None, "another agent's pace says nothing"
+    found = builder(run, other)
+    assert found.seconds_per("dialogue", episodes) is not None
+    assert found.rates["seconds"] is not None
+    assert found.rates["seconds"].source == f"{other.path}:{there}"
 
 
 def test_a_gpu_decides_the_pace_and_who_does_not_know_is_not_asked(run: Run) -> None:
     attempt(run, gpus=0)
-    assert outlook(run, gpus=2).pace("dialogue", episodes) is None
+    assert builder(run, gpus=2).seconds_per("dialogue", episodes) is None
     attempt(run, gpus=1)
-    assert outlook(run, gpus=2).pace("dialogue", episodes) is not None
-    assert outlook(run, gpus=None).pace("dialogue", episodes) is None
+    assert builder(run, gpus=2).seconds_per("dialogue", episodes) is not None
+    assert builder(run, gpus=None).seconds_per("dialogue", episodes) is None
 
 
 def test_more_that_works_is_faster_by_as_much_and_it_is_said(run: Run) -> None:
     attempt(run)
-    once, twice = outlook(run), outlook(run)
-    alone = once.pace("dialogue", episodes, lambda past: 1.0)
+    once, twice = builder(run), builder(run)
+    alone = once.seconds_per("dialogue", episodes, lambda earlier: 1.0)
     assert alone is not None
-    assert twice.pace("dialogue", episodes, lambda past: 2.0) == pytest.approx(alone / 2)
+    assert twice.seconds_per("dialogue", episodes, lambda earlier: 2.0) == pytest.approx(alone / 2)
     assert (once.assumed, len(twice.assumed)) == ([], 1)
 
 
@@ -118,10 +127,10 @@ def test_what_failed_or_is_of_another_kind_tells_nothing(run: Run, other: Run) -
         raise ZeroDivisionError
     assert finished(run.manifest(), run.path, "rollout") == []
     attempt(other)
-    assert outlook(None, other).rate("turns", "a dialogue", turns) == 4
-    assert outlook(None, other, kind="html").rate("turns", "a dialogue", turns) is None
+    assert builder(None, other).rate("turns", "a dialogue", turns) == 4
+    assert builder(None, other, kind="html").rate("turns", "a dialogue", turns) is None
     with pytest.raises(UsageError):
-        Outlook("rollout", None, ["nowhere"], kind="code", settings={}, gpus=0, decides=(), tells=())
+        PlanBuilder("rollout", None, ["nowhere"], kind="code", settings={}, gpus=0, decides=(), compared=())
 
 
 def test_all_attempts_that_wrote_an_artifact_took_their_time(run: Run) -> None:
@@ -139,7 +148,7 @@ def test_all_attempts_that_wrote_an_artifact_took_their_time(run: Run) -> None:
 
 @pytest.mark.parametrize("value", [None, "many", True, [1]])
 def test_a_metric_that_is_no_number_is_none(value: Any) -> None:
-    assert Past("r:x", {}, {"turns": value}, None, None, None).metric("turns") is None
+    assert EarlierAttempt("r:x", {}, {"turns": value}, None, None, None).metric("turns") is None
 
 
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=4))
@@ -151,6 +160,6 @@ def test_what_is_unknown_stays_unknown(values: list[float | None]) -> None:
 
 
 def test_hours_and_gpu_hours(run: Run) -> None:
-    plan = outlook(run, gpus=4).plan({}, seconds=1800.0, flops=1.23456789e20, size=12.4)
+    plan = builder(run, gpus=4).build(Work(), seconds=1800.0, flops=1.23456789e20, size=12.4).as_json()
     assert (plan["hours"], plan["gpus"], plan["gpu_hours"], plan["bytes"]) == (0.5, 4, 2.0, 12)
     assert plan["flops"] == 1.23457e20

@@ -190,10 +190,10 @@ def test_models_are_found_from_its_own_directory(
 def test_fewer_pairs_than_a_step_are_refused_for_it_would_train_nothing(tmp_path: Path, stand_in: Path) -> None:
     run = with_pairs(tmp_path)
     config = TrainActorConfig(engine="openrlhf", device="cpu", batch=21)
-    assert plan_train_actor(run, config, Silent())["steps"] == 0
+    assert plan_train_actor(run, config, Silent()).as_json()["steps"] == 0
     with pytest.raises(UsageError, match="20 pairs"):
         run_train_actor(run, config, Silent())
-    assert plan_train_actor(run, config.model_copy(update={"batch": 8, "epochs": 3}), Silent())["steps"] == 6
+    assert plan_train_actor(run, config.model_copy(update={"batch": 8, "epochs": 3}), Silent()).as_json()["steps"] == 6
 
 
 def test_when_it_fails_its_last_words_are_told(tmp_path: Path, stand_in: Path) -> None:

@@ -173,7 +173,7 @@ def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
             assert bool(tensor.any()), name
             torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4)
     ranked = run_rank(run, RankConfig(candidates=2, fraction=0.1, max_tokens=8), Silent())
-    assert ranked.metrics["basis"] == {"regression": ranked.metrics["turns"]}
+    assert ranked.metrics.basis == {"regression": ranked.metrics.turns}
 
 
 def test_rates_follow_the_size_of_the_model_and_no_likelihood_is_added_unasked() -> None:

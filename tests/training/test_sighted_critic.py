@@ -236,7 +236,7 @@ def test_pages_that_did_not_load_are_told(run: Run, sighted: dict[str, str]) -> 
 def test_missing_screenshots_are_rendered_once(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
     _lose(run, page("task-0 0 1"), page("reference task-1"))
     with pytest.raises(SweetError, match=r"2 pages .* no screenshot"):
-        plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent())
+        plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent()).as_json()
     for _ in range(2):
         run_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0), Silent())
     assert sorted(painted) == sorted([page("task-0 0 1"), page("reference task-1")])
@@ -265,13 +265,13 @@ def test_a_missing_screenshot_is_rendered_in_a_real_browser(run: Run, sighted: d
 @pytest.mark.usefixtures("no_browser")
 def test_the_plan_counts_the_tokens_of_pictures(run: Run, sighted: dict[str, str]) -> None:
     small, large = (
-        plan_train_critic(run, config(sighted["qwen2_vl"], image_pixels=pixels, holdout=0.0), Silent())
+        plan_train_critic(run, config(sighted["qwen2_vl"], image_pixels=pixels, holdout=0.0), Silent()).as_json()
         for pixels in (3136, 28 * 28 * 8)
     )
     assert small["tokens"] == large["tokens"] == small["tokens_computed"]  # 40 x 24 pixels fit either
     _lose(run, page("task-0 0 1"))
     shoot(run, page("task-0 0 1"), paint("red", 80, 80), 80, 80)
-    grown = plan_train_critic(run, config(sighted["qwen2_vl"], image_pixels=6400, holdout=0.0), Silent())
+    grown = plan_train_critic(run, config(sighted["qwen2_vl"], image_pixels=6400, holdout=0.0), Silent()).as_json()
     assert grown["tokens"] == small["tokens"] + 100 - 15
 
 

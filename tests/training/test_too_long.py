@@ -75,7 +75,7 @@ def test_training_goes_on_without_it_and_says_so(run: Run) -> None:
     (warning,) = heard.warned
     assert LONG in warning
     assert "1 of 12" in warning
-    assert plan_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), Silent())["left_out"] == 1
+    assert plan_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), Silent()).as_json()["left_out"] == 1
 
 
 def test_where_it_is_more_than_a_tenth_nothing_is_trained(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_ranking_counts_it_as_failed_and_goes_on(run: Run, variant: str) -> None
     with pytest.raises(TooManyFailures):
         run_rank(run, config.model_copy(update={"fail_on_error": 0}), Silent())
     result = run_rank(run, config, Silent())
-    assert result.metrics["failed"] == 1
+    assert result.metrics.failed == 1
     rows = list(read_jsonl(run.file(result.artifacts[0]), CandidateRow))
-    assert len(rows) == result.metrics["turns"]
+    assert len(rows) == result.metrics.turns
     # Its earlier turns are short.
     assert sorted(row.turn for row in rows if row.trajectory_id == LONG) == [1, 3]
     log = (run.path / "logs" / f"{result.artifacts[0].attempt}.jsonl").read_text()
@@ -117,7 +117,7 @@ def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recip
     train(run, recipe=recipe)
     heard = Heard()
     config = RankConfig(candidates=2, fraction=1.0, max_tokens=8, max_length=longest - 1)
-    assert run_rank(run, config, heard).metrics["failed"] == 0
+    assert run_rank(run, config, heard).metrics.failed == 0
     (told,) = heard.warned
     # At the last turns of the longest dialogues the reply that was given does not fit behind all of the others.
     assert told == f"{lengths.count(longest)} early turns were left out to fit --max-length {longest - 1}."

@@ -68,8 +68,8 @@ def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None
             RankConfig(from_=result.artifacts[0].id, candidates=2, limit=2, max_tokens=4, device="cpu"),
             Silent(),
         )
-        assert ranked.metrics["failed"] == 0
-        assert ranked.metrics["mean_spread"] > 0
+        assert ranked.metrics.failed == 0
+        assert ranked.metrics.mean_spread > 0
 
 
 @needs_peft

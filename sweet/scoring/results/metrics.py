@@ -1,4 +1,4 @@
-"""The metrics of evaluations and of their comparison, as `--json` prints them.
+"""The metrics of comparisons and of several dialogues a task, as `--json` prints them.
 
 Every rate has its 95 % interval beside it. Keys that do not apply (pass@k where every task has one dialogue) are
 absent.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
-from sweet.stages.record import Flat, Rate, Record, UnknownRate
+from sweet.stages.record import Flat, Rate, Record
 
 
 class SampledRate(Record):
@@ -211,84 +211,3 @@ class ComparisonMetrics(Record):
     """how much repeats of A and of B vary"""
     warnings: list[Caveat]
     """what is not the same on both sides"""
-
-
-class BestOfRates(Record):
-    """Success of the best of N dialogues, one N, by what chooses."""
-
-    tasks: int
-    """tasks with at least N dialogues"""
-    critic: Rate
-    """the critic chooses"""
-    random: Rate
-    """chance chooses"""
-    oracle: Rate
-    """the rewards choose"""
-
-
-class BestOfMetrics(Record):
-    """Best of N dialogues by a critic (sweet.scoring.best_of)."""
-
-    critic: str
-    """id of the critic"""
-    left_out: int
-    """dialogues that are too long for it"""
-    n: dict[str, BestOfRates]
-    """by N = 1, 2, 4, …"""
-
-
-class EvalMetrics(Record):
-    """The metrics of `sweet eval`."""
-
-    trajectories: int
-    """dialogues scored"""
-    tasks: int
-    """different tasks among them"""
-    rates: Annotated[
-        dict[str, Rate | UnknownRate],
-        Flat(
-            {
-                "success_rate": "share of the dialogues that pass all hidden tests, with interval (code)",
-                "tests_passed": "mean share of the hidden tests passed, with interval (code)",
-                "upstream_success_rate": "with --scorer both: the same by the published evaluator, with interval "
-                "(code)",
-                "upstream_tests_passed": "with --scorer both: the same by the published evaluator, with interval "
-                "(code)",
-                "cosine": "mean similarity of page and reference, with interval (html)",
-                "block_match": "share of the texts' area that both pages have, with interval (html)",
-                "text": "similarity of paired texts, with interval (html)",
-                "position": "closeness of their positions, with interval (html)",
-                "color": "similarity of their colours, with interval (html)",
-            }
-        ),
-    ] = Field(default_factory=dict)
-    """The rates of the kind of task, by name; a kind may have rates of its own."""
-    outcomes: dict[str, int]
-    """dialogues by how they scored"""
-    faults: int
-    """dialogues that ended by a fault; they count as unsolved"""
-    invalid_tasks: int
-    """tasks whose reference fails; they count in no rate"""
-    samples: Annotated[SamplesMetrics, Flat()]
-    """The worth of several dialogues of a task."""
-    scored_by: Annotated[
-        dict[str, JsonValue],
-        Flat(
-            {
-                "scorer": "name of the scorer",
-                "similarity": "what compared screenshots (html)",
-                "tolerance": "relative difference of floats taken for equal (code)",
-                "sandbox": "jail that ran the code (code)",
-                "nodes": "with --ray: what each node did",
-            }
-        ),
-    ] = Field(default_factory=dict)
-    """What scored, and where, by the kind's scorer."""
-    best_of: BestOfMetrics | None = None
-    """with --best-of: success of the best of 1, 2, 4, … dialogues, by critic, chance and oracle"""
-    compare: ComparisonMetrics | None = None
-    """with --compare: the metrics of sweet compare"""
-    win_rate: Rate | None = None
-    """with --compare: share of the tasks won, a tie counting half, with interval"""
-    seconds: float = 0.0
-    """duration of scoring"""
