@@ -26,7 +26,7 @@ def told(rate: Rate) -> str:
     return f"{rate.mean:.3f} {rate.bounds}".rstrip()
 
 
-def p_told(p_value: float) -> str:
+def p_value_text(p_value: float) -> str:
     """`p = 0.15`, `p < 0.001`."""
     told = p_in_words(p_value)
     return f"p {told}" if told.startswith("<") else f"p = {told}"
@@ -76,7 +76,7 @@ def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], s
     return (
         f"On the same {found.tasks:,} tasks {quoted(agent)}, from which it was trained, reaches {measure.before:.3f}: "
         f"a paired difference in {quoted(rate_name(measure.name))} of {measure.difference:+.3f} "
-        f"{measure.bounds}, {p_told(measure.p_value)} "
+        f"{measure.bounds}, {p_value_text(measure.p_value)} "
         f"({TESTS[measure.test]}; {measure.wins} wins, {measure.losses} losses, "
         f"{measure.ties} ties)."
     )

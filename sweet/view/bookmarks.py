@@ -1,7 +1,7 @@
-"""Trajectories that somebody marked, each with a note, kept in the run; and a selection of them as a file.
+"""Bookmarked trajectories with their notes, stored in the run; and the export of a selection to a file.
 
-`RUN/bookmarks.json` is read anew before each change and written whole under a lock, so that two viewers do not undo
-each other's. It is small, made to be read by people, and may be edited by hand.
+`RUN/bookmarks.json` is read again before each change and rewritten as a whole under a lock, so that two viewers do not
+undo each other's changes. The file is small and indented, and may be edited by hand.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sweet.runs.store import Store
 from sweet.view.records import Records, Summary
 
 NAME = "bookmarks.json"
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """Seconds to wait for another viewer's change, which takes milliseconds."""
 
 
 class _File(BaseModel):
-    """The notes of each rollouts artifact, by trajectory id: the same task, sample and seed may be played twice."""
+    """The notes of each rollouts artifact, by trajectory id, because the same task, sample and seed may occur twice."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -39,7 +39,7 @@ class Bookmarks:
     """The bookmarks of one rollouts artifact.
 
     Args:
-        rollouts: its id.
+        rollouts: the id of the artifact.
 
     Raises:
         InputError: the file is damaged.
@@ -53,15 +53,15 @@ class Bookmarks:
 
     @property
     def notes(self) -> dict[str, str]:
-        """The note of each marked trajectory, by its id; empty text where somebody only marked it."""
+        """The note of each bookmarked trajectory by its id; empty for a bookmark without a note."""
         return dict(self._notes)
 
     def reload(self) -> None:
-        """Take up what other viewers have marked."""
+        """Read the changes of other viewers."""
         self._notes = self._read().bookmarks.get(self.rollouts, {})
 
     def set(self, id: str, note: str = "") -> None:
-        """Mark a trajectory, or change its note.
+        """Bookmark a trajectory, or change its note.
 
         Raises:
             UsageError: the run cannot be written.
@@ -69,21 +69,25 @@ class Bookmarks:
         self._change(lambda notes: notes.update({id: note}))
 
     def remove(self, id: str) -> None:
-        """Raises UsageError where the run cannot be written."""
+        """Remove a bookmark.
+
+        Raises:
+            UsageError: the run cannot be written.
+        """
         self._change(lambda notes: notes.pop(id, None))
 
     def _change(self, change: Callable[[dict[str, str]], object]) -> None:
         try:
-            with FileLock(self._store.lock_path("bookmarks"), timeout=PATIENCE):
+            with FileLock(self._store.lock_path("bookmarks"), timeout=LOCK_TIMEOUT):
                 kept = self._read()
                 notes = kept.bookmarks.setdefault(self.rollouts, {})
                 change(notes)
                 write_whole(self.path, to_json(kept, indent=1) + b"\n")
         except Timeout as error:
-            what = f"Another process has held the bookmarks for {PATIENCE:.0f} seconds."
+            what = f"Another process has held the bookmarks for {LOCK_TIMEOUT:.0f} seconds."
             raise SweetError(what, where=error.lock_file, fix="end the stopped process, then try again") from error
         except OSError as error:
-            raise UsageError(f"The bookmark cannot be kept: {error.strerror}.", where=self.path) from error
+            raise UsageError(f"The bookmark cannot be saved: {error.strerror}.", where=self.path) from error
         self._notes = notes
 
     def _read(self) -> _File:
@@ -95,16 +99,19 @@ class Bookmarks:
             raise InputError(f"The bookmarks cannot be read: {error.strerror}.", path=self.path) from error
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "the whole"
+            where = ".".join(map(str, first["loc"])) or "the whole file"
             what = f"The bookmarks are damaged: {where}: {first['msg']}."
-            raise InputError(what, path=self.path, fix=f"mend them by hand, or mv {self.path} elsewhere") from error
+            raise InputError(what, path=self.path, fix=f"fix them by hand, or mv {self.path} elsewhere") from error
 
 
 def export(records: Records, summaries: Iterable[Summary], path: Path) -> int:
-    """Write these trajectories with their rewards in the published layout, as `sweet data export` does; how many.
+    """Write trajectories with their rewards in the published layout, like `sweet data export`.
+
+    Returns:
+        the number of trajectories.
 
     Raises:
-        UsageError: the file cannot be there.
+        UsageError: the file cannot be written.
     """
     check_target(path)
     written = 0

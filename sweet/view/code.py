@@ -1,4 +1,4 @@
-"""Which parts of a text are code, and code with colours."""
+"""Split a text into prose and fenced code, and highlight code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from sweet.view.text import printable
 
-HIGHLIGHTED = 50_000
-"""Characters up to which a text is searched for code, and highlighted: the highlighter is slow on what nobody reads."""
+HIGHLIGHT_LIMIT = 50_000
+"""Characters up to which a text is searched for code and highlighted; the highlighter is slow on long texts."""
 
 _NAMES = {
     "python": ("py", "python", "python3", "py3", "pycon"),
@@ -32,7 +32,7 @@ _NAMES = {
     "go": ("go",),
     "rust": ("rust", "rs"),
 }
-"""Highlighters, and the words behind a fence that ask for them. A model may ask for no other."""
+"""Highlighters, and the words after a fence that select them. A model cannot select others."""
 
 LANGUAGES = {word: language for language, words in _NAMES.items() for word in words}
 
@@ -41,18 +41,20 @@ _FENCED = re.compile(r"^[ \t]*```[ \t]*(?P<word>[\w+-]*)[ \t]*\n(?P<code>.*?)(?:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text; `language` is empty for prose, and `text` for code that no highlighter knows."""
+    """A part of a text. `language` is empty for prose, and `text` for code without a highlighter."""
 
     text: str
     language: str = ""
 
 
 def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
-    """The text in parts, prose and fenced code; the fences themselves stay with the prose, so that nothing is lost.
+    """Split a text into prose and fenced code. The fences stay in the prose, so that no text is lost.
 
-    `language` is that of a fence without a word, and with `whole` that of a text without any fence.
+    Args:
+        language: the language of a fence without a word.
+        whole: a text without any fence is code in `language`.
     """
-    if len(text) > HIGHLIGHTED:
+    if len(text) > HIGHLIGHT_LIMIT:
         return [Piece(text)]
     found: list[Piece] = []
     position = 0
@@ -60,8 +62,8 @@ def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
         start, end = match.span("code")
         found.append(Piece(text[position:start].removesuffix("\n")))
         word = match["word"].lower()
-        spoken = LANGUAGES.get(word, "text") if word else language or "text"
-        found.append(Piece(text[start:end].removesuffix("\n"), spoken))
+        fenced = LANGUAGES.get(word, "text") if word else language or "text"
+        found.append(Piece(text[start:end].removesuffix("\n"), fenced))
         position = end
     if not found:
         return [Piece(text, language if whole else "")]
@@ -70,7 +72,7 @@ def pieces(text: str, language: str, *, whole: bool) -> list[Piece]:
 
 
 def highlighted(code: str, language: str) -> Text:
-    """Code with colours, and nothing else of it changed; plain where the language is not known."""
+    """Return code with colours and otherwise unchanged; without colours if the language is unknown."""
     from rich.syntax import Syntax
 
     text = Syntax("", language, theme="ansi_dark", background_color="default").highlight(printable(code))
@@ -79,8 +81,10 @@ def highlighted(code: str, language: str) -> Text:
 
 
 def tokens(code: str, language: str) -> Iterator[tuple[str, str]]:
-    """Code in parts, nothing of it changed, each with what it is: keyword, name, string, number, comment, or nothing;
-    all of it nothing where the language is not known."""
+    """Split code into tokens, each with its kind: keyword, name, string, number, comment, or empty.
+
+    The concatenated tokens are the unchanged code. If the language is unknown, the whole code is one token.
+    """
     from pygments.lexers import get_lexer_by_name
     from pygments.token import Token
     from pygments.util import ClassNotFound
@@ -103,7 +107,7 @@ def tokens(code: str, language: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Code:
-    """Code as it stands: a line that does not fit is parted where the room ends, not where a word does."""
+    """Code whose long lines are split at the width of the console, not between words."""
 
     text: Text
 

@@ -1,6 +1,6 @@
-"""A comparison of two evaluations (sweet.scoring.results.compare) in tables, for the terminal and as Markdown.
+"""Render a comparison of two evaluations (sweet.scoring.results.compare) as tables, for the terminal and as Markdown.
 
-Both are made of the same sections. On a terminal a table that is too wide becomes a list, each row a block of its own.
+Both formats use the same sections. On a terminal a table that is too wide becomes a list with one block per row.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ MEASURES = {"pass_at_k": "pass@k", "best_of_k": "best of k, by reward"}
 CHOSEN = "best of N by the critic"
 _NAME_WIDTH = 14
 _UNBOUNDED = 100_000
-_RATES = 16
-"""Rates of repeats that are shown."""
+_SHOWN_RATES = 16
+"""The most rates of repeats that are shown."""
 
 
-class Foreign(str):
-    """Text from a file in a cell: an id, a path, a model's name."""
+class UntrustedText(str):
+    """Text of a cell that comes from a file: an id, a path, the name of a model."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table with what is to be said of it; drawn as it is.
+    """A titled table with remarks.
 
     Attributes:
-        rows: the first cell names the row; a line feed parts a figure from its interval.
-        remarks: sentences, any text in them.
-        folded: whether Markdown hides it until it is asked for.
+        rows: the first cell is the name of the row; a line feed separates a value from its interval.
+        remarks: sentences, which may contain untrusted text.
+        folded: in Markdown the section is collapsed.
     """
 
     title: str
@@ -63,12 +63,12 @@ class Section:
     def _table(self) -> Table:
         table = Table()
         for index, name in enumerate(self.header):
-            own = any(isinstance(row[index], Foreign) for row in self.rows)
+            untrusted = any(isinstance(row[index], UntrustedText) for row in self.rows)
             table.add_column(
                 Text(name),
-                justify="left" if own or not index else "right",
-                max_width=None if own or index else _NAME_WIDTH,
-                no_wrap=own,
+                justify="left" if untrusted or not index else "right",
+                max_width=None if untrusted or index else _NAME_WIDTH,
+                no_wrap=untrusted,
             )
         for row in self.rows:
             table.add_row(*[Text(_shown(cell)) for cell in row])
@@ -88,7 +88,10 @@ class Section:
         parts = []
         if self.rows:
             cells = [
-                [safe_markdown.code(cell) if isinstance(cell, Foreign) else cell.replace("\n", " ") for cell in row]
+                [
+                    safe_markdown.code(cell) if isinstance(cell, UntrustedText) else cell.replace("\n", " ")
+                    for cell in row
+                ]
                 for row in self.rows
             ]
             parts.append(safe_markdown.table(self.header, cells))
@@ -101,11 +104,11 @@ class Section:
 
 
 def sections(metrics: Metrics) -> list[Section]:
-    """The report, in the order in which it is read."""
-    found = [_sides(metrics), *_warnings(metrics), *_figures(metrics)]
-    found += [_best(metrics, name) for name in MEASURES if name in metrics]
-    found += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
-    return found
+    """Return the sections of the report in reading order."""
+    result = [_sides(metrics), *_warnings(metrics), *_metric_sections(metrics)]
+    result += [_best(metrics, name) for name in MEASURES if name in metrics]
+    result += [_repeats(metrics["repeats"]), *_flips(metrics["flips"])]
+    return result
 
 
 def as_markdown(metrics: Metrics) -> str:
@@ -113,58 +116,60 @@ def as_markdown(metrics: Metrics) -> str:
 
 
 def samples(metrics: Metrics) -> list[Section]:
-    """What one evaluation says of pass@k, of best of k and of the critic's choice."""
-    found = [
+    """Return the sections of one evaluation: pass@k, best of k, and best of N by the critic."""
+    result = [
         Section(
             title,
             ("k", "tasks", "rate"),
-            tuple((k, f"{told['tasks']:,}", interval(told, "rate")) for k, told in metrics[name].items()),
+            tuple((k, f"{row['tasks']:,}", interval(row, "rate")) for k, row in metrics[name].items()),
         )
         for name, title in MEASURES.items()
         if name in metrics
     ]
-    return [*found, _by_critic(metrics["best_of"])] if "best_of" in metrics else found
+    return [*result, _by_critic(metrics["best_of"])] if "best_of" in metrics else result
 
 
-def _by_critic(told: Metrics) -> Section:
+def _by_critic(best_of: Metrics) -> Section:
     rows = tuple(
         (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
-        for n, row in told["n"].items()
+        for n, row in best_of["n"].items()
     )
-    left_out = count(told["left_out"], "dialogue")
+    omitted = count(best_of["left_out"], "dialogue")
     return Section(
-        f"{CHOSEN}, {told['critic']}",
+        f"{CHOSEN}, {best_of['critic']}",
         ("N", "tasks", "critic picks", "at random", "oracle"),
         rows,
-        remarks=(f"Too long for the critic, and not chosen among: {left_out}.",) if told["left_out"] else (),
+        remarks=(f"Too long for the critic and therefore excluded: {omitted}.",) if best_of["left_out"] else (),
     )
 
 
-def interval(told: Metrics, name: str, *, sign: bool = False) -> str:
-    """A figure with its interval under it."""
+def interval(row: Metrics, name: str, *, sign: bool = False) -> str:
+    """Return a value with its interval on a second line."""
     form = "+.3f" if sign else ".3f"
-    value, low, high = told[name], told[f"{name}_ci_low"], told[f"{name}_ci_high"]
+    value, low, high = row[name], row[f"{name}_ci_low"], row[f"{name}_ci_high"]
     return f"{value:{form}}\n[{low:.3f}, {high:.3f}]"
 
 
 def _sides(metrics: Metrics) -> Section:
     rows = []
     for side in "ab":
-        told = metrics[side]
-        place = Foreign(f"{told['run']}:{told['scores']}")
-        agent = "–" if told["agent"] is None else str(told["agent"]).removeprefix(f"{Path(told['run']).absolute()}/")
-        rows.append((side.upper(), place, Foreign(agent), f"{told['dialogues']:,}", f"{told['tasks']:,}"))
+        own = metrics[side]
+        scores = UntrustedText(f"{own['run']}:{own['scores']}")
+        agent = "–" if own["agent"] is None else str(own["agent"]).removeprefix(f"{Path(own['run']).absolute()}/")
+        rows.append((side.upper(), scores, UntrustedText(agent), f"{own['dialogues']:,}", f"{own['tasks']:,}"))
     title = f"B against A, on the {count(metrics['tasks'], 'task')} that both have"
     return Section(title, ("", "scores", "agent", "dialogues", "tasks"), tuple(rows))
 
 
 def _warnings(metrics: Metrics) -> Iterator[Section]:
     if metrics["warnings"]:
-        yield Section("Not alike on both sides", remarks=tuple(warning["text"] for warning in metrics["warnings"]))
+        yield Section(
+            "Differences between both sides", remarks=tuple(warning["text"] for warning in metrics["warnings"])
+        )
 
 
-def _figures(metrics: Metrics) -> Iterator[Section]:
-    told = distinct(metrics["figures"])
+def _metric_sections(metrics: Metrics) -> Iterator[Section]:
+    rows = distinct(metrics["figures"])
     yield Section(
         "Means over tasks, with 95% intervals",
         ("figure", "A", "B", "B - A", "p"),
@@ -175,7 +180,7 @@ def _figures(metrics: Metrics) -> Iterator[Section]:
                 interval(row, "difference", sign=True),
                 p_in_words(row["p_value"]),
             )
-            for name, row in told.items()
+            for name, row in rows.items()
         ),
     )
     yield Section(
@@ -188,7 +193,7 @@ def _figures(metrics: Metrics) -> Iterator[Section]:
                 *(f"{row[count]:,}" for count in ("wins", "losses", "ties")),
                 TESTS[row["test"]],
             )
-            for name, row in told.items()
+            for name, row in rows.items()
         ),
     )
 
@@ -206,21 +211,21 @@ def _repeats(repeats: Metrics) -> Section:
     remarks = []
     single = [side.upper() for side in "ab" if repeats[side]["repeats"] < 2]
     for side in "ab":
-        told, name = repeats[side], side.upper()
+        own, name = repeats[side], side.upper()
         if name in single:
             continue
-        spread = [f"{told[key]:.3f}" if told[key] is not None else "–" for key in ("deviation", "binomial_deviation")]
-        rates = [rate["rate"] for rate in told["rates"]]
+        deviations = [f"{own[key]:.3f}" if own[key] is not None else "–" for key in ("deviation", "binomial_deviation")]
+        rates = [rate["rate"] for rate in own["rates"]]
         span = f"{min(rates):.3f} – {max(rates):.3f}"
-        rows.append((name, f"{told['repeats']:,}", f"{told['mean']:.3f}", *spread, span))
-        more = f" and {len(rates) - _RATES} more" if len(rates) > _RATES else ""
-        remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_RATES])}{more}.")
-        if told["left_out"]:
-            remarks.append(f"{name}: left out for want of too many tasks: {count(told['left_out'], 'repeat')}.")
+        rows.append((name, f"{own['repeats']:,}", f"{own['mean']:.3f}", *deviations, span))
+        more = f" and {len(rates) - _SHOWN_RATES} more" if len(rates) > _SHOWN_RATES else ""
+        remarks.append(f"The rates of {name}: {' '.join(f'{rate:.3f}' for rate in rates[:_SHOWN_RATES])}{more}.")
+        if own["left_out"]:
+            remarks.append(f"{name}: omitted because too many tasks are missing: {count(own['left_out'], 'repeat')}.")
     if single:
         remarks.append(
-            f"One repeat only of {' and of '.join(single)}: how much it varies is not known. "
-            "sweet rollout with --samples 4, or again with --seed 1, makes more."
+            f"Only one repeat of {' and of '.join(single)}: its variation is unknown. "
+            "Make more with sweet rollout --samples 4, or again with --seed 1."
         )
     title = f"Repeats: {_words(repeats['a']['figure'])} of one dialogue a task"
     return Section(title, ("", "repeats", "mean", "deviation", "binomial", "range"), tuple(rows), tuple(remarks))
@@ -233,27 +238,27 @@ def _flips(flips: Metrics) -> Iterator[Section]:
         "gained": "Solved by B and not by A" if solved else "Reward higher in B",
     }
     for key, title in titles.items():
-        told = flips[key]
-        if not told["count"]:
+        flipped = flips[key]
+        if not flipped["count"]:
             continue
-        rest = told["count"] - len(told["tasks"])
+        rest = flipped["count"] - len(flipped["tasks"])
         yield Section(
-            f"{title}: {count(told['count'], 'task')}",
-            *_flipped(told["tasks"]),
-            remarks=(f"{rest:,} more; --flips {told['count']} names all.",) if rest else (),
+            f"{title}: {count(flipped['count'], 'task')}",
+            *_flipped(flipped["tasks"]),
+            remarks=(f"{rest:,} more; --flips {flipped['count']} lists all.",) if rest else (),
             folded=True,
         )
 
 
 def _flipped(tasks: Sequence[Metrics]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows; one column of dialogues where those of both sides have the same names."""
-    one = all(row["a_ids"][0] == row["b_ids"][0] for row in tasks)
-    header = ("task", "A → B", "dialogue") if one else ("task", "A → B", "dialogue of A", "dialogue of B")
+    """Return header and rows, with one column of dialogues if both sides have the same ids."""
+    same = all(row["a_ids"][0] == row["b_ids"][0] for row in tasks)
+    header = ("task", "A → B", "dialogue") if same else ("task", "A → B", "dialogue of A", "dialogue of B")
     rows = [
         (
-            Foreign(row["task"]),
+            UntrustedText(row["task"]),
             f"{row['a']:.3g} → {row['b']:.3g}",
-            *(Foreign(row[ids][0]) for ids in (("a_ids",) if one else ("a_ids", "b_ids"))),
+            *(UntrustedText(row[ids][0]) for ids in (("a_ids",) if same else ("a_ids", "b_ids"))),
         )
         for row in tasks
     ]
@@ -261,7 +266,7 @@ def _flipped(tasks: Sequence[Metrics]) -> tuple[tuple[str, ...], tuple[tuple[str
 
 
 def _shown(cell: str) -> str:
-    return printable_line(cell) if isinstance(cell, Foreign) else cell
+    return printable_line(cell) if isinstance(cell, UntrustedText) else cell
 
 
 def _words(name: str) -> str:

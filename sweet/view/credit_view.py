@@ -1,4 +1,4 @@
-"""What the critic made of a turn: advantages as bars, candidates, and the pairs made from them."""
+"""Show the critic's judgements of a turn: advantages as bars, candidates, and the pairs made from them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TAKEN = "●"
 BAR = 4
 """Cells of a bar on either side of zero."""
 
-Short = Callable[[str], str]
-"""A reply as it is shown among others: whole, or with its page only named."""
+Abbreviate = Callable[[str], str]
+"""Abbreviateens a reply for a list: unchanged, or with its page replaced by a name."""
 
 
 def bar(value: float, scale: float) -> Text:
-    """An advantage as its number and a bar: to the right of the line where it is positive, to the left where not."""
+    """Return an advantage as a number and a bar: right of the line if positive, left of it if negative."""
     halves = round(2 * BAR * min(abs(value) / scale, 1.0)) if scale > 0 else 0
     full, half = "█" * (halves // 2), halves % 2
     left = f"{'▐' * half}{full}" if value < 0 else ""
@@ -44,8 +44,8 @@ def bar(value: float, scale: float) -> Text:
     return text.append(f"{right:<{BAR}}", "green")
 
 
-def candidates_part(record: Record, index: int, short: Short, note: str) -> list[Part]:
-    """The candidates of a turn, best first, the one that was taken marked; nothing where there are none."""
+def candidates_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:
+    """Return the candidates of a turn, best first, with the reply that was given marked; empty without candidates."""
     row = record.ranked.get(index)
     if row is None or not row.candidates:
         return []
@@ -56,27 +56,27 @@ def candidates_part(record: Record, index: int, short: Short, note: str) -> list
         notes.append(note)
     title = Text(count(len(row.candidates), "candidate"), style="blue")
     characters = sum(len(candidate.text) for candidate in row.candidates)
-    body = partial(_candidates, record, index, short)
+    body = partial(_candidates, record, index, abbreviate)
     return [Part("candidates", title, body, index, " · ".join(notes), characters, inner=True)]
 
 
-def _candidates(record: Record, index: int, short: Short) -> Iterator[Block]:
-    """One line for equal candidates; the reply that was taken has one even where it is no candidate."""
+def _candidates(record: Record, index: int, abbreviate: Abbreviate) -> Iterator[Block]:
+    """Yield one line for equal candidates. The reply that was given has a line even if it is not a candidate."""
     taken, scale = record.ranked[index].taken, record.scale
     times = Counter(candidate.text for candidate in record.best_first(index))
-    every = {candidate.text: candidate for candidate in record.best_first(index)}
-    if taken is not None and taken.text not in every:
-        every[taken.text] = taken
-    for candidate in sorted(every.values(), key=lambda candidate: candidate.advantage, reverse=True):
+    by_text = {candidate.text: candidate for candidate in record.best_first(index)}
+    if taken is not None and taken.text not in by_text:
+        by_text[taken.text] = taken
+    for candidate in sorted(by_text.values(), key=lambda candidate: candidate.advantage, reverse=True):
         mark = taken is not None and candidate.text == taken.text
-        text = short(candidate.text)
+        text = abbreviate(candidate.text)
         line = partial(CandidateLine, candidate, text, times[candidate.text], scale, mark, max(times.values()) > 1)
         yield Block(line, text.count("\n") + 1, len(text))
 
 
 @dataclass(frozen=True)
 class CandidateLine:
-    """A candidate: whether it was taken, its advantage, how many there were of it, its text."""
+    """A candidate: a mark for the given reply, its advantage, the number of equal candidates, its text."""
 
     candidate: Candidate
     text: str
@@ -96,38 +96,38 @@ class CandidateLine:
         if not self.candidate.ended:
             text.append(" … cut at the token limit", "dim")
         if not self.times:
-            text.append(" (taken, not among them)", "dim")
+            text.append(" (given, not a candidate)", "dim")
         yield _columns(*cells, text)
 
 
-def pairs_part(record: Record, index: int, short: Short, note: str) -> list[Part]:
-    """The pairs made from a turn's candidates; nothing where there are none."""
+def pairs_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:
+    """Return the pairs made from a turn's candidates; empty without pairs."""
     pairs = record.pairs.get(index, [])
     if not pairs:
         return []
     characters = sum(len(pair.chosen) + len(pair.rejected) for pair in pairs)
-    body = partial(_pairs, pairs, short)
+    body = partial(_pairs, pairs, abbreviate)
     return [Part("pairs", Text(count(len(pairs), "pair"), style="blue"), body, index, note, characters, inner=True)]
 
 
-def _pairs(pairs: list[Pair], short: Short) -> Iterator[Block]:
+def _pairs(pairs: list[Pair], abbreviate: Abbreviate) -> Iterator[Block]:
     for pair in pairs:
-        yield Block(partial(_pair, pair, short), 2, len(pair.chosen) + len(pair.rejected))
+        yield Block(partial(_pair, pair, abbreviate), 2, len(pair.chosen) + len(pair.rejected))
 
 
-def _pair(pair: Pair, short: Short) -> Table:
+def _pair(pair: Pair, abbreviate: Abbreviate) -> Table:
     table = _grid(3)
     for name, style, text, advantage in (
         ("chosen", "green", pair.chosen, pair.chosen_advantage),
         ("rejected", "red", pair.rejected, pair.rejected_advantage),
     ):
-        shown = Text(printable(short(text)), overflow="fold")
+        shown = Text(printable(abbreviate(text)), overflow="fold")
         table.add_row(Text(f"{name:8}", style=style), signed(advantage), shown)
     return table
 
 
 def _grid(columns: int) -> Table:
-    """Columns as wide as they are, and the last as wide as there is room."""
+    """Return a grid whose last column takes the remaining width."""
     table = Table.grid(padding=(0, 1, 0, 0))
     for _ in range(columns - 1):
         table.add_column(no_wrap=True)

@@ -1,6 +1,6 @@
-"""One HTML page of a run's trajectories, complete in itself (see `sweet.view.html`).
+"""The self-contained HTML page of a run's trajectories (see `sweet.view.html`).
 
-It is written a trajectory at a time; without the script it is still readable, only the filters do nothing.
+It is written one trajectory at a time. Without its script the page is readable, but its filters do nothing.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import head, line, resource, write
-from sweet.view.html_screenshots import Figures
+from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Record, Summary
 from sweet.view.transcript import trajectory
 
@@ -19,20 +19,24 @@ def write_page(
     path: Path,
     title: str,
     records: Iterable[tuple[Summary, Record]],
-    manner: Manner,
+    options: DisplayOptions,
     *,
-    figures: Figures | None = None,
+    pictures: HtmlScreenshots | None = None,
 ) -> None:
-    """Write the page to `path`, which is replaced only once all of it is written."""
-    write(path, page(title, records, manner, figures=figures))
+    """Write the page to `path`, which is replaced only after the page is complete."""
+    write(path, page(title, records, options, pictures=pictures))
 
 
 def page(
-    title: str, records: Iterable[tuple[Summary, Record]], manner: Manner, *, figures: Figures | None = None
+    title: str,
+    records: Iterable[tuple[Summary, Record]],
+    options: DisplayOptions,
+    *,
+    pictures: HtmlScreenshots | None = None,
 ) -> Iterator[str]:
-    """The page in parts. With `figures` the dialogues are about pages, whose screenshots stand in it."""
+    """Yield the page in parts. With `pictures` the dialogues are about pages, whose screenshots are embedded."""
     script = resource("page.js")
-    yield head(title, resource("transcript.css", "page.css"), script=script, pictures=figures is not None)
+    yield head(title, resource("transcript.css", "page.css"), script=script, pictures=pictures is not None)
     yield (
         f"<header>\n<h1>{line(title)}</h1>\n"
         '<form id="filters" role="search">\n'
@@ -43,5 +47,5 @@ def page(
         '<output id="count" for="search outcome below above"></output>\n</form>\n</header>\n<main>\n'
     )
     for summary, record in records:
-        yield trajectory(summary, record, manner, figures=figures)
+        yield trajectory(summary, record, options, pictures=pictures)
     yield f"</main>\n<script>{script}</script>\n</body>\n</html>\n"

@@ -1,6 +1,6 @@
-"""Two texts line by line: what one has, what the other has, and which words of a changed line differ.
+"""Line diff of two texts, with the words that differ in a changed line.
 
-A line of the first begins with -, one of the second with +, a common one with a blank; so colours are not needed.
+A line of the first text begins with -, one of the second with +, a common one with a blank; so no colours are needed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sweet.view.text import printable
 
 CONTEXT = 3
 """Common lines that are shown around a change."""
-MOST = 2_000_000
-"""Pairs of lines that are compared; beyond it all lines between the first change and the last count as changed."""
+COMPARED_PAIRS = 2_000_000
+"""Most pairs of lines to compare; in longer texts all lines between the first and the last change count as changed."""
 LONGEST_LINE = 1_000
 """Characters up to which the words of a changed line are compared."""
 
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"\w+|[^\w\s]|\s+")
 
 @dataclass(frozen=True)
 class DiffLine:
-    """A line: its sign (@ where common lines are left out), its text, and where changed words begin and end."""
+    """A line: its sign (@ for omitted common lines), its text, and the ranges of changed words."""
 
     sign: Literal["-", "+", " ", "@"]
     text: str
@@ -40,7 +40,7 @@ class DiffLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = Text(printable(self.text), _STYLES[self.sign])
-        if text.plain == self.text:  # else a mark has moved the places
+        if text.plain == self.text:  # else inserted marks have shifted the ranges
             for start, end in self.changed:
                 text.stylize("bold underline", start, end)
         table = Table.grid()
@@ -51,7 +51,7 @@ class DiffLine:
 
 
 def diff(left: str, right: str) -> list[DiffLine]:
-    """Every line of both texts, in the order of `diff -u`."""
+    """Return every line of both texts in the order of `diff -u`."""
     a, b = left.split("\n"), right.split("\n")
     lines: list[DiffLine] = []
     for kind, i, j, k, m in _opcodes(a, b):
@@ -63,15 +63,15 @@ def diff(left: str, right: str) -> list[DiffLine]:
 
 
 def in_context(lines: list[DiffLine]) -> list[DiffLine]:
-    """The same with one line in place of each long stretch of common ones."""
+    """Replace each long sequence of common lines by one line."""
     near = set[int]()
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.sign != " ":
-            near.update(range(place - CONTEXT, place + CONTEXT + 1))
+            near.update(range(index - CONTEXT, index + CONTEXT + 1))
     shown: list[DiffLine] = []
     skipped = 0
-    for place, line in enumerate([*lines, DiffLine("@", "")]):
-        if place < len(lines) and place not in near:
+    for index, line in enumerate([*lines, DiffLine("@", "")]):
+        if index < len(lines) and index not in near:
             skipped += 1
             continue
         if skipped:
@@ -82,13 +82,13 @@ def in_context(lines: list[DiffLine]) -> list[DiffLine]:
 
 
 def _opcodes(a: list[str], b: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """As of SequenceMatcher, which is asked only about what lies between the common beginning and the common end."""
+    """Yield opcodes as SequenceMatcher does, which gets only the lines between the common prefix and suffix."""
     least = min(len(a), len(b))
     begin = next((n for n in range(least) if a[n] != b[n]), least)
     end = next((n for n in range(least - begin) if a[-1 - n] != b[-1 - n]), least - begin)
     middle_a, middle_b = a[begin : len(a) - end], b[begin : len(b) - end]
     yield "equal", 0, begin, 0, begin
-    if len(middle_a) * len(middle_b) > MOST:
+    if len(middle_a) * len(middle_b) > COMPARED_PAIRS:
         yield "replace", begin, len(a) - end, begin, len(b) - end
     else:
         for kind, i, j, k, m in SequenceMatcher(None, middle_a, middle_b).get_opcodes():
@@ -97,28 +97,28 @@ def _opcodes(a: list[str], b: list[str]) -> Iterator[tuple[str, int, int, int, i
 
 
 def _changed(before: list[str], after: list[str]) -> list[DiffLine]:
-    """Lines in place of others: those at the same place of a stretch are compared word by word."""
+    """Return replaced lines. Lines at the same index of both sides are compared word by word."""
     old = [DiffLine("-", line) for line in before]
     new = [DiffLine("+", line) for line in after]
-    for place, (one, other) in enumerate(zip(before, after, strict=False)):
+    for index, (one, other) in enumerate(zip(before, after, strict=False)):
         if max(len(one), len(other)) <= LONGEST_LINE:
-            ours, theirs = _words(one, other)
-            old[place], new[place] = replace(old[place], changed=ours), replace(new[place], changed=theirs)
+            left, right = _words(one, other)
+            old[index], new[index] = replace(old[index], changed=left), replace(new[index], changed=right)
     return old + new
 
 
 def _words(one: str, other: str) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Which parts of two lines differ; none where they have little in common."""
+    """Return the ranges in which two lines differ; none if they have little in common."""
     a, b = _WORDS.findall(one), _WORDS.findall(other)
     matcher = SequenceMatcher(None, a, b)
     if matcher.ratio() < 0.5:
         return (), ()
-    ours, theirs = [], []
+    left, right = [], []
     for kind, i, j, k, m in matcher.get_opcodes():
         if kind != "equal":
-            ours.append((len("".join(a[:i])), len("".join(a[:j]))))
-            theirs.append((len("".join(b[:k])), len("".join(b[:m]))))
+            left.append((len("".join(a[:i])), len("".join(a[:j]))))
+            right.append((len("".join(b[:k])), len("".join(b[:m]))))
     return (
-        tuple(place for place in ours if place[0] < place[1]),
-        tuple(place for place in theirs if place[0] < place[1]),
+        tuple(span for span in left if span[0] < span[1]),
+        tuple(span for span in right if span[0] < span[1]),
     )

@@ -1,7 +1,7 @@
-"""Pictures on a terminal: every cell is an upper half block, whose two colours are two pixels, one above the other.
+"""Draw pictures on a terminal: each cell is an upper half block whose two colours are two pixels, one above the other.
 
-Cells are about twice as high as wide, so the pixels come out square. Drawn is where colours can be told apart: on a
-terminal with 256 of them or more, and not where NO_COLOR asks for none. Elsewhere a picture's size and file are named.
+Cells are about twice as high as wide, so the pixels are square. Pictures are drawn on terminals with at least 256
+colours unless NO_COLOR is set. Otherwise the size and the file of a picture are printed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 UPPER_HALF = "▀"
 WIDEST = 72
-"""Cells of a picture, on however wide a terminal."""
+"""Most cells of a picture's width."""
 NARROWEST = 16
-"""Cells below which pictures stand one below the other."""
+"""Cells of width below which pictures are stacked vertically."""
 HIGHEST = 36
-"""Cells; what is longer is cut off below."""
+"""Most cells of a picture's height; longer pictures are cropped at the bottom."""
 GAP = 2
 
 Colour = tuple[int, int, int]
 
 
 def half_blocks(image: Image.Image) -> list[list[tuple[Colour, Colour | None]]]:
-    """The cells of an RGB picture, row by row: upper and lower pixel. Below an odd last row there is nothing."""
+    """Return the cells of an RGB picture row by row: upper and lower pixel, None below an odd last row."""
     width, height = image.size
     pixel: Any = image.load()
     return [
@@ -47,8 +47,8 @@ def half_blocks(image: Image.Image) -> list[list[tuple[Colour, Colour | None]]]:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """An RGB picture, one cell a pixel wide and half a cell high."""
+class HalfBlocks:
+    """An RGB picture whose pixels are one cell wide and half a cell high."""
 
     image: Image.Image
 
@@ -66,22 +66,22 @@ def _style(upper: Colour, lower: Colour | None) -> Style:
     return Style.from_color(Color.from_rgb(*upper), None if lower is None else Color.from_rgb(*lower))
 
 
-def draws(console: Console) -> bool:
-    """Whether pictures are drawn there."""
+def can_draw(console: Console) -> bool:
+    """Return whether the console can draw pictures."""
     return console.is_terminal and not console.no_color and console.color_system in ("256", "truecolor")
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Pictures side by side at one scale, each below its title; in words where they are not drawn."""
+class PictureRow:
+    """Pictures side by side at the same scale, each below its title; descriptions if they are not drawn."""
 
     pictures: Sequence[tuple[str, Picture]]
     draw: bool = True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if not self.draw or not draws(console):
+        if not self.draw or not can_draw(console):
             for title, picture in self.pictures:
-                yield Text(f"{title}: {printable_line(picture.told)}")
+                yield Text(f"{title}: {printable_line(picture.description)}")
             return
         across = (options.max_width + GAP) // max(len(self.pictures), 1) - GAP
         if across < NARROWEST:
@@ -98,7 +98,7 @@ class Beside:
     def _cell(self, title: str, picture: Picture, width: int) -> RenderableType:
         shot = picture.screenshot
         if shot is None:
-            return Text(f"{title}: {printable_line(picture.told)}")
+            return Text(f"{title}: {printable_line(picture.description)}")
         try:
             image = scaled(shot.png, width, 2 * HIGHEST)
         except Unreadable as reason:
@@ -107,4 +107,4 @@ class Beside:
         shown = round(image.height * shot.width / width)
         if image.height == 2 * HIGHEST and shown < shot.height:
             words.append(f", the first {shown} shown")
-        return Group(words, Drawing(image))
+        return Group(words, HalfBlocks(image))

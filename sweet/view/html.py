@@ -1,9 +1,8 @@
-"""What our pages have in common: each is one file that asks nothing of the network and says so.
+"""Shared parts of the HTML pages: each page is one self-contained file that loads nothing from the network.
 
-The Content-Security-Policy of a page allows the one style sheet and the one script that stand in it, by their hashes,
-pictures that stand in it, where there are some, and nothing else, so that markup which slipped out of a model's text
-could neither run nor load anything. It cannot slip out either: every text that is not ours passes through `text` or
-`line`.
+The Content-Security-Policy of a page allows its inline style sheet and script by their hashes, embedded pictures if it
+has any, and nothing else, so that markup which escaped from a model's text could neither run nor load anything. As a
+first defence every text from models and files is escaped by `text` or `line`.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ from sweet.files import replacing
 from sweet.view.text import printable, printable_line
 
 PICTURES = "img-src data:; "
-"""What the policy of a page with pictures says besides."""
+"""The additional policy of a page with pictures."""
 
 
 def text(content: str) -> str:
-    """Any text as HTML, its lines kept."""
+    """Escape any text as HTML; line breaks are kept."""
     return escape(printable(content))
 
 
 def line(content: str) -> str:
-    """Any text as HTML on one line; fit for an attribute in double quotes too."""
+    """Escape any text as HTML on one line; also safe in a double-quoted attribute."""
     return escape(printable_line(content))
 
 
 def resource(*names: str) -> str:
-    """Our style sheets or scripts, one after the other."""
+    """Return the concatenated style sheets or scripts of this package."""
     return "".join(files("sweet.view").joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
 def head(title: str, style: str, *, script: str = "", pictures: bool = False) -> str:
-    """The page up to its body, which is open.
+    """Return the page up to the opening tag of its body.
 
     Args:
         title: any text.
-        script: what will stand in the page's one script element.
+        script: the content of the page's only script element.
     """
     scripts = f"script-src '{_hash(script)}'; " if script else ""
     policy = (
@@ -65,10 +64,10 @@ def _hash(content: str) -> str:
 
 
 def write(path: Path, parts: Iterable[str]) -> None:
-    """Write a page to `path`, which is replaced only once all of it is written.
+    """Write a page to `path`, which is replaced only after the page is complete.
 
     Raises:
-        UsageError: nothing may be written there.
+        UsageError: the file cannot be written because of its permissions.
     """
     try:
         with replacing(path) as file:

@@ -1,7 +1,6 @@
-"""Screenshots in the page that `sweet view --html` writes: small JPEG pictures in data: addresses, and words for those
-that are not there.
+"""Embed screenshots in HTML pages as small JPEG pictures in data: URLs, or describe missing ones.
 
-The pictures of a page have a bound together. What does not fit any more is named instead, and counted.
+The pictures of a page have a common size limit. A picture that exceeds it is described instead, and counted.
 """
 
 from __future__ import annotations
@@ -12,63 +11,64 @@ from functools import lru_cache
 from html import escape
 
 from sweet.tasks.trajectory import Turn
-from sweet.view.screenshots import Album, Picture, Unreadable, scaled
+from sweet.view.screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.text import printable_line
 
 WIDTH = 480
 HEIGHT = 1600
-"""Pixels of an embedded picture; what is longer is cut off below."""
+"""Pixels of an embedded picture; longer pictures are cropped at the bottom."""
 QUALITY = 75
-TOGETHER = 48 * 2**20
-"""Characters of all data: addresses of a page."""
+PAGE_LIMIT = 48 * 2**20
+"""Most characters of all data: URLs of a page."""
 
 
-class Figures:
-    """The pictures of one page, in the order in which they are asked for.
+class HtmlScreenshots:
+    """The pictures of one HTML page, which share a size limit in the order of the calls.
 
     Attributes:
-        left_out: pictures that did not fit into the bound.
+        room: characters that are left for further pictures.
+        omitted: the number of pictures that exceeded the limit.
     """
 
-    def __init__(self, album: Album, room: int = TOGETHER) -> None:
-        self.album = album
+    def __init__(self, screenshots: RunScreenshots, room: int = PAGE_LIMIT) -> None:
+        self.screenshots = screenshots
         self.room = room
-        self.left_out = 0
+        self.omitted = 0
 
     def turn(self, turn: Turn) -> str:
-        """The page of a turn."""
-        return self._figure(self.album.of_turn(turn), "what the human sees")
+        """Return the screenshot of the page of a turn."""
+        return self._figure(self.screenshots.turn_picture(turn), "what the human sees")
 
     def reference(self, page: str) -> str:
-        """The page in mind."""
-        return self._figure(self.album.of_page(page), "the page in mind")
+        """Return the screenshot of the reference page."""
+        return self._figure(self.screenshots.page_picture(page), "the reference page")
 
     def _figure(self, picture: Picture, title: str) -> str:
-        """As HTML. `title` is ours."""
+        """Return a <figure> element. `title` is trusted text."""
         shot = picture.screenshot
-        if shot is None or not self.album.draw:
-            return _words(title, picture.told)
+        if shot is None or not self.screenshots.draw:
+            return _caption(title, picture.description)
         try:
-            address, width, height = _embedded(shot.png)
+            url, width, height = _embedded(shot.png)
         except Unreadable as reason:
-            return _words(title, f"{reason}: {picture.told}")
-        if len(address) > self.room:
-            self.left_out += 1
-            return _words(title, f"left out, the page is full: {picture.told}")
-        self.room -= len(address)
+            return _caption(title, f"{reason}: {picture.description}")
+        if len(url) > self.room:
+            self.omitted += 1
+            return _caption(title, f"omitted, the page is full: {picture.description}")
+        self.room -= len(url)
         return (
             f'<figure><img loading="lazy" decoding="async" alt="{title}" width="{width}" height="{height}" '
-            f'src="{address}"/><figcaption>{title} · {shot.width} × {shot.height}</figcaption></figure>'
+            f'src="{url}"/><figcaption>{title} · {shot.width} × {shot.height}</figcaption></figure>'
         )
 
 
-def _words(title: str, told: str) -> str:
-    return f"<figure><figcaption>{title}: {escape(printable_line(told))}</figcaption></figure>"
+def _caption(title: str, description: str) -> str:
+    return f"<figure><figcaption>{title}: {escape(printable_line(description))}</figcaption></figure>"
 
 
 @lru_cache(maxsize=64)
 def _embedded(png: bytes) -> tuple[str, int, int]:
-    """A data: address, width and height of the picture in it. The bytes are ours: the pixels are drawn anew."""
+    """Return a data: URL and the width and height of its picture, which is encoded again from its pixels."""
     image = scaled(png, WIDTH, HEIGHT)
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY, optimize=True)

@@ -1,8 +1,8 @@
-"""What is shown of trajectories, in parts: each a heading, and below it a body that is made when it is drawn.
+"""Parts of a displayed trajectory: a heading, and a body that is made when it is drawn.
 
-A terminal that prints draws all of them, one below the other. A screen draws those that are seen: so a part tells
-what it is before its body is made, and a long body comes in blocks, which are drawn one by one. Headings begin in the
-first column and bodies do not, so no text of a model can pass for a heading.
+Printing draws all parts one below the other. A screen draws only the visible ones: therefore the heading of a part is
+available before its body, and a long body is split into blocks, which are drawn separately. Headings begin in the first
+column and bodies do not, so that text of a model cannot imitate a heading.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sweet.view.styled_markdown import markdown
 from sweet.view.text import printable, printable_line
 
 UNWRAPPED = 400
-"""Columns from which on the output is taken to be no terminal."""
+"""Columns from which on the output is assumed not to be a terminal."""
 INDENT = 2
 BLOCK = 4_000
-"""Characters of a text that are drawn at once."""
+"""Characters of a text in one block."""
 LONGEST_LINE = 5 * BLOCK
-"""Characters of a line that are drawn at once: a longer one goes on in the next block, on a line of its own."""
+"""Characters of a line in one block: a longer line continues in the next block."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Block:
     """A piece of a body.
 
     Attributes:
-        make: what to draw.
-        lines, characters: how many there are in it, for guessing its height.
+        make: returns what to draw.
+        lines, characters: its size, from which its height is estimated.
     """
 
     make: Callable[[], RenderableType]
@@ -48,16 +48,16 @@ Body = Callable[[], Iterable[Block]]
 
 @dataclass(frozen=True)
 class Part:
-    """One part of what is shown.
+    """One part of a displayed trajectory.
 
     Attributes:
-        kind: by which a screen folds it: human, agent, candidates, …
-        title: its heading; empty where it needs none.
-        body: makes its blocks.
-        turn: the index into the dialogue that it belongs to.
-        note: told at the right end of the heading.
-        characters: of its text, about, for guessing its height.
-        inner: it belongs to the part above it, and stands further in.
+        kind: human, agent, candidates, …; a screen folds parts by their kind.
+        title: its heading; empty for a part without a heading.
+        body: returns its blocks.
+        turn: its index in the dialogue.
+        note: shown at the right end of the heading.
+        characters: the approximate length of its text, from which its height is estimated.
+        inner: it belongs to the part above it, and is indented.
     """
 
     kind: str
@@ -73,12 +73,12 @@ class Part:
         return INDENT if self.inner else 0
 
     def heading(self, fold: str = "") -> RenderableType:
-        """The heading, behind a mark that tells whether the part is folded, where it can be."""
+        """Return the heading after `fold`, the mark of a part that can be folded."""
         line = Heading(Text().append(fold, "dim").append_text(self.title), self.note, self.indent)
         return line if self.inner else Group("", line)
 
     def indented(self, block: Block) -> RenderableType:
-        """A block where it stands below the heading."""
+        """Return a block with the indentation below the heading."""
         return Indented(block.make(), self.indent + INDENT if self.title else 0)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -105,9 +105,9 @@ class Heading:
             return
         indent = self.indent if options.max_width > 4 * self.indent else 0
         room = options.max_width - indent - line.cell_len - 1
-        told = f" {note}" if note else ""
-        if room > cell_len(told):
-            line.append(" ").append("─" * (room - cell_len(told)) + told, "dim")
+        right = f" {note}" if note else ""
+        if room > cell_len(right):
+            line.append(" ").append("─" * (room - cell_len(right)) + right, "dim")
         elif note:
             line.append(f" · {note}", "dim")
         yield Padding(line, (0, 0, 0, indent))
@@ -115,7 +115,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Indented:
-    """Something further to the right, where there is room; not where nothing wraps."""
+    """Indents its content if there is room, and not in unwrapped output."""
 
     inner: RenderableType
     by: int
@@ -126,44 +126,44 @@ class Indented:
         yield Padding(self.inner, (0, 0, 0, by), expand=False) if by else self.inner
 
 
-def one(make: Callable[[], RenderableType], lines: int = 1) -> Body:
-    """A body of one block."""
+def single_block(make: Callable[[], RenderableType], lines: int = 1) -> Body:
+    """Return a body of one block."""
     return lambda: [Block(make, lines)]
 
 
 def plain(text: str) -> Iterator[Block]:
-    """Text as it is."""
-    yield from cut(Text(printable(text), overflow="fold"))
+    """Yield unchanged text."""
+    yield from split_blocks(Text(printable(text), overflow="fold"))
 
 
 def prose(text: str, language: str, *, whole: bool = False) -> Iterator[Block]:
-    """Markdown with code in it. `whole`: text without a fence is code of that language."""
+    """Yield Markdown with code. `whole`: a text without a fence is code in `language`."""
     for piece in pieces(text, language, whole=whole):
         if piece.language:
-            yield from cut(highlighted(piece.text, piece.language), Code)
+            yield from split_blocks(highlighted(piece.text, piece.language), Code)
         else:
-            for start, end in _cuts(piece.text):
+            for start, end in _ranges(piece.text):
                 text = piece.text[start:end]
                 yield Block(partial(markdown, text), text.count("\n") + 1, len(text))
 
 
-def cut(text: Text, draw: Callable[[Text], RenderableType] = Text.copy) -> Iterator[Block]:
-    """A text in blocks."""
-    places = _cuts(text.plain)
-    for (start, end), part in zip(places, text.divide([start for start, _ in places[1:]]), strict=True):
+def split_blocks(text: Text, draw: Callable[[Text], RenderableType] = Text.copy) -> Iterator[Block]:
+    """Split a text into blocks."""
+    ranges = _ranges(text.plain)
+    for (start, end), part in zip(ranges, text.divide([start for start, _ in ranges[1:]]), strict=True):
         if more := len(part) - (end - start):
             part.right_crop(more)
         yield Block(partial(draw, part), part.plain.count("\n") + 1, len(part))
 
 
-def _cuts(text: str) -> Sequence[tuple[int, int]]:
-    """Where blocks of about BLOCK characters begin and end: at line ends, which belong to none."""
-    places, start = [], 0
+def _ranges(text: str) -> Sequence[tuple[int, int]]:
+    """Return the ranges of blocks of about BLOCK characters. They end at line feeds, which belong to no block."""
+    ranges, start = [], 0
     while len(text) - start > BLOCK:
         feed = text.find("\n", start + BLOCK, start + LONGEST_LINE + 1)
         if feed < 0 and len(text) - start <= LONGEST_LINE:
             break
         end = start + LONGEST_LINE if feed < 0 else feed
-        places.append((start, end))
+        ranges.append((start, end))
         start = end if feed < 0 else feed + 1
-    return [*places, (start, len(text))]
+    return [*ranges, (start, len(text))]

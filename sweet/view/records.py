@@ -1,11 +1,11 @@
-"""What a run holds about its trajectories, joined: dialogue, score, ranked candidates, pairs.
+"""Join the data of a run's trajectories: dialogue, score, ranked candidates, pairs.
 
-A large run does not fit in memory as objects, and a table needs a few figures of each row only. So a `Summary` is made
-of what the artifacts' indexes keep (sweet.runs.index), and a whole row is read when it is asked for; the indexes of
-candidates and pairs are not even opened before. Which files belong together is told by the manifest: scores, candidates
-and pairs that descend from the rollouts that are viewed, the newest of each.
+A large run does not fit in memory as objects, and a table needs only a few values of each row. So a `Summary` is made
+from the indexes of the artifacts (sweet.runs.index), and a whole row is read on demand; the indexes of candidates and
+pairs are not opened earlier. The manifest determines which files belong together: the newest scores, candidates and
+pairs that descend from the viewed rollouts.
 
-Rollouts that are being written are viewed as they are, and `refresh` looks again.
+Rollouts that are still being written can be viewed, and `refresh` reads their new rows.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class Summary(NamedTuple):
-    """What a table shows of one trajectory.
+    """The row of one trajectory in a table.
 
     Attributes:
         ended: how the dialogue ended (answered, out_of_turns, …).
-        outcome: how its answer scored (passed, failed, …); None where it was not scored.
-        tokens: sampled by the agent; None where nobody counted.
-        fault: what the simulated human did wrong (refusal, …), else the dialogue's fault (deadline, …); empty where
-            there was none.
-        sample, seed: with the task they name the dialogue; seed is None where it was not played here.
-        offset, length: of its line in the rollouts' file, in bytes.
+        outcome: how its answer scored (passed, failed, …); None if it was not scored.
+        tokens: sampled by the agent; None if they were not counted.
+        fault: what the simulated human did wrong (refusal, …), else the dialogue's fault (deadline, …); empty
+            without a fault.
+        sample, seed: with the task they identify the dialogue; seed is None for imported dialogues.
+        offset, length: position of its line in the rollouts' file, in bytes.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """Everything the run holds about one trajectory. `ranked` and `pairs` are by index into `dialogue_history`."""
+    """All data of the run about one trajectory. The keys of `ranked` and `pairs` are indices of `dialogue_history`."""
 
     trajectory: Trajectory
     score: Score | None = None
@@ -74,67 +74,67 @@ class Record:
         return self.trajectory.reward if self.score is None else self.score.reward
 
     def advantage(self, turn: int) -> float | None:
-        """The word of the critic, or of another judge, on the reply that was taken at this turn."""
+        """Return the advantage that the judge gave to the actual reply of this turn; None if there is none."""
         taken = self.ranked[turn].taken if turn in self.ranked else None
         return None if taken is None else taken.advantage
 
     def best_first(self, turn: int) -> list[Candidate]:
-        """The candidates of a turn by falling advantage."""
-        found = self.ranked[turn].candidates if turn in self.ranked else ()
-        return sorted(found, key=lambda candidate: candidate.advantage, reverse=True)
+        """Return the candidates of a turn in descending order of their advantages."""
+        candidates = self.ranked[turn].candidates if turn in self.ranked else ()
+        return sorted(candidates, key=lambda candidate: candidate.advantage, reverse=True)
 
     @property
     def scale(self) -> float:
-        """The largest advantage in the dialogue by absolute value: what a full bar stands for."""
-        found = [c.advantage for turn in self.ranked.values() for c in (*turn.candidates, turn.taken) if c]
-        return max(map(abs, found), default=0.0)
+        """The largest absolute advantage in the dialogue: the value of a full bar."""
+        candidates = [c.advantage for turn in self.ranked.values() for c in (*turn.candidates, turn.taken) if c]
+        return max(map(abs, candidates), default=0.0)
 
 
 class Records:
-    """The trajectories of one rollouts artifact, and what was made from them.
+    """The trajectories of one rollouts artifact, and the data that was made from them.
 
     Attributes:
-        rollouts: those that were named, else those that are being written, else the newest finished ones, else the
-            newest unfinished ones.
-        running: they are being written now.
+        rollouts: the named artifact, else the one that is being written, else the newest finished one, else the newest
+            unfinished one.
+        running: the rollouts are being written now.
     """
 
     def __init__(self, run: Run, from_: str | None = None) -> None:
         self.run = run
         manifest = run.manifest()
-        self.rollouts = _chosen(run, manifest, from_)
+        self.rollouts = _select_rollouts(run, manifest, from_)
         self.path = run.file(self.rollouts)
         self.running = False
-        self._played = _Rows(run, ROLLOUTS)
+        self._dialogues = _Rows(run, ROLLOUTS)
         self._scores = _Rows(run, SCORES)
         self._candidates = _Rows(run, CANDIDATES)
         self._pairs = _Rows(run, PAIRS)
         self._summaries: list[Summary] | None = None
-        self._look(manifest)
+        self._reload(manifest)
 
     def refresh(self) -> bool:
-        """Look at the disk again; whether summaries or records are others now.
+        """Read the changes on the disk. Return whether summaries or records have changed.
 
         Raises:
-            InputError: a line is damaged, or a file is gone.
+            InputError: a line is damaged, or a file is missing.
         """
         before = (self.rollouts, self.running)
-        changed = self._look(self.run.manifest()) or before != (self.rollouts, self.running)
+        changed = self._reload(self.run.manifest()) or before != (self.rollouts, self.running)
         if changed:
             self._summaries = None
         return changed
 
-    def _look(self, manifest: Manifest) -> bool:
-        """Take from the manifest what belongs to the rollouts; whether any rows are others now."""
+    def _reload(self, manifest: Manifest) -> bool:
+        """Select the artifacts that belong to the rollouts. Return whether any rows have changed."""
         self.rollouts = manifest.artifact(self.rollouts.id) or self.rollouts
         self.running = _is_running(manifest, self.rollouts)
-        changed = self._played.turn_to(self.rollouts, written=self.running)
+        changed = self._dialogues.select(self.rollouts, written=self.running)
         for rows in (self._scores, self._candidates, self._pairs):
-            changed |= rows.turn_to(self._descendant(manifest, rows.form.kind))
+            changed |= rows.select(self._descendant(manifest, rows.form.kind))
         return changed
 
     def _descendant(self, manifest: Manifest, kind: Kind) -> Artifact | None:
-        """The newest finished artifact of a kind that was made from these rollouts."""
+        """Return the newest finished artifact of a kind that was made from these rollouts."""
         for artifact in reversed(manifest.of_kind(kind, "done")):
             source = input_of(manifest, artifact, "rollouts")
             if source is not None and source.id == self.rollouts.id:
@@ -143,17 +143,17 @@ class Records:
 
     @property
     def partial(self) -> bool:
-        """Whether the rollouts are unfinished: written now, or left so."""
+        """Whether the rollouts are unfinished: still being written, or interrupted."""
         return self.rollouts.status == "partial"
 
     @property
     def state(self) -> str:
-        """What there is to say of rollouts that are not finished."""
+        """The state of unfinished rollouts in a word; empty for finished ones."""
         return "live" if self.running else "unfinished" if self.partial else ""
 
     @property
     def scored(self) -> str:
-        """Which scores are shown, or how there would be some: only finished rollouts are scored."""
+        """The id of the scores, or the command that makes them; only finished rollouts can be scored."""
         return self.scores.id if self.scores else "" if self.partial else "not scored: sweet eval"
 
     @property
@@ -169,26 +169,26 @@ class Records:
         return self._pairs.artifact
 
     def summaries(self) -> list[Summary]:
-        """In the file's order.
+        """Return the summaries in the order of the file.
 
         Raises:
-            InputError: a line is damaged, or a file is gone.
+            InputError: a line is damaged, or a file is missing.
         """
         if self._summaries is None:
             scores = {entry.id: entry for entry in self._scores.entries()}
-            self._summaries = [_summary(entry, scores.get(entry.id)) for entry in self._played.entries()]
+            self._summaries = [_summary(entry, scores.get(entry.id)) for entry in self._dialogues.entries()]
         return self._summaries
 
     def record(self, summary: Summary) -> Record:
-        """Everything about one trajectory.
+        """Read all data about one trajectory.
 
         Raises:
-            InputError: a row is damaged, or not where it was.
+            InputError: a row is damaged, or no longer at its position.
         """
         name = summary.id
-        played = self._played.of(name, Trajectory)
+        played = self._dialogues.of(name, Trajectory)
         if not played:
-            raise InputError(f"The trajectory {name!r} is not there any more.", path=self.path)
+            raise InputError(f"The trajectory {name!r} is missing from its file.", path=self.path)
         score = next(iter(self._scores.of(name, Score)), None)
         ranked = {row.turn: row for row in self._candidates.of(name, CandidateRow)}
         pairs: dict[int, list[Pair]] = {}
@@ -197,10 +197,10 @@ class Records:
         return Record(played[0], score, ranked, pairs)
 
     def find(self, name: str) -> Summary:
-        """The trajectory of this id, or whose id alone begins so.
+        """Return the trajectory with this id, or with the only id that begins with it.
 
         Raises:
-            UsageError: none, or several; names the nearest.
+            UsageError: there is none, or there are several; the hint has the closest ids.
         """
         summaries = self.summaries()
         for summary in summaries:
@@ -224,7 +224,7 @@ class Records:
         )
 
     def _elsewhere(self, name: str) -> str | None:
-        """Other rollouts of the run that hold this trajectory, the newest first."""
+        """Return the newest other rollouts of the run that contain this trajectory."""
         for other in reversed(self.run.manifest().of_kind("rollouts", "done")):
             path = self.run.file(other)
             known = other.id != self.rollouts.id and path.exists()
@@ -234,7 +234,7 @@ class Records:
 
 
 class _Rows(Generic[E]):
-    """The rows of one artifact of a kind, by the trajectory that they are about; none where there is no artifact."""
+    """The rows of one artifact of a kind by trajectory; empty without an artifact."""
 
     def __init__(self, run: Run, form: Form[E]) -> None:
         self.run = run
@@ -244,9 +244,8 @@ class _Rows(Generic[E]):
         self._index: Index[E] | None = None
         self._by_id: dict[str, list[E]] | None = None
 
-    def turn_to(self, artifact: Artifact | None, *, written: bool = False) -> bool:
-        """Look at this artifact from now on, and again where it is the one that was looked at; whether the rows are
-        others now.
+    def select(self, artifact: Artifact | None, *, written: bool = False) -> bool:
+        """Select an artifact, or update the selected one. Return whether the rows have changed.
 
         Args:
             written: a stage is appending to it.
@@ -269,7 +268,7 @@ class _Rows(Generic[E]):
         return [] if index is None else index.entries
 
     def of(self, name: str, model: type[R]) -> list[R]:
-        """The rows about one trajectory, in the file's order."""
+        """Return the rows about one trajectory in the order of the file."""
         index = self._opened()
         if index is None:
             return []
@@ -282,16 +281,16 @@ class _Rows(Generic[E]):
     def _opened(self) -> Index[E] | None:
         if self._index is None and self.artifact is not None:
             path = self.run.file(self.artifact)
-            if not self._written or path.exists():  # a rollout's first dialogue may not have ended
+            if not self._written or path.exists():  # the first dialogue of a rollout may not have ended yet
                 self._index = Index(path, self.form)
         return self._index
 
 
-def _chosen(run: Run, manifest: Manifest, from_: str | None) -> Artifact:
-    """The rollouts to view.
+def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifact:
+    """Return the rollouts to view.
 
     Raises:
-        UsageError: there are none, or their file is gone.
+        UsageError: there are none, or their file is missing.
     """
     named = None if from_ is None else manifest.artifact(from_)
     if named is not None and named.kind == "rollouts" and named.status == "partial":
@@ -309,7 +308,7 @@ def _chosen(run: Run, manifest: Manifest, from_: str | None) -> Artifact:
 
 
 def _is_running(manifest: Manifest, artifact: Artifact) -> bool:
-    """Whether it is being written now."""
+    """Return whether the artifact is being written now."""
     maker = manifest.attempt(artifact.attempt)
     return artifact.status == "partial" and maker is not None and maker.status == "running"
 

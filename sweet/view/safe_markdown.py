@@ -1,4 +1,4 @@
-"""Text from models, files and servers, made harmless in Markdown, and tables of it."""
+"""Escape text from models, files and servers for Markdown, and build Markdown tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#|~&$]")
 
 
 def code(text: str) -> str:
-    """Any text as a code span: nothing in it is read as markup, a link or somebody's name."""
+    """Return any text as a code span, in which no markup, link or mention is interpreted."""
     shown = printable_line(text).replace("|", "\\|")
     ticks = "`" * (max((len(run) for run in re.findall("`+", shown)), default=0) + 1)
     pad = " " if shown[:1] in ("`", " ") or shown[-1:] in ("`", " ") else ""
@@ -19,15 +19,15 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Any text on one line, read as nothing but itself."""
+    """Escape any text to one line of literal text."""
     return _SPECIAL.sub(r"\\\g<0>", printable_line(text)).replace("@", "@<!-- -->")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> str:
-    """A table of cells that are Markdown already.
+    """Return a table of cells that are Markdown already.
 
     Args:
-        align: a letter a column, `r` for figures; without it all columns but the first are figures.
+        align: one letter per column, `r` for right-aligned; by default all columns but the first are right-aligned.
     """
     letters = align or "-" + "r" * (len(header) - 1)
     marks = ["---:" if letter == "r" else "---" for letter in letters]

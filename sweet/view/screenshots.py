@@ -1,8 +1,8 @@
-"""The screenshots of a run's pages: found by the page that they show, read, and scaled.
+"""Find, read and scale the screenshots of a run's pages.
 
-A page that an agent wrote is never rendered here, only looked up: its screenshot lies in the run, made when the human
-saw the page or when it was scored, by a name that follows from the page's text. What comes of a picture is pixels,
-which `sweet.view.half_blocks` draws on a terminal and `sweet.view.html_screenshots` puts into a page.
+Pages of an agent are never rendered here, only looked up: the run stores a screenshot, made when the human saw the page
+or when it was scored, under a key derived from the page's text. The pixels of a picture are drawn on a terminal by
+`sweet.view.half_blocks` and embedded in an HTML page by `sweet.view.html_screenshots`.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from sweet.tasks.trajectory import Turn
 if TYPE_CHECKING:
     from PIL import Image
 
-LARGEST = 50_000_000
-"""Pixels of a picture that is read; a screenshot of ours has at most 13 million."""
+MAX_PIXELS = 50_000_000
+"""Most pixels of a picture that is read; screenshots of `sweet.render` have at most 13 million."""
 
 
 class Unreadable(Exception):
-    """A picture cannot be shown: `str()` says why, for people."""
+    """A picture cannot be shown; `str()` is the reason in words."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What there is to see of a page.
+    """The screenshot of a page, or the reason why there is none.
 
     Attributes:
-        screenshot: None where there is none.
-        told: in words: the size and the file, or why there is none. Text of a page may stand in it.
+        screenshot: None if there is none.
+        description: the size and the file, or the reason; it may contain text of the page.
     """
 
     screenshot: Screenshot | None
-    told: str
+    description: str
 
 
-class Album:
+class RunScreenshots:
     """The screenshots of one rollouts artifact.
 
     Attributes:
-        draw: whether they are shown, and not only named.
+        draw: show the screenshots, instead of only their descriptions.
     """
 
     def __init__(self, run: Run, kind: TaskKind, recipe: Recipe, *, draw: bool = True) -> None:
@@ -62,8 +62,8 @@ class Album:
         self._settings = RenderSettings()
 
     @classmethod
-    def of(cls, run: Run, rollouts: Artifact, *, draw: bool) -> Album | None:
-        """The album of a run whose dialogues are about pages; None for another."""
+    def of(cls, run: Run, rollouts: Artifact, *, draw: bool) -> RunScreenshots | None:
+        """Return the screenshots of a run whose dialogues are about pages; None for other runs."""
         try:
             kind = task_kind(run.manifest().task)
         except UsageError:  # of a plug-in that is not installed here
@@ -72,16 +72,16 @@ class Album:
         return cls(run, kind, recipe, draw=draw) if kind.visual else None
 
     def page(self, reply: str) -> str | None:
-        """The page in a raw reply, as it was rendered; None where there is none."""
+        """Return the page in a raw reply as it was rendered; None if there is none."""
         return self.kind.move(reply, last=False, recipe=self.recipe).answer
 
-    def of_turn(self, turn: Turn) -> Picture:
-        """What the human saw of a turn of the agent."""
+    def turn_picture(self, turn: Turn) -> Picture:
+        """Return the picture that the human saw for an agent turn."""
         page = self.page(turn.said)
-        return Picture(None, "the reply holds no page") if page is None else self.of_page(page)
+        return Picture(None, "the reply contains no page") if page is None else self.page_picture(page)
 
-    def of_page(self, page: str) -> Picture:
-        """A page by its HTML."""
+    def page_picture(self, page: str) -> Picture:
+        """Return the picture of a page, which is looked up by its HTML."""
         key = page_key(page, self._settings)
         found = self._store.get(key)
         if isinstance(found, RenderFailed):
@@ -95,8 +95,8 @@ class Album:
     def _named(self, file: Path) -> str:
         return str(file.relative_to(self.run.path))
 
-    def in_short(self, reply: str) -> str:
-        """A reply with a mark in place of its page: the page's length, and a name by which it is known again."""
+    def abbreviate(self, reply: str) -> str:
+        """Return a reply with its page replaced by the page's length and a short name derived from its key."""
         page = self.page(reply)
         if page is None:
             return reply
@@ -106,18 +106,18 @@ class Album:
 
 @lru_cache(maxsize=16)
 def scaled(png: bytes, width: int, height: int) -> Image.Image:
-    """A picture as RGB at this width, its proportions kept; what is longer than `height` is cut off below.
+    """Return a picture as RGB, scaled to `width` with its proportions and cropped at the bottom to `height`.
 
     Raises:
-        Unreadable: it is no picture, a giant one, or there is nothing here to read it with.
+        Unreadable: it is not a picture, too large, or Pillow is not installed.
     """
     try:
         from PIL import Image
     except ImportError as error:
-        raise Unreadable(f"pictures are read with Pillow: {install_command('html')}") from error
-    # The size stands in every PNG's first chunk: a giant one is not even opened.
+        raise Unreadable(f"reading pictures requires Pillow: {install_command('html')}") from error
+    # The first chunk of a PNG contains its size, so a giant picture is not even opened.
     across, down = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
-    if across * down > LARGEST:
+    if across * down > MAX_PIXELS:
         raise Unreadable(f"the picture has {across} × {down} pixels")
     try:
         with Image.open(io.BytesIO(png), formats=["PNG"]) as image:

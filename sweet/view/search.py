@@ -1,7 +1,7 @@
-"""A search through all dialogues, in a process of its own (sweet/view/search_worker.py).
+"""Search all dialogues in a separate process (sweet/view/search_worker.py).
 
-So neither 400 MB nor a regular expression that never ends holds the screen, and both can be stopped. The process stands
-behind a keeper (sweet.supervisor), which ends it when this process is gone, however that came.
+So neither 400 MB of dialogues nor an endless regular expression blocks the screen, and the search can be stopped at any
+time. The process runs under a supervisor (sweet.supervisor), which ends it when this process dies for any reason.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from types import TracebackType
 from sweet.supervisor import supervised
 
 PROGRAM = Path(__file__).with_name("search_worker.py")
-GLANCE = 0.05
-"""Seconds between two looks of who waits for all."""
+POLL_INTERVAL = 0.05
+"""Seconds between two polls in `wait`."""
 
 
 class Search:
-    """The search for a text, in any case, or for a regular expression. It begins at once.
+    """A search for a text, ignoring case, or for a regular expression. It starts at once.
 
-    Searched are the request, both sides' turns, the raw replies and the answer; with `hidden` also what is hidden from
-    the agent.
+    It covers the request, the turns of both sides, the raw replies and the answer; with `hidden` also the information
+    that is hidden from the agent.
 
     Attributes:
-        done: it has ended: all was seen, it was stopped, or there is an `error`.
-        error: why it could not be done, in words that may hold text of the user or of a file.
-        seen: the share of the file that was looked at, 0 to 1.
+        done: the search has ended: it is complete, was stopped, or has an `error`.
+        error: why it failed; it may contain text of the user or of a file.
+        seen: the share of the file that was searched, 0 to 1.
     """
 
     def __init__(self, path: Path, pattern: str, *, regex: bool = False, hidden: bool = False) -> None:
@@ -48,17 +48,17 @@ class Search:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # one group, killed as one; and Ctrl-C is ours alone
+            start_new_session=True,  # the process group is killed as a whole; Ctrl-C reaches this process only
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        question = {"path": str(path), "pattern": pattern, "regex": regex, "hidden": hidden}
-        with contextlib.suppress(BrokenPipeError), self._process.stdin as asked:
-            asked.write(json.dumps(question).encode())
+        request = {"path": str(path), "pattern": pattern, "regex": regex, "hidden": hidden}
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(json.dumps(request).encode())
 
     def poll(self) -> list[str]:
-        """The ids of the trajectories that were found since the last call; does not wait."""
+        """Return the ids that were found since the last call, without waiting."""
         found: list[str] = []
         for line in self._lines():
             answer = json.loads(line)
@@ -70,20 +70,20 @@ class Search:
                 self.seen = 1.0 if self.error is None else self.seen
                 self.stop()
         if self._ended and not self.done:
-            self.error = self.error or "The process that searches has ended before it was through."
+            self.error = self.error or "The search process ended before it was complete."
             self.stop()
         return found
 
     def wait(self) -> list[str]:
-        """All ids, when it has ended."""
+        """Wait for the end of the search and return all ids."""
         found = self.poll()
         while not self.done:
-            time.sleep(GLANCE)
+            time.sleep(POLL_INTERVAL)
             found += self.poll()
         return found
 
     def stop(self) -> None:
-        """End it at once; may be called at any time."""
+        """Stop the search at once; may be called at any time."""
         if self.done:
             return
         self.done = True
@@ -102,13 +102,13 @@ class Search:
         self.stop()
 
     def _lines(self) -> Iterator[bytes]:
-        """The whole lines that have come."""
+        """Yield the complete lines received so far."""
         if self.done or self._process.stdout is None:
             return
-        came = [self._rest]
+        received = [self._rest]
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._process.stdout.fileno(), 1 << 16):
-                came.append(chunk)
+                received.append(chunk)
             self._ended = True
-        *lines, self._rest = b"".join(came).split(b"\n")
+        *lines, self._rest = b"".join(received).split(b"\n")
         yield from lines

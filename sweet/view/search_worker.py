@@ -1,8 +1,8 @@
-"""The process that `sweet.view.search` starts: `python -P search_worker.py`, the question as JSON on standard input.
+"""The process that `sweet.view.search` starts: `python -P search_worker.py`, with the request as JSON on stdin.
 
-It reads the rollouts a line at a time and answers in lines of JSON: {"found": id}, {"seen": bytes}, {"error": words,
-"line": number}, and {"done": true} at the end. It runs as a script of its own, without the package, and holds nothing
-but the line that it looks at. Nothing is done here against an expression that never ends: who asked stops the process.
+It reads the rollouts line by line and answers in lines of JSON: {"found": id}, {"seen": bytes}, {"error": message,
+"line": number}, and {"done": true} at the end. It runs as a standalone script without the package, and keeps only one
+line in memory. It has no defence against an endless regular expression: the caller stops the process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-PULSE = 0.1
-"""Seconds between two words about how far it has come."""
+PROGRESS_INTERVAL = 0.1
+"""Seconds between two progress reports."""
 
 
 class _Task(BaseModel):
@@ -56,40 +56,39 @@ class _Row(BaseModel):
 
 
 def matcher(pattern: str, *, regex: bool) -> re.Pattern[str]:
-    """What finds a text in any case, or an expression as it stands (^ and $ are those of a line).
+    """Compile a text, ignoring case, or a regular expression (^ and $ match at lines).
 
     Raises:
-        ValueError: it is no regular expression; says why.
+        ValueError: the regular expression is invalid; the message says why.
     """
     if not regex:
-        # A letter of ASCII is found as such alone, so that `may_hold` can tell by the bytes.
+        # ASCII letters match only ASCII letters, so that `may_hold` can decide by the bytes.
         return re.compile(re.escape(pattern), re.IGNORECASE | (re.ASCII if pattern.isascii() else 0))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a later Python will read otherwise
+            warnings.simplefilter("ignore")  # about syntax that later versions of Python will change
             return re.compile(pattern, re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"The regular expression cannot be read: {error}.") from error
 
 
 def needle_of(pattern: str, *, regex: bool) -> bytes | None:
-    """The bytes that stand in each line in whose texts the pattern is found, in lower case; None where JSON may write
-    it in several ways."""
+    """Return bytes, in lower case, that every matching line contains; None if JSON has several spellings of them."""
     plain = not regex and pattern.isascii() and pattern.isprintable() and not set('"\\/') & set(pattern)
     return pattern.lower().encode() if plain else None
 
 
 def may_hold(line: bytes, needle: bytes | None) -> bool:
-    """False where the line cannot hold what is sought, so that it need not be parsed."""
+    """Return False if the line cannot match, so that it does not have to be parsed."""
     return needle is None or needle in line.lower() or b"\\u00" in line  # \u0041 is an A
 
 
 def search(path: Path, pattern: str, *, regex: bool, hidden: bool) -> Iterator[dict[str, Any]]:
-    """The answers, one after the other."""
+    """Yield the answers."""
     try:
-        sought = matcher(pattern, regex=regex)
+        expression = matcher(pattern, regex=regex)
         needle = needle_of(pattern, regex=regex)
-        yield from _found(path, sought, needle, hidden=hidden)
+        yield from _matches(path, expression, needle, hidden=hidden)
     except ValueError as error:
         yield {"error": str(error)}
     except OSError as error:
@@ -97,29 +96,31 @@ def search(path: Path, pattern: str, *, regex: bool, hidden: bool) -> Iterator[d
     yield {"done": True}
 
 
-def _found(path: Path, sought: re.Pattern[str], needle: bytes | None, *, hidden: bool) -> Iterator[dict[str, Any]]:
-    told, seen = time.monotonic(), 0
+def _matches(
+    path: Path, expression: re.Pattern[str], needle: bytes | None, *, hidden: bool
+) -> Iterator[dict[str, Any]]:
+    reported, seen = time.monotonic(), 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.isspace() and may_hold(line, needle):
                 try:
                     row = _Row.model_validate_json(line)
                 except ValidationError as error:
-                    if line.endswith(b"\n"):  # else it is torn, or being written
+                    if line.endswith(b"\n"):  # otherwise the line is incomplete or still being written
                         first = error.errors(include_url=False)[0]
                         yield {"error": f"{path}, line {number}, is damaged: {first['msg']}.", "line": number}
                     return
-                if any(map(sought.search, row.texts(hidden=hidden))):
+                if any(map(expression.search, row.texts(hidden=hidden))):
                     yield {"found": row.id}
             seen += len(line)
-            if time.monotonic() - told > PULSE:
-                told = time.monotonic()
+            if time.monotonic() - reported > PROGRESS_INTERVAL:
+                reported = time.monotonic()
                 yield {"seen": seen}
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    for answer in search(Path(asked["path"]), asked["pattern"], regex=asked["regex"], hidden=asked["hidden"]):
+    request = json.load(sys.stdin)
+    for answer in search(Path(request["path"]), request["pattern"], regex=request["regex"], hidden=request["hidden"]):
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Which trajectories are shown, and in what order."""
+"""Filter and sort trajectories."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sweet.view.records import Summary
 
 SortKey = Literal["order", "reward", "turns", "tokens", "seconds", "outcome", "task", "fault"]
 SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
-"""What a table may be sorted by; `order` is that of the file."""
+"""The keys to sort a table by; `order` is the order of the file."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What a trajectory must be like to be shown. As it is made, everything passes.
+    """Conditions on a trajectory. Without any, every trajectory passes.
 
     Attributes:
-        outcomes: it scored or ended in one of these ways; any where there is none.
-        task: its task's id; * stands for anything.
-        reward_below, reward_above: bounds that its reward lies within. One without a reward passes neither.
+        outcomes: its score or its ending is one of these; any if empty.
+        task: pattern of its task's id; * matches anything.
+        reward_below, reward_above: exclusive bounds of its reward. A trajectory without a reward passes neither.
         faults: it has a fault.
-        ids: it is one of these: what a search found, or what is bookmarked.
+        ids: its id is one of these: the result of a search, or the bookmarks.
     """
 
     outcomes: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class Filter:
 
 
 def passes(summary: Summary, filter: Filter) -> bool:
-    """Whether a trajectory passes the filter."""
+    """Return whether a trajectory passes the filter."""
     if filter.outcomes and not {summary.outcome, summary.ended} & filter.outcomes:
         return False
     if filter.task is not None and not fnmatch.fnmatchcase(summary.task_id, filter.task):
@@ -54,12 +54,12 @@ def _within(reward: float | None, below: float | None, above: float | None) -> b
 
 
 def failed(summary: Summary) -> bool:
-    """Whether it was scored, and its answer did not pass."""
+    """Return whether the trajectory was scored and did not pass."""
     return summary.outcome not in ("passed", None)
 
 
-def in_order(summaries: Iterable[Summary], key: SortKey, reverse: bool = False) -> list[Summary]:
-    """Sorted; what is not known comes last either way."""
+def sort_summaries(summaries: Iterable[Summary], key: SortKey, reverse: bool = False) -> list[Summary]:
+    """Return sorted summaries. Those without a value come last in both directions."""
     listed = list(summaries)
     if key == "order":
         return listed[::-1] if reverse else listed

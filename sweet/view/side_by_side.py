@@ -1,6 +1,6 @@
-"""Two trajectories of a task beside each other, in parts: turns aligned, and what tells their answers and tests apart.
+"""Show two trajectories of a task side by side in parts: aligned turns, and the differences of their answers and tests.
 
-The first is A, the second B. What both say is shown once; with few columns A stands above B.
+The first is A, the second B. Equal texts are shown once; on a narrow terminal A is shown above B.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from rich.text import Text
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.credit_view import bar
-from sweet.view.dialogue_view import Manner, head, headline, reply
+from sweet.view.dialogue_view import DisplayOptions, head, headline, reply
 from sweet.view.diff import DiffLine, diff, in_context
-from sweet.view.half_blocks import Beside
-from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, one
+from sweet.view.half_blocks import PictureRow
+from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, single_block
 from sweet.view.records import Record
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
 from sweet.view.unit_tests import unit_tests
 
-BESIDE = 72
-"""Columns below which A stands above B."""
-BETWEEN = " │ "
+MIN_COLUMNS = 72
+"""Columns below which A is shown above B."""
+SEPARATOR = " │ "
 LINES = 100
-"""Lines of a diff that are drawn at once."""
+"""Lines of a diff in one block."""
 
 
 @dataclass(frozen=True)
-class Both:
-    """Two things beside each other, or one below the other, behind their letters; `lettered` wherever they stand."""
+class TwoColumns:
+    """Two renderables side by side, or stacked with the letters A and B; `lettered` adds them to both layouts."""
 
     left: RenderableType | None
     right: RenderableType | None
@@ -45,10 +45,10 @@ class Both:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sides = {"A": self.left, "B": self.right}
-        if options.max_width < BESIDE:
+        if options.max_width < MIN_COLUMNS:
             yield from (_lettered(name, side) for name, side in sides.items() if side is not None)
             return
-        width = (options.max_width - len(BETWEEN)) // 2
+        width = (options.max_width - len(SEPARATOR)) // 2
         lines = [
             console.render_lines(_lettered(name, side) if self.lettered else side, options.update_width(width))
             for name, side in ((name, side or "") for name, side in sides.items())
@@ -56,7 +56,7 @@ class Both:
         blank = [Segment(" " * width)]
         for left, right in zip_longest(*lines):
             yield from left or blank
-            yield Segment(BETWEEN, Style(dim=True))
+            yield Segment(SEPARATOR, Style(dim=True))
             yield from right or blank
             yield Segment.line()
 
@@ -69,55 +69,57 @@ def _lettered(name: str, side: RenderableType) -> Table:
     return table
 
 
-def side_by_side_parts(left: Record, right: Record, manner: Manner) -> list[Part]:
-    """Two trajectories of a task in parts; what a part says is made when it is drawn."""
+def side_by_side_parts(left: Record, right: Record, options: DisplayOptions) -> list[Part]:
+    """Return the parts of two trajectories of a task. The body of a part is made when it is drawn."""
     heads = [Group(Text("  ").join(headline(record)), head(record)) for record in (left, right)]
-    parts = [Part("head", Text(), one(lambda: Indented(Both(heads[0], heads[1], lettered=True), INDENT), 5))]
+    parts = [
+        Part("head", Text(), single_block(lambda: Indented(TwoColumns(heads[0], heads[1], lettered=True), INDENT), 5))
+    ]
     number = 0
     a, b = left.trajectory.dialogue_history, right.trajectory.dialogue_history
-    for index, (mine, theirs) in enumerate(zip_longest(a, b)):
-        turn = mine or theirs
+    for index, (turn_a, turn_b) in enumerate(zip_longest(a, b)):
+        turn = turn_a or turn_b
         agent = turn is not None and turn.role == "assistant"
         number += agent
         title = Text(f"agent {number}", "bold green") if agent else Text("human", "bold cyan")
-        same = mine is not None and theirs is not None and mine.said == theirs.said
-        body = partial(_turns, left, right, index, manner)
-        size = max(len(turn.said) for turn in (mine, theirs) if turn is not None)
+        same = turn_a is not None and turn_b is not None and turn_a.said == turn_b.said
+        body = partial(_turns, left, right, index, options)
+        size = max(len(turn.said) for turn in (turn_a, turn_b) if turn is not None)
         note = "the same" if same else ""
         parts.append(Part("agent" if agent else "human", title, body, index, note, size))
     answers = left.trajectory.answer, right.trajectory.answer
     note = "the same" if answers[0] == answers[1] else "- A, + B"
-    body = partial(_diff, *answers, whole=manner.raw)
+    body = partial(_diff, *answers, whole=options.raw)
     parts.append(Part("answer", Text("answers", "bold magenta"), body, note=note, characters=sum(map(len, answers))))
-    if manner.album is not None:
-        shots = one(partial(_screenshots, left, right, manner.album), 20)
+    if options.screenshots is not None:
+        shots = single_block(partial(_screenshots, left, right, options.screenshots), 20)
         parts.append(Part("screenshots", Text("screenshots", "bold magenta"), shots))
     if unit_tests(left) and unit_tests(right):
-        parts.append(Part("tests", Text("unit tests", "bold magenta"), one(lambda: _tests(left, right), 10)))
+        parts.append(Part("tests", Text("unit tests", "bold magenta"), single_block(lambda: _tests(left, right), 10)))
     return parts
 
 
 def diff_text(left: Record, right: Record) -> str:
-    """The difference of the answers as plain text."""
+    """Return the diff of the answers as plain text."""
     lines = in_context(diff(left.trajectory.answer, right.trajectory.answer))
     return "\n".join(f"{line.sign} {line.text}" for line in lines)
 
 
-def _turns(left: Record, right: Record, index: int, manner: Manner) -> Iterator[Block]:
+def _turns(left: Record, right: Record, index: int, options: DisplayOptions) -> Iterator[Block]:
     turns = _turn(left, index), _turn(right, index)
     bars = _bar(left, index), _bar(right, index)
     if any(bars):
-        yield Block(lambda: Both(*bars))
+        yield Block(lambda: TwoColumns(*bars))
     if turns[0] is not None and turns[1] is not None and turns[0].said == turns[1].said:
-        yield from _said(turns[0], manner)
+        yield from _said(turns[0], options)
         return
-    sides = [list(_said(turn, manner)) for turn in turns]
+    sides = [list(_said(turn, options)) for turn in turns]
     if sum(block.characters for side in sides for block in side) <= BLOCK:
         sides = [[_joined(side)] if side else [] for side in sides]
-    for mine, theirs in zip_longest(*sides):
-        blocks = [block for block in (mine, theirs) if block is not None]
+    for block_a, block_b in zip_longest(*sides):
+        blocks = [block for block in (block_a, block_b) if block is not None]
         lines, characters = (max(getattr(block, size) for block in blocks) for size in ("lines", "characters"))
-        yield Block(partial(_beside, mine, theirs), lines, 2 * characters)
+        yield Block(partial(_two_columns, block_a, block_b), lines, 2 * characters)
 
 
 def _joined(blocks: list[Block]) -> Block:
@@ -125,8 +127,8 @@ def _joined(blocks: list[Block]) -> Block:
     return Block(lambda: Group(*(block.make() for block in blocks)), lines, characters)
 
 
-def _beside(left: Block | None, right: Block | None) -> Both:
-    return Both(left.make() if left else None, right.make() if right else None)
+def _two_columns(left: Block | None, right: Block | None) -> TwoColumns:
+    return TwoColumns(left.make() if left else None, right.make() if right else None)
 
 
 def _turn(record: Record, index: int) -> Turn | None:
@@ -134,10 +136,10 @@ def _turn(record: Record, index: int) -> Turn | None:
     return turns[index] if index < len(turns) else None
 
 
-def _said(turn: Turn | None, manner: Manner) -> Iterable[Block]:
+def _said(turn: Turn | None, options: DisplayOptions) -> Iterable[Block]:
     if turn is None:
         return ()
-    return reply(turn, manner) if turn.role == "assistant" else manner.text(turn.content)
+    return reply(turn, options) if turn.role == "assistant" else options.text(turn.content)
 
 
 def _bar(record: Record, index: int) -> Text | None:
@@ -153,10 +155,15 @@ def _diff(left: str, right: str, *, whole: bool) -> Iterator[Block]:
         yield Block(partial(_group, some), len(some), sum(len(line.text) for line in some))
 
 
-def _screenshots(left: Record, right: Record, album: Album) -> Beside:
-    """The last pages, and the one in mind."""
-    pictures = [(name, album.of_page(record.trajectory.answer)) for name, record in (("A", left), ("B", right))]
-    return Beside([*pictures, ("the page in mind", album.of_page(left.trajectory.task.ground_truth))], album.draw)
+def _screenshots(left: Record, right: Record, screenshots: RunScreenshots) -> PictureRow:
+    """Return the last pages and the reference page."""
+    pictures = [
+        (name, screenshots.page_picture(record.trajectory.answer)) for name, record in (("A", left), ("B", right))
+    ]
+    return PictureRow(
+        [*pictures, ("the reference page", screenshots.page_picture(left.trajectory.task.ground_truth))],
+        screenshots.draw,
+    )
 
 
 def _group(lines: list[DiffLine]) -> Group:
@@ -164,17 +171,17 @@ def _group(lines: list[DiffLine]) -> Group:
 
 
 def _tests(left: Record, right: Record) -> Table:
-    """A line a test: the verdicts on A and on B, and the call."""
+    """Return a table with one row per test: the verdicts on A and on B, and the call."""
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row(Text("A", "bold"), Text("B", "bold"), "")
-    for mine, theirs in zip(unit_tests(left), unit_tests(right), strict=False):
-        verdicts = [Text(*VERDICTS[test.passed]) for test in (mine, theirs)]
-        call = Text(printable_line(mine.call))
-        for name, test in (("A", mine), ("B", theirs)):
-            if test.passed is False and test.told:
-                call.append(f"\n{name} {printable_line(test.told)}", "dim")
+    for test_a, test_b in zip(unit_tests(left), unit_tests(right), strict=False):
+        verdicts = [Text(*VERDICTS[test.passed]) for test in (test_a, test_b)]
+        call = Text(printable_line(test_a.call))
+        for name, test in (("A", test_a), ("B", test_b)):
+            if test.passed is False and test.failure:
+                call.append(f"\n{name} {printable_line(test.failure)}", "dim")
         table.add_row(*verdicts, call)
     return table

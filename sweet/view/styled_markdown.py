@@ -1,8 +1,8 @@
-"""Markdown of models, styled as it stands: every character that the model wrote is there, none is obeyed.
+"""Style Markdown of models without interpreting it: every character that the model wrote is shown.
 
-What Markdown means is shown by style alone: a heading is bold with its # before it, a link is its text and, beside it,
-the address that it names. So nothing hides behind a link, an image, a comment or a reference; HTML, tables and nesting
-are the text that they are. One pass from left to right, a line at a time, in time linear in the text.
+Markup is shown by style alone: a heading is bold and keeps its #, a link shows its text and its address. So nothing is
+hidden behind a link, an image, a comment or a reference; HTML, tables and nesting are shown as text. The text is
+processed line by line in one pass, in linear time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.text import Text
 from sweet.view.text import printable
 
 LONGEST_LINE = 2_000
-"""Characters of a line up to which it is searched for Markdown."""
+"""Longer lines, in characters, are not searched for Markdown."""
 
 _LINE = re.compile(
     r"(?P<fence>[ \t]*(?:`{3,}|~{3,})[^`]*$)"
@@ -33,7 +33,7 @@ _STYLES = {"code": "cyan", "label": "underline", "address": "blue", "strong": "b
 
 
 def markdown(text: str) -> Prose:
-    """Markdown, styled as it stands."""
+    """Return Markdown source with styles."""
     shown = Text(printable(text))
     start = 0
     for line in shown.plain.split("\n"):
@@ -45,19 +45,19 @@ def markdown(text: str) -> Prose:
 
 def _style_line(text: Text, line: str, start: int) -> None:
     opening = _LINE.match(line)
-    place = opening.end() if opening else 0
+    lead = opening.end() if opening else 0
     if opening and opening.lastgroup:
-        text.stylize("bold" if opening.lastgroup == "lead" else "dim", start, start + place)
+        text.stylize("bold" if opening.lastgroup == "lead" else "dim", start, start + lead)
     if opening and opening.lastgroup == "heading":
-        text.stylize("bold", start + place, start + len(line))
-    for match in _INLINE.finditer(line, place):
+        text.stylize("bold", start + lead, start + len(line))
+    for match in _INLINE.finditer(line, lead):
         for group, style in _STYLES.items():
             if match[group] is not None:
                 text.stylize(style, start + match.start(group), start + match.end(group))
 
 
 class Prose:
-    """Text whose lines, where they do not fit, go on below their own beginning: behind the mark of a list."""
+    """Text whose wrapped lines are indented below the text of their list item."""
 
     def __init__(self, text: Text) -> None:
         self.text = text

@@ -1,7 +1,7 @@
-"""The words and colours in which terminals are told of trajectories, and the table of many of them.
+"""Words, colours and the table that describe trajectories on terminals.
 
-Nothing here prints. All text of models and files passes through `sweet.view.text`; none of it is read as markup. A
-meaning never hangs on a colour alone, so that NO_COLOR takes nothing away.
+Nothing here prints. All text of models and files passes through `sweet.view.text` and is never interpreted as markup.
+No meaning depends on a colour alone, so that NO_COLOR loses nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweet.view.records import Summary
 from sweet.view.text import printable_line
 
 NARROW = 64
-"""Columns below which a table is a list."""
+"""Columns below which a table is shown as a list."""
 
 STYLES = {
     "passed": "green",
@@ -31,13 +31,13 @@ STYLES = {
 VERDICTS = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("?", "dim")}
 
 
-def figure(value: float | None, digits: int = 2) -> str:
+def format_number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
 @dataclass(frozen=True)
 class TrajectoryTable:
-    """One line a trajectory; with few columns two, the id and what is known of it."""
+    """One line per trajectory; on a narrow terminal two, the id and its values."""
 
     summaries: Sequence[Summary]
     title: str
@@ -60,11 +60,11 @@ class TrajectoryTable:
                 str(number),
                 Text(printable_line(summary.id)),
                 outcome_text(summary),
-                figure(summary.reward),
+                format_number(summary.reward),
                 tests_passed(summary.passed, summary.total),
                 str(summary.turns),
                 "–" if summary.tokens is None else f"{summary.tokens:,}",
-                figure(summary.seconds, 1),
+                format_number(summary.seconds, 1),
             )
         return table
 
@@ -73,16 +73,16 @@ class TrajectoryTable:
             Column("#", justify="right", style="dim"), Column("id", overflow="fold"), padding=(0, 1, 0, 0)
         )
         for number, summary in enumerate(self.summaries, 1):
-            known = outcome_text(summary).append(f" {figure(summary.reward)}")
+            values = outcome_text(summary).append(f" {format_number(summary.reward)}")
             if summary.total:
-                known.append(f" · {tests_passed(summary.passed, summary.total)}")
-            known.append(f" · {count(summary.turns, 'turn')}")
-            table.add_row(str(number), Text(printable_line(summary.id)).append("\n").append_text(known))
+                values.append(f" · {tests_passed(summary.passed, summary.total)}")
+            values.append(f" · {count(summary.turns, 'turn')}")
+            table.add_row(str(number), Text(printable_line(summary.id)).append("\n").append_text(values))
         return table
 
 
 def outcome_text(summary: Summary) -> Text:
-    """How the answer scored, or how the dialogue ended where nobody scored it; a fault beside it."""
+    """Return how the answer scored, or how the dialogue ended if it was not scored; with the fault if there is one."""
     shown = summary.outcome or summary.ended
     text = Text(printable_line(shown), style=STYLES.get(shown, ""))
     if summary.fault and summary.fault != shown:

@@ -1,10 +1,10 @@
-"""Text from models, files and servers, made safe for a terminal.
+"""Make text from models, files and servers safe for a terminal.
 
-A terminal obeys what it is sent: an escape sequence moves the cursor, sets the clipboard or rewrites what was shown;
-a bidirectional override or a zero-width character makes code read otherwise than it runs. `printable` leaves nothing
-of that kind in a text: every control, format and separator character, and every lone surrogate (which no terminal
-encoding can carry), is shown as a visible mark in its place. Newline and tab stay. What is visible already is not
-touched, rich markup included: draw the result as `rich.text.Text(printable(text))`, never through markup.
+A terminal executes escape sequences: they move the cursor, set the clipboard or overwrite the screen; a bidirectional
+override or a zero-width character makes code look different from what it does. `printable` replaces every control,
+format and separator character, and every lone surrogate (which no terminal encoding can represent), by a visible mark.
+Newline and tab stay. Visible characters stay too, rich markup included: draw the result as
+`rich.text.Text(printable(text))`, never as markup.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 _PLAIN = re.compile(r"[\x20-\x7e\n\t]*")
 _VARIATION_SELECTORS_SUPPLEMENT = range(0xE0100, 0xE01F0)
-"""Invisible marks that can carry any hidden text behind one letter."""
+"""Invisible characters that can hide any text after a letter."""
 
 
 def mark(char: str) -> str:
-    """How one character is shown: itself, a control picture (␛ for ESC) or its code point (‹U+202E›)."""
+    """Return a visible form of one character: itself, a control picture (␛ for ESC) or its code point (‹U+202E›)."""
     code = ord(char)
     if code < 0x20:
         return chr(0x2400 + code)
@@ -33,7 +33,7 @@ def mark(char: str) -> str:
 
 
 class _Marks(dict[int, str]):
-    """The table of `str.translate`, filled as characters come by."""
+    """The table for `str.translate`, filled on demand."""
 
     def __missing__(self, code: int) -> str:
         shown = self[code] = mark(chr(code))
@@ -44,10 +44,10 @@ _MARKS = _Marks({ord("\n"): "\n", ord("\t"): "\t"})
 
 
 def printable(text: str) -> str:
-    """The text with everything that a terminal would obey, or hide, as visible marks. Idempotent."""
+    """Replace everything that a terminal would execute or hide by visible marks. Idempotent."""
     return text if _PLAIN.fullmatch(text) else text.translate(_MARKS)
 
 
 def printable_line(text: str) -> str:
-    """The same on one line: newlines and tabs are marks too (␊, ␉)."""
+    """Like `printable`, on one line: newlines and tabs become marks too (␊, ␉)."""
     return printable(text).replace("\n", "␊").replace("\t", "␉")

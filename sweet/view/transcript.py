@@ -1,43 +1,47 @@
-"""A trajectory as HTML: the part that the page of dialogues and the report of a run have in common.
+"""Render a trajectory as HTML, for the page of dialogues and the report of a run.
 
-Every text is escaped. Its style is `transcript.css`.
+Every text is escaped. The style sheet is `transcript.css`.
 """
 
 from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces, tokens
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import line, text
-from sweet.view.html_screenshots import Figures
+from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Record, Summary
-from sweet.view.terminal import VERDICTS, count, figure, signed, tests_passed
+from sweet.view.terminal import VERDICTS, count, format_number, signed, tests_passed
 from sweet.view.text import printable
-from sweet.view.unit_tests import unit_tests, why_not
+from sweet.view.unit_tests import failure_reason, unit_tests
 
 BAR_WIDTH = 120
 COLOURED = 5_000
-"""Characters up to which code has colours: there may be thousands of dialogues on a page."""
+"""Longer code, in characters, has no colours, as a page may have thousands of dialogues."""
 
 
 def trajectory(
-    summary: Summary, record: Record, manner: Manner, *, figures: Figures | None = None, title: str = ""
+    summary: Summary,
+    record: Record,
+    options: DisplayOptions,
+    *,
+    pictures: HtmlScreenshots | None = None,
+    title: str = "",
 ) -> str:
-    """One trajectory, folded: a line of facts, and under it the dialogue with all that is known of it.
+    """Return one trajectory as a collapsed element: a line of facts, and below it the whole dialogue.
 
     Args:
-        manner: whether the hidden information is shown, and in what language answers are written.
-        figures: the pictures of the page that it will stand in, where the dialogue is about pages.
-        title: stands before its id.
+        pictures: the pictures of the HTML page, if the dialogue is about pages.
+        title: shown before its id.
     """
     outcome = summary.outcome or summary.ended
     facts = [
         f'<span class="outcome {_outcome_class(outcome)}">{line(outcome)}</span>',
-        f"reward {figure(summary.reward)}",
+        f"reward {format_number(summary.reward)}",
         f"tests {tests_passed(summary.passed, summary.total)}",
         count(summary.turns, "turn"),
         "– tokens" if summary.tokens is None else count(summary.tokens, "token"),
-        f"{figure(summary.seconds, 1)} s",
+        f"{format_number(summary.seconds, 1)} s",
     ]
     if summary.fault:
         facts.append(f'<span class="outcome other">{line(summary.fault)}</span>')
@@ -45,20 +49,20 @@ def trajectory(
     reward = "" if summary.reward is None else repr(summary.reward)
     body = [f'<p class="task">task {line(summary.task_id)}</p>']
     for index, turn in enumerate(record.trajectory.dialogue_history):
-        body.append(_turn(record, index, turn, manner, figures))
-    answer = _prose(record.trajectory.answer, manner.language, whole=True)
-    if figures is not None:
+        body.append(_turn(record, index, turn, options, pictures))
+    answer = _prose(record.trajectory.answer, options.language, whole=True)
+    if pictures is not None:
         answer = f"<details><summary>the page's HTML</summary>{answer}</details>"
     body.append(_section("answer", "answer", answer))
     body.append(_tests(record))
-    if why := why_not(record):
+    if why := failure_reason(record):
         body.append(_section("why", "why", f"<pre>{text(why)}</pre>"))
     if record.trajectory.error:
         body.append(_section("fault", "fault", f"<pre>{text(record.trajectory.error)}</pre>"))
-    for name, told in manner.hidden_texts(record):
-        body.append(_section("hidden", name, f"<pre>{text(told)}</pre>"))
-    if figures is not None:
-        reference = figures.reference(record.trajectory.task.ground_truth)
+    for name, content in options.hidden_texts(record):
+        body.append(_section("hidden", name, f"<pre>{text(content)}</pre>"))
+    if pictures is not None:
+        reference = pictures.reference(record.trajectory.task.ground_truth)
         body = ['<div class="pictured">\n<div>', *body, f"</div>\n<aside>{reference}</aside>\n</div>\n"]
     return (
         f'<details class="trajectory" data-outcome="{line(outcome)}" data-reward="{reward}">\n'
@@ -71,20 +75,20 @@ def _outcome_class(outcome: str) -> str:
 
 
 def _section(kind: str, title: str, content: str, note: str = "") -> str:
-    """`title` and `content` are HTML already."""
+    """Return a section. `title` and `content` are HTML already."""
     return f'<section class="{kind}"><h3>{title}{note}</h3>{content}</section>\n'
 
 
-def _turn(record: Record, index: int, turn: Turn, manner: Manner, figures: Figures | None) -> str:
+def _turn(record: Record, index: int, turn: Turn, options: DisplayOptions, pictures: HtmlScreenshots | None) -> str:
     scale = record.scale
     if turn.role == "user":
         return _section("human", "human", f"<pre>{text(turn.content)}</pre>")
     advantage = record.advantage(index)
-    if figures is None:
-        content = _prose(turn.content, manner.language, whole=False)
+    if pictures is None:
+        content = _prose(turn.content, options.language, whole=False)
     else:
-        content = figures.turn(turn) + f"<pre>{text(figures.album.in_short(turn.content))}</pre>"
-    if figures is not None or turn.said != turn.content:
+        content = pictures.turn(turn) + f"<pre>{text(pictures.screenshots.abbreviate(turn.content))}</pre>"
+    if pictures is not None or turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{text(turn.said)}</pre></details>"
     content += _candidates(record, index, scale) + _pairs(record, index)
     return _section("agent", "agent", content, "" if advantage is None else " " + _bar(advantage, scale))
@@ -122,7 +126,7 @@ def _tests(record: Record) -> str:
         return ""
     rows = []
     for test in tests:
-        cells = "".join(f"<td><pre>{text(told)}</pre></td>" for told in (test.call, test.told))
+        cells = "".join(f"<td><pre>{text(cell)}</pre></td>" for cell in (test.call, test.failure))
         kind = {True: "passed", False: "failed", None: "other"}[test.passed]
         rows.append(f'<tr><td class="{kind}">{VERDICTS[test.passed][0]}</td>{cells}</tr>')
     return _section("tests", "unit tests", f"<table>{''.join(rows)}</table>")
@@ -136,7 +140,7 @@ def _prose(content: str, language: str, *, whole: bool) -> str:
 
 
 def coloured(piece: Piece) -> str:
-    """Code, each token of which that has a colour stands in a span of its class."""
+    """Return code as HTML with a span for each coloured token."""
     if len(piece.text) > COLOURED:
         return text(piece.text)
     return "".join(
@@ -146,7 +150,7 @@ def coloured(piece: Piece) -> str:
 
 
 def _bar(value: float, scale: float) -> str:
-    """A drawing rather than a styled element: the policy forbids style attributes."""
+    """Return a bar as SVG, because the page's policy forbids style attributes."""
     half = BAR_WIDTH // 2
     length = round(half * min(abs(value) / scale, 1.0), 1) if scale > 0 else 0
     start = half - length if value < 0 else half

@@ -1,4 +1,4 @@
-"""The unit tests of a trajectory: the task's calls, and what the score tells of each."""
+"""The unit tests of a trajectory: the calls of the task, and the result of each in the score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweet.view.terminal import NARROW, VERDICTS
 from sweet.view.text import printable_line
 
 PASSED = "passed"
-"""What an older score's detail tells of a test that passed; of another it tells in words what was wrong."""
+"""The result of a passed test in older scores, which describe failures in words."""
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,28 @@ class UnitTest:
     """One test.
 
     Attributes:
-        passed: None where the score does not tell (it was not run, or was scored elsewhere).
-        told: what was wrong, in one line; empty where nothing was.
-        expected, got: what the reference and the answer gave; empty where the score tells neither.
+        passed: None if the score does not contain it (it was not run, or was scored elsewhere).
+        failure: what was wrong, in one line; empty otherwise.
+        expected, got: the results of the reference and of the answer; empty if the score has neither.
     """
 
     name: str
     call: str
     passed: bool | None
-    told: str = ""
+    failure: str = ""
     expected: str = ""
     got: str = ""
 
 
 def unit_tests(record: Record) -> list[UnitTest]:
-    """The tests in the task's order; none where the trajectory was not scored."""
+    """Return the tests in the order of the task; empty if the trajectory was not scored."""
     if record.score is None:
         return []
-    told = record.score.detail.get("tests")
-    verdicts = told if isinstance(told, dict) else {}
-    every = {0: False, record.score.total: True}.get(record.score.passed) if record.score.total else None
+    results = record.score.detail.get("tests")
+    verdicts = results if isinstance(results, dict) else {}
+    overall = {0: False, record.score.total: True}.get(record.score.passed) if record.score.total else None
     return [
-        _judged(name, call, verdicts[name]) if name in verdicts else UnitTest(name, call, every)
+        _judged(name, call, verdicts[name]) if name in verdicts else UnitTest(name, call, overall)
         for name, call in record.trajectory.task.test_cases.items()
     ]
 
@@ -56,12 +56,12 @@ def _judged(name: str, call: str, verdict: object) -> UnitTest:
     except ValidationError:
         passed = verdict == PASSED
         return UnitTest(name, call, passed, "" if passed else str(verdict))
-    told = "" if test.passed else f"got {test.got}, expected {test.expected}"
-    return UnitTest(name, call, test.passed, told, test.expected, test.got)
+    failure = "" if test.passed else f"got {test.got}, expected {test.expected}"
+    return UnitTest(name, call, test.passed, failure, test.expected, test.got)
 
 
-def why_not(record: Record) -> str:
-    """Why the answer did not pass, where it is not told test by test."""
+def failure_reason(record: Record) -> str:
+    """Return why the answer did not pass, if the score has no results of single tests."""
     if record.score is None or record.score.detail.get("tests"):
         return ""
     return str(record.score.detail.get("why") or "")
@@ -69,8 +69,10 @@ def why_not(record: Record) -> str:
 
 @dataclass(frozen=True)
 class UnitTestTable:
-    """A line a test: verdict, call, expected and got. With few columns for its call, or where only words are told, what
-    came of it stands below."""
+    """One row per test: verdict, call, expected and got.
+
+    On a narrow terminal, or if the score has only descriptions, the result is shown below the call.
+    """
 
     tests: Sequence[UnitTest]
 
@@ -93,8 +95,8 @@ class UnitTestTable:
         table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1, 0, 0))
         for test in self.tests:
             body = Text(printable_line(test.call))
-            if told := test.told or (f"got {test.got}" if test.got else ""):
-                body.append(f"\n{printable_line(told)}", style="dim")
+            if result := test.failure or (f"got {test.got}" if test.got else ""):
+                body.append(f"\n{printable_line(result)}", style="dim")
             table.add_row(_verdict(test), body)
         return table
 

@@ -1,4 +1,4 @@
-"""What `sweet view` shows without its application: trajectories of a run as Rich renderables, as JSON or as a page."""
+"""The output of `sweet view` without its application: trajectories as Rich renderables, as JSON or as a page."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from sweet.stages.base import StageConfig
 from sweet.tasks.scores import ScoreOutcome
 from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
-from sweet.view.dialogue_view import Manner, dialogue
+from sweet.view.dialogue_view import DisplayOptions, dialogue
 from sweet.view.records import Record, Records, Summary
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, in_order, passes
+from sweet.view.selection import Filter, SortKey, passes, sort_summaries
 from sweet.view.terminal import TrajectoryTable
 
 Ending = Literal[ScoreOutcome, Outcome]
 
 TABLE_ROWS = 50
-"""Rows of the table where no limit is given."""
+"""Rows of the table without --limit."""
 
 
 class ViewConfig(StageConfig):
     id: str | None = None
-    """Show this trajectory as a dialogue; the beginning of its id is enough where it is the only one."""
+    """Show this trajectory as a dialogue; a unique prefix of its id is enough."""
     outcome: list[Ending] = Field(default_factory=list)
-    """Only those that scored or ended so; may be given several times."""
+    """Only those with this outcome or ending; may be repeated."""
     task: str | None = None
-    """Only those of this task; * stands for anything."""
+    """Only those of this task; * matches anything."""
     reward_below: float | None = None
     """Only those with a lower reward."""
     reward_above: float | None = None
@@ -45,36 +45,36 @@ class ViewConfig(StageConfig):
     bookmarked: bool = False
     """Only those with a bookmark."""
     search: str | None = None
-    """Only those in whose request, turns or answer this text stands, in any case; with --hidden in c too."""
+    """Only those whose request, turns or answer contain this text (case ignored); --hidden adds the hidden texts."""
     regex: bool = False
-    """The text is a regular expression; (?i) in front of it for any case."""
+    """The text is a regular expression; begin it with (?i) to ignore case."""
     sort: SortKey = "order"
-    """What comes first; order is that of the file."""
+    """Sort by this column; order is the order of the file."""
     reverse: bool = False
-    """The other way round."""
+    """Reverse the order."""
     limit: int | None = Field(default=None, ge=1)
-    """Show at most so many; without it 50 in the table and all elsewhere."""
+    """Show at most this many; by default 50 in the table and all elsewhere."""
     hidden: bool = False
-    """Show the hidden information too."""
+    """Also show the hidden information."""
     pictures: bool = True
-    """Show screenshots, that of the page in mind too, in the page and on terminals with colours; else name files."""
+    """Show screenshots, also of the reference page, in the HTML page and on terminals with colours; else name files."""
     print_: bool = False
-    """Print the table and end, on a terminal too."""
+    """Print the table and exit, also on a terminal."""
     html: Path | None = None
-    """Write one self-contained page to this file."""
+    """Write one self-contained HTML page to this file."""
     export: Path | None = None
-    """Write those that are shown to this file, as data export does: JSON lines in the published layout."""
+    """Write the shown trajectories to this file like data export: JSON lines in the published layout."""
     from_: str | None = None
-    """Rollouts to view; without it those that are being written, else the newest."""
+    """Rollouts to view; by default those that are being written, else the newest."""
 
     @model_validator(mode="after")
     def _agree(self) -> ViewConfig:
         if self.regex and self.search is None:
-            raise ValueError("--regex says how --search TEXT is meant, which is not given")
+            raise ValueError("--regex requires --search TEXT")
         return self
 
     def filter(self, ids: frozenset[str] | None = None) -> Filter:
-        """What the options leave, but for search and bookmarks, whose `ids` are found elsewhere."""
+        """Return the filter of the options; `ids` are the result of the search and the bookmarks."""
         return Filter(
             outcomes=frozenset(self.outcome),
             task=self.task,
@@ -86,13 +86,13 @@ class ViewConfig(StageConfig):
 
 
 class Viewer:
-    """The trajectories that a configuration asks for."""
+    """The trajectories that a configuration selects."""
 
     def __init__(self, run: Run, config: ViewConfig) -> None:
         self.run = run
         self.config = config
         self.records = Records(run, config.from_)
-        self.album = Album.of(run, self.records.rollouts, draw=config.pictures)
+        self.screenshots = RunScreenshots.of(run, self.records.rollouts, draw=config.pictures)
 
     @cached_property
     def bookmarks(self) -> Bookmarks:
@@ -100,17 +100,17 @@ class Viewer:
 
     @cached_property
     def chosen(self) -> list[Summary]:
-        """All that pass the filters, sorted; `limit` is not applied yet.
+        """The sorted trajectories that pass the filters, without `limit`.
 
         Raises:
-            UsageError: the regular expression cannot be read.
+            UsageError: the regular expression is invalid.
         """
         filter = self.config.filter(self._ids())
         passing = (summary for summary in self.records.summaries() if passes(summary, filter))
-        return in_order(passing, self.config.sort, self.config.reverse)
+        return sort_summaries(passing, self.config.sort, self.config.reverse)
 
     def _ids(self) -> frozenset[str] | None:
-        """What the search found and the bookmarks name, where they are asked for."""
+        """Return the ids that the search and the bookmarks select; None if neither is used."""
         sets = []
         if self.config.bookmarked:
             sets.append(frozenset(self.bookmarks.notes))
@@ -124,17 +124,17 @@ class Viewer:
         with Search(self.records.path, pattern, regex=self.config.regex, hidden=self.config.hidden) as search:
             found = frozenset(search.wait())
             if search.error is not None:
-                fix = "without --regex the text is sought as it stands" if self.config.regex else None
+                fix = "search for the literal text without --regex" if self.config.regex else None
                 raise UsageError(search.error, where=f"--search {pattern}", fix=fix)
         return found
 
     @property
     def shown(self) -> list[Summary]:
-        """Those of `chosen` that the limit leaves; the one that `id` names."""
+        """The first `limit` of `chosen`, or the trajectory with the given `id`."""
         return [self.records.find(self.config.id)] if self.config.id else self.chosen[: self.config.limit]
 
     def table(self) -> RenderableType:
-        """The table of summaries."""
+        """Return the table of summaries."""
         rows, total = self.chosen[: self.config.limit or TABLE_ROWS], len(self.records.summaries())
         caption = ""
         if len(rows) < len(self.chosen):
@@ -144,20 +144,20 @@ class Viewer:
         return TrajectoryTable(rows, self.title(), caption)
 
     def title(self) -> str:
-        """The run, the rollouts and their scores in a line."""
+        """Return the run, the rollouts and their scores on one line."""
         records = self.records
         return " · ".join(filter(None, (self.run.path.name, records.rollouts.id, records.scored, records.state)))
 
     def dialogue(self, name: str) -> RenderableType:
-        """One trajectory, by its id or the beginning of it."""
+        """Return one trajectory by its id or the beginning of it."""
         record = self.records.record(self.records.find(name))
-        return dialogue(record, self._manner())
+        return dialogue(record, self._display_options())
 
-    def _manner(self) -> Manner:
-        return Manner.of(self.records, hidden=self.config.hidden, album=self.album)
+    def _display_options(self) -> DisplayOptions:
+        return DisplayOptions.of(self.records, hidden=self.config.hidden, screenshots=self.screenshots)
 
     def as_json(self) -> dict[str, Any]:
-        """One object: with `id` the whole record of it, else the summaries."""
+        """Return one object: with `id` the whole record, otherwise the summaries."""
         rollouts = self.records.rollouts
         result: dict[str, Any] = {
             "stage": "view",
@@ -190,17 +190,17 @@ class Viewer:
         }
 
     def write_html(self, path: Path) -> tuple[int, int]:
-        """Write the page; returns how many trajectories stand in it, and how many pictures did not fit."""
+        """Write the page. Returns the numbers of trajectories and of omitted pictures."""
         from sweet.view.dialogues_page import write_page
-        from sweet.view.html_screenshots import Figures
+        from sweet.view.html_screenshots import HtmlScreenshots
 
         check_target(path)
         shown = self.shown
         records = ((summary, self.records.record(summary)) for summary in shown)
-        figures = None if self.album is None else Figures(self.album)
-        write_page(path, self.title(), records, self._manner(), figures=figures)
-        return len(shown), 0 if figures is None else figures.left_out
+        pictures = None if self.screenshots is None else HtmlScreenshots(self.screenshots)
+        write_page(path, self.title(), records, self._display_options(), pictures=pictures)
+        return len(shown), 0 if pictures is None else pictures.omitted
 
     def write_export(self, path: Path) -> int:
-        """Write the trajectories as JSON lines; returns how many."""
+        """Write the trajectories as JSON lines. Returns their number."""
         return export(self.records, self.shown, path)

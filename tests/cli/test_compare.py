@@ -58,7 +58,7 @@ def test_markdown_is_all_there_is_on_stdout(sweet: Program, runs: None) -> None:
 
 def test_flips_are_limited(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "before", "after", "--flips", "1")
-    assert "1 more; --flips 2 names all." in outcome.out
+    assert "1 more; --flips 2 lists all." in outcome.out
     assert "next:" not in sweet("compare", "before", "after", "--flips", "0").err
 
 

@@ -78,9 +78,7 @@ def test_narrow_tables_become_lists(tmp_path: Path) -> None:
 
 def test_one_repeat_is_said_plainly(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", {"t": [1.0]}), evaluate(tmp_path / "b", {"t": [0.0]}, agent="other")
-    assert "One repeat only of A and of B: how much it varies is not known." in drawn(
-        measure_comparison(a, b).as_json(), 200
-    )
+    assert "Only one repeat of A and of B: its variation is unknown." in drawn(measure_comparison(a, b).as_json(), 200)
 
 
 @pytest.mark.parametrize("width", [40, 200])
@@ -140,4 +138,4 @@ def test_the_critics_choice_fits_a_terminal() -> None:
     text = file.getvalue()
     assert [row[0] for row in section.rows] == ["1", "2"]
     assert {"critic-1", "picks", "random", "oracle", "1,500", "1.000", "┃"} <= set(text.split())
-    assert "Too long for the critic, and not chosen among: 2 dialogues." in text
+    assert "Too long for the critic and therefore excluded: 2 dialogues." in text

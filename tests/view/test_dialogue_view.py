@@ -18,7 +18,7 @@ from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
 from sweet.tasks.trajectory import Trajectory, Turn
-from sweet.view.dialogue_view import Manner, dialogue, dialogue_parts
+from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.parts import LONGEST_LINE
 from sweet.view.records import Record, Records
 from sweet.view.side_by_side import diff_text, side_by_side_parts
@@ -27,7 +27,7 @@ from tests.view.conftest import HOSTILE, trajectory
 from tests.view.test_styled_markdown import MARKDOWN, check_segments, visible
 from tests.view.test_terminal import ESCAPES, drawn, record
 
-CODE = Manner(task_kind("code"))
+CODE = DisplayOptions(task_kind("code"))
 
 
 class QueryKind(CodeKind):
@@ -57,7 +57,7 @@ def words(text: str) -> str:
 def test_no_text_is_lost_or_wider_than_the_terminal(text: str, width: int, raw: bool) -> None:
     turns = (Turn(role="user", content=text), Turn(role="assistant", content=text, output=f"thought {text}"))
     found = Record(trajectory(1, dialogue_history=turns, answer=text, error=text))
-    shown = drawn(dialogue(found, Manner(task_kind("code"), raw=raw)), width)
+    shown = drawn(dialogue(found, DisplayOptions(task_kind("code"), raw=raw)), width)
     assert visible(re.sub("[─┊ ]", "", shown)).count(visible(re.sub("[─┊]", "", printable(text)))) >= 3 or not text
     assert all(cell_len(line) <= width for line in shown.splitlines())
 
@@ -78,7 +78,7 @@ def test_what_the_human_does_not_see_stands_behind_a_mark() -> None:
     lines = [line.strip() for line in drawn(dialogue(found)).splitlines()]
     place = lines.index("┊ Hm.")
     assert lines[place : place + 4] == ["┊ Hm.", "┊ OUTPUT:", "Which?", "┊ bye"]
-    assert "Hm.\n  OUTPUT: Which?\n  bye" in re.sub(r" +\n", "\n", drawn(dialogue(found, Manner(raw=True))))
+    assert "Hm.\n  OUTPUT: Which?\n  bye" in re.sub(r" +\n", "\n", drawn(dialogue(found, DisplayOptions(raw=True))))
 
 
 def test_candidates_best_first_with_the_taken_one_marked() -> None:
@@ -97,7 +97,7 @@ def test_candidates_best_first_with_the_taken_one_marked() -> None:
 
 def test_a_reply_that_was_no_candidate_is_told_apart() -> None:
     shown = drawn(dialogue(ranked(candidate("one", 0.5), taken=candidate("two", 0.25))), 80)
-    assert words("● +0.250 │██ two (taken, not among them)") in words(shown)
+    assert words("● +0.250 │██ two (given, not a candidate)") in words(shown)
 
 
 def scored(**tests: Any) -> Record:
@@ -124,15 +124,15 @@ def test_a_damaged_detail_is_told_as_it_is(damaged: Any) -> None:
 
 def test_the_head_tells_of_usage_settings_and_faults(run: Run) -> None:
     records = Records(run)
-    manner = Manner.of(records)
+    options = DisplayOptions.of(records)
     found = trajectory(1, outcome="human_error", fault="echo", error="it repeats", seed=3)
-    shown = drawn(dialogue(Record(found), manner))
+    shown = drawn(dialogue(Record(found), options))
     assert "human_error  reward –  fault: human_error (echo)" in shown
     assert "task task-0 · sample 0 · seed 3 · 2 turns" in shown
     assert re.search(r"fault ─+ human_error \(echo\)\n +it repeats", shown)
     told = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "recipe": "paper"}
     records.rollouts = records.rollouts.model_copy(update={"meta": told})
-    line = drawn(dialogue(Record(found), Manner.of(records)), 200).splitlines()[3]
+    line = drawn(dialogue(Record(found), DisplayOptions.of(records)), 200).splitlines()[3]
     assert line.startswith("agent me · human ␛[31mred")
     assert line.rstrip().endswith("recipe paper · at most 10 turns")
 
@@ -142,9 +142,9 @@ def test_a_kind_of_another_package_shows_in_its_own_language() -> None:
     turns = (Turn(role="user", content="Pets?"), Turn(role="assistant", content=f"I WANT TO ANSWER:\n{answer}"))
     task = Task(id="t", problem_description="Pets?", ground_truth=answer)
     found = Record(Trajectory(id="t", task=task, dialogue_history=turns, answer=answer))
-    coloured = drawn(dialogue(found, Manner(QueryKind())), color=True)
+    coloured = drawn(dialogue(found, DisplayOptions(QueryKind())), color=True)
     assert coloured.count("\x1b[94;49mSELECT") == 2, "in the turn, and as the answer"
-    plain = drawn(dialogue(found, Manner()), color=True)
+    plain = drawn(dialogue(found, DisplayOptions()), color=True)
     assert "SELECT name FROM pets" in plain
     assert words(ESCAPES.sub("", plain)) == words(ESCAPES.sub("", coloured))
 
@@ -153,9 +153,9 @@ def test_the_hidden_and_the_reference_are_told_where_they_differ() -> None:
     task = trajectory(1).task.model_copy(update={"hidden_information": "It is 5."})
     found = Record(trajectory(1, task=task))
     assert "It is 5." not in drawn(dialogue(found))
-    kinds = [part.title.plain for part in dialogue_parts(found, Manner(hidden=True)) if part.kind == "hidden"]
+    kinds = [part.title.plain for part in dialogue_parts(found, DisplayOptions(hidden=True)) if part.kind == "hidden"]
     assert kinds == ["hidden from the agent", "reference"]
-    kinds = [part.title.plain for part in dialogue_parts(Record(trajectory(1)), Manner(hidden=True))]
+    kinds = [part.title.plain for part in dialogue_parts(Record(trajectory(1)), DisplayOptions(hidden=True))]
     assert "reference" not in kinds
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.tasks.registry import task_kind
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.dialogues_page import page
 from sweet.view.records import Summary
 from sweet.view.text import printable
@@ -105,7 +105,7 @@ def test_limits_and_filters_hold_for_the_page(run: Run, tmp_path: Path) -> None:
 
 @given(st.text(min_size=1) | st.just(HOSTILE) | st.text(st.sampled_from("<>&\"'/!-\x1b=ascript"), min_size=1))
 def test_no_text_of_a_model_becomes_markup(text: str) -> None:
-    plain, hostile = (list(page(t, [(summary(t), record(t))], Manner(hidden=True))) for t in ("x", text))
+    plain, hostile = (list(page(t, [(summary(t), record(t))], DisplayOptions(hidden=True))) for t in ("x", text))
     calm, found = read("".join(plain)), read("".join(hostile))
     ours = ("pre", "span")  # code stands in the one, what has a colour in the other
     assert [tag for tag in found.tags if tag not in ours] == [tag for tag in calm.tags if tag not in ours]
@@ -114,10 +114,10 @@ def test_no_text_of_a_model_becomes_markup(text: str) -> None:
 
 @pytest.mark.parametrize(("kind", "code"), [("code", True), (None, False)])
 def test_an_answer_is_code_where_the_kind_writes_code(kind: str | None, code: bool) -> None:
-    manner = Manner(None if kind is None else task_kind(kind))
+    options = DisplayOptions(None if kind is None else task_kind(kind))
     found = record("x")
     found = replace(found, trajectory=found.trajectory.model_copy(update={"answer": "forty-two"}))
-    shown = "".join(page("x", [(summary("x"), found)], manner))
+    shown = "".join(page("x", [(summary("x"), found)], options))
     assert ('<pre class="code">forty-two</pre>' in shown) is code
 
 

@@ -214,5 +214,5 @@ def test_a_row_that_moved_is_told(run: Run) -> None:
     assert records.record(summary).trajectory.id == "t002"
     path.write_bytes(b"")
     assert records.refresh()
-    with pytest.raises(InputError, match="not there any more"):
+    with pytest.raises(InputError, match="missing from its file"):
         records.record(summary)

@@ -22,11 +22,11 @@ from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.run import Run
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, dump
-from sweet.view.dialogue_view import Manner
-from sweet.view.half_blocks import Beside, Drawing, half_blocks
-from sweet.view.html_screenshots import Figures
+from sweet.view.dialogue_view import DisplayOptions
+from sweet.view.half_blocks import HalfBlocks, PictureRow, half_blocks
+from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Records
-from sweet.view.screenshots import Album, Picture, Unreadable, scaled
+from sweet.view.screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.packages import hide_package
@@ -90,7 +90,7 @@ def pages(tmp_path: Path) -> Run:
 def test_a_cell_is_two_pixels() -> None:
     rows = [[RED, GREEN], [BLUE, RED], [GREEN, GREEN]]
     assert half_blocks(picture(rows)) == [[(RED, BLUE), (GREEN, RED)], [(GREEN, None), (GREEN, None)]]
-    shown = drawn(Drawing(picture(rows)), 10, color=True)
+    shown = drawn(HalfBlocks(picture(rows)), 10, color=True)
     assert shown == (
         "\x1b[38;2;255;0;0;48;2;0;0;255m▀\x1b[0m\x1b[38;2;0;255;0;48;2;255;0;0m▀\x1b[0m\n\x1b[38;2;0;255;0m▀▀\x1b[0m\n"
     )
@@ -132,7 +132,7 @@ def test_what_is_no_picture_is_told(content: bytes, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         scaled(content, 10, 10)
     told = Picture(Screenshot(content, 9, 9, ()), "named")
-    assert f"turn 1: {why}" in drawn(Beside([("turn 1", told)]), color=True)
+    assert f"turn 1: {why}" in drawn(PictureRow([("turn 1", told)]), color=True)
 
 
 def test_a_turns_screenshot_stands_beside_the_page_in_mind(pages: Run) -> None:
@@ -141,11 +141,11 @@ def test_a_turns_screenshot_stands_beside_the_page_in_mind(pages: Run) -> None:
     assert len(lines) == 13, "1280 × 720 in 47 columns is 26 pixels high"
     plain = ESCAPES.sub("", shown)
     assert "turn 1 · 1280 × 720" in plain
-    assert plain.count("the page in mind · 1280 × 1440") == 4
+    assert plain.count("the reference page · 1280 × 1440") == 4
     for words in (
         "turn 2: not rendered",
         "turn 3: the page did not load: it went away",
-        "turn 4: the reply holds no page",
+        "turn 4: the reply contains no page",
     ):
         assert words in plain
 
@@ -200,21 +200,21 @@ def test_pages_of_candidates_and_pairs_are_named(pages: Run) -> None:
 
 
 def test_a_run_of_another_kind_has_no_screenshots(run: Run) -> None:
-    assert Viewer(run, ViewConfig()).album is None
+    assert Viewer(run, ViewConfig()).screenshots is None
     assert "screenshots" not in drawn(Viewer(run, ViewConfig()).dialogue("t001"))
 
 
 def test_a_kind_that_is_not_installed_has_none_either(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", task="elsewhere")
     rollouts = made(run, "rollout", "rollouts", [dump(dialogue(SHOWN))], [])
-    assert Album.of(run, rollouts, draw=True) is None
+    assert RunScreenshots.of(run, rollouts, draw=True) is None
 
 
 def test_the_recipe_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
     rollouts = pages.artifact("rollouts-1")
     reply = "<HTML><p>one</p></HTML> <body><p>two</p></body>"
-    paper = Album.of(pages, rollouts, draw=True)
-    upstream = Album.of(pages, rollouts.model_copy(update={"meta": {"recipe": "upstream"}}), draw=True)
+    paper = RunScreenshots.of(pages, rollouts, draw=True)
+    upstream = RunScreenshots.of(pages, rollouts.model_copy(update={"meta": {"recipe": "upstream"}}), draw=True)
     assert paper is not None
     assert upstream is not None
     assert paper.page(reply) == "<HTML><p>one</p></HTML>"
@@ -246,7 +246,7 @@ def test_the_page_embeds_small_pictures_and_allows_no_others(pages: Run, tmp_pat
     policy = next(value for _, value in reader.attributes if "default-src" in value)
     assert "img-src data:;" in policy
     assert text.count('loading="lazy"') == 2
-    for words in ("the page did not load: it went away", "not rendered", "the reply holds no page"):
+    for words in ("the page did not load: it went away", "not rendered", "the reply contains no page"):
         assert words in text
     assert "<script>alert" not in text
     assert "&lt;html&gt;&lt;body&gt;shown" in text
@@ -262,20 +262,20 @@ def test_a_page_of_another_kind_allows_no_pictures(run: Run, tmp_path: Path) -> 
 
 
 def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
-    album = Album.of(pages, pages.artifact("rollouts-1"), draw=True)
-    assert album is not None
-    whole = Figures(album)
+    screenshots = RunScreenshots.of(pages, pages.artifact("rollouts-1"), draw=True)
+    assert screenshots is not None
+    whole = HtmlScreenshots(screenshots)
     one = whole.reference(REFERENCE)
-    bounded = Figures(album, room=len(one))
+    bounded = HtmlScreenshots(screenshots, room=len(one))
     assert "<img" in bounded.reference(REFERENCE)
-    assert "left out, the page is full: 1280 × 1440, screenshots/" in bounded.reference(REFERENCE)
-    assert (whole.left_out, bounded.left_out) == (0, 1)
+    assert "omitted, the page is full: 1280 × 1440, screenshots/" in bounded.reference(REFERENCE)
+    assert (whole.omitted, bounded.omitted) == (0, 1)
 
 
 def test_two_dialogues_beside_each_other_show_their_last_pages(pages: Run) -> None:
     records = Records(pages)
     record = records.record(records.find("t"))
     left = replace(record, trajectory=record.trajectory.model_copy(update={"answer": SHOWN}))
-    manner = Manner.of(records, album=Album.of(pages, records.rollouts, draw=True))
-    text = drawn(Group(*side_by_side_parts(left, record, manner)), 4000)
-    assert re.search(r"A: 1280 × 720.*\nB: not rendered.*\nthe page in mind: 1280 × 1440", text)
+    options = DisplayOptions.of(records, screenshots=RunScreenshots.of(pages, records.rollouts, draw=True))
+    text = drawn(Group(*side_by_side_parts(left, record, options)), 4000)
+    assert re.search(r"A: 1280 × 720.*\nB: not rendered.*\nthe reference page: 1280 × 1440", text)

@@ -237,4 +237,4 @@ def test_a_process_that_dies_is_told(endless: Path) -> None:
         (keeper,) = [pid for pid in children(os.getpid()) if children(pid)]
         os.kill(children(keeper)[0], signal.SIGKILL)
         asked.wait()
-        assert "before it was through" in str(asked.error)
+        assert "before it was complete" in str(asked.error)

@@ -18,7 +18,7 @@ from sweet.runs.run import Run
 from sweet.tasks.trajectory import dump
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.records import Records, Summary
-from sweet.view.selection import SORT_KEYS, Filter, in_order, passes
+from sweet.view.selection import SORT_KEYS, Filter, passes, sort_summaries
 from tests.view.conftest import made, trajectory
 
 
@@ -84,14 +84,14 @@ SUMMARIES = st.lists(
 
 @given(SUMMARIES, st.sampled_from(SORT_KEYS), st.booleans())
 def test_order_loses_nothing_and_leaves_equals_as_they_are(found: list[Summary], key: Any, reverse: bool) -> None:
-    ordered = in_order(found, key, reverse)
+    ordered = sort_summaries(found, key, reverse)
     assert sorted(map(id, ordered)) == sorted(map(id, found))
     if key == "reward":
         known = [s.reward for s in ordered if s.reward is not None]
         assert known == sorted(known, reverse=reverse)
         assert all(s.reward is None for s in ordered[len(known) :])
     if key != "order":
-        assert in_order(ordered, key, reverse) == ordered
+        assert sort_summaries(ordered, key, reverse) == ordered
 
 
 def test_bookmarks_are_kept_in_the_run(run: Run) -> None:
@@ -154,7 +154,7 @@ def test_an_export_is_that_of_data_export(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "chosen.jsonl"
     assert export(records, records.summaries(), path) == 6
     assert path.read_bytes() == b"".join(export_lines(run, DataExportConfig()))
-    chosen = in_order(records.summaries(), "reward", reverse=True)[:2]
+    chosen = sort_summaries(records.summaries(), "reward", reverse=True)[:2]
     assert export(records, chosen, path) == 2
     assert [json.loads(line)["reward"] for line in path.read_text().splitlines()] == [1.0, 1.0]
     assert [one.id for one in read_trajectories(path)] == ["t002", "t005"]

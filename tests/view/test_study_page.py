@@ -16,7 +16,7 @@ from sweet.errors import InputError, UsageError
 from sweet.study import settings as study_settings
 from sweet.study.results import read_results
 from sweet.view.study import plots, study_series, write_report
-from sweet.view.study.display_names import METHODS, about, in_order
+from sweet.view.study.display_names import METHODS, about, known_first
 from sweet.view.study.study_page import page
 from sweet.view.text import printable_line
 from tests.docs.pages import ROOT
@@ -243,7 +243,7 @@ def test_any_shares_can_be_drawn(shares: list[float]) -> None:
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef"), unique=True))
 def test_an_order_loses_nothing(names: list[str], order: list[str]) -> None:
-    found = in_order(names, order)
+    found = known_first(names, order)
     assert sorted(found) == sorted(names)
     assert [name for name in found if name in order] == [name for name in order if name in names]
 

@@ -19,7 +19,7 @@ from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Turn
 from sweet.view.credit_view import bar
-from sweet.view.dialogue_view import Manner, dialogue
+from sweet.view.dialogue_view import DisplayOptions, dialogue
 from sweet.view.records import Record
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.view.conftest import HOSTILE, trajectory
@@ -115,7 +115,7 @@ def record(text: str) -> Record:
 
 @given(st.text() | st.just(HOSTILE) | st.text(st.sampled_from("[]/\\`\n\x1b\x9b\u202e=pyx")), st.integers(10, 120))
 def test_no_text_of_a_model_reaches_the_terminal_as_more_than_text(text: str, width: int) -> None:
-    shown = drawn(dialogue(record(text), Manner(task_kind("code"), hidden=True)), width, color=True)
+    shown = drawn(dialogue(record(text), DisplayOptions(task_kind("code"), hidden=True)), width, color=True)
     left = ESCAPES.sub("", shown)
     assert not any(unicodedata.category(char) in {"Cc", "Cf"} and char != "\n" for char in left)
 

@@ -1,4 +1,4 @@
-"""The viewer on a terminal, as a Textual application. Nothing outside this package knows Textual."""
+"""The viewer as a Textual application on a terminal. Only this package imports Textual."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sweet.view.viewer import ViewConfig
 
 
 def browse(run: Run, config: ViewConfig) -> None:
-    """Browse a run until the person has seen enough.
+    """Browse a run until the user quits.
 
     Raises:
         UsageError: there is nothing to browse, or it cannot be read.
-        KeyboardInterrupt: the process was told to end, which it is by no key.
+        KeyboardInterrupt: the process received SIGINT from outside; no key causes it.
     """
-    gc.disable()  # opening makes nothing but what stays; once the application is ready, it goes on
+    gc.disable()  # opening creates only long-lived objects; `on_ready` enables it again
     try:
         from sweet.view.app.viewer_app import ViewerApp
 
@@ -23,6 +23,6 @@ def browse(run: Run, config: ViewConfig) -> None:
         app.run()
     finally:
         gc.enable()
-    gc.freeze()  # the process ends now: half of the time it takes would go into looking for garbage
+    gc.freeze()  # the process ends now: garbage collection would take half of that time
     if app.failure is not None:
         raise app.failure

@@ -1,7 +1,8 @@
-"""The columns of the table: what each shows, how wide it is, and which of them fit.
+"""The columns of the table: their values, their widths, and the choice of those that fit.
 
-A column in which no row has anything to say is left out. The trajectory's id takes what the others leave; where that is
-too little the columns that matter least go first. An id that is cut keeps most of its end: ids of a run begin alike.
+A column without any value is omitted. The trajectory's id gets the width that the other columns leave; if that is too
+little, the least important columns are dropped first. A truncated id keeps most of its end, because the ids of a run
+have the same beginning.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from rich.text import Text
 
 from sweet.view.records import Summary
 from sweet.view.selection import SortKey
-from sweet.view.terminal import STYLES, figure
+from sweet.view.terminal import STYLES, format_number
 from sweet.view.text import printable_line
 
 GAP = 2
-LEAST = 14
-"""Cells that the id must have before another column has any."""
-MOST = 64
-"""Cells of an id, however long."""
+MIN_ID = 14
+"""Cells that the id gets before any other column."""
+MAX_ID = 64
+"""Most cells of an id."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,10 @@ class Column:
     """One column.
 
     Attributes:
-        title: at its head, and in the list of keys.
-        value: what it shows of a trajectory; None where that is not known.
-        sort: the key of `sweet.view.selection` that orders by it.
-        shown: the value as text; what models or files wrote is made printable when it is drawn.
+        title: shown in the header.
+        value: returns its value for a trajectory; None if unknown.
+        sort: the sort key of `sweet.view.selection`.
+        shown: formats a number; other values are made printable when they are drawn.
     """
 
     title: str
@@ -42,17 +43,17 @@ class Column:
 
     @property
     def right(self) -> bool:
-        """Whether it holds figures, which stand below each other."""
+        """Whether it contains numbers, which are right-aligned."""
         return self.shown is not None
 
     def text(self, summary: Summary) -> str:
         value = self.value(summary)
         if self.shown is not None:
-            return figure(None) if value is None else self.shown(float(value))
+            return format_number(None) if value is None else self.shown(float(value))
         return printable_line(str(value or ""))
 
     def needs(self, summaries: Sequence[Summary]) -> int:
-        """The cells that every row fits into; 0 where none has anything to say."""
+        """Return the cells that its widest row needs; 0 if no row has a value."""
         values = {value for summary in summaries if (value := self.value(summary)) not in (None, "")}
         if not values:
             return 0
@@ -65,9 +66,9 @@ class Column:
 
 
 def _widest(texts: Sequence[str]) -> int:
-    """Cells of the widest; where nothing but ASCII is seen, as nearly always, in a moment."""
-    every = "".join(texts)
-    if every.isascii() and every.isprintable():
+    """Return the cells of the widest text; fast for ASCII, which is the usual case."""
+    joined = "".join(texts)
+    if joined.isascii() and joined.isprintable():
         return max(map(len, texts))
     return max(cell_len(printable_line(text)) for text in texts)
 
@@ -81,12 +82,12 @@ def _tenths(value: float) -> str:
 
 
 def outcome(summary: Summary) -> str:
-    """How the answer scored; how the dialogue ended where nobody scored it."""
+    """Return how the answer scored, or how the dialogue ended if it was not scored."""
     return summary.outcome or summary.ended
 
 
 def _other_task(summary: Summary) -> str:
-    """The task, where the id does not tell it."""
+    """Return the task if the id does not begin with it."""
     return "" if summary.id.startswith(summary.task_id) else summary.task_id
 
 
@@ -94,7 +95,7 @@ OUTCOME = Column("outcome", outcome, "outcome")
 TRAJECTORY = Column("trajectory", lambda summary: summary.id, "order")
 COLUMNS = (
     OUTCOME,
-    Column("reward", lambda summary: summary.reward, "reward", figure),
+    Column("reward", lambda summary: summary.reward, "reward", format_number),
     Column("turns", lambda summary: summary.turns, "turns", _count),
     Column("tokens", lambda summary: summary.tokens, "tokens", _count),
     Column("seconds", lambda summary: summary.seconds, "seconds", _tenths),
@@ -103,38 +104,38 @@ COLUMNS = (
     TRAJECTORY,
 )
 FIRST_TO_GO = ("task", "seconds", "tokens", "turns", "fault", "reward")
-"""Titles of the columns that a narrow terminal does without, in this order."""
+"""Titles of the columns that are dropped on a narrow terminal, in this order."""
 
 
 def needs_of(summaries: Sequence[Summary]) -> dict[Column, int]:
-    """The cells that each column needs for all of them."""
+    """Return the cells that each column needs for these trajectories."""
     return {column: column.needs(summaries) for column in COLUMNS}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that fit, each with its cells."""
+    """The columns that fit, each with its width in cells."""
 
     columns: tuple[tuple[Column, int], ...]
 
     @classmethod
     def of(cls, needs: Mapping[Column, int], width: int) -> Layout:
-        """The layout for so many cells."""
+        """Return the layout for a width in cells."""
         kept = [column for column in COLUMNS if needs[column] or column is TRAJECTORY]
-        wanted = min(max(needs[TRAJECTORY], LEAST), MOST)
+        wanted = min(max(needs[TRAJECTORY], MIN_ID), MAX_ID)
         rest = width
         for title in ("", *FIRST_TO_GO):
             kept = [column for column in kept if column.title != title]
             rest = width - sum(needs[column] + GAP for column in kept if column is not TRAJECTORY)
-            if rest >= min(wanted, max(LEAST, width // 3)):
+            if rest >= min(wanted, max(MIN_ID, width // 3)):
                 break
         return cls(tuple((column, max(rest, 1) if column is TRAJECTORY else needs[column]) for column in kept))
 
     def header(self, sort: str, reverse: bool) -> Text:
-        """The titles; an arrow stands at the column that the rows are sorted by."""
+        """Return the titles, with an arrow at the column that the rows are sorted by."""
         arrow = "▼" if reverse else "▲"
         if (sort, reverse) == ("order", False):
-            sort = ""  # the file's order is nobody's wish
+            sort = ""  # the order of the file is the default and has no arrow
         line = Text(no_wrap=True, end="")
         for column, width in self.columns:
             title = column.title + (arrow if column.sort == sort else "")
@@ -152,13 +153,13 @@ class Layout:
         return line
 
     def whole(self, summary: Summary) -> Iterator[Column]:
-        """The columns in which everything of a trajectory is seen."""
+        """Yield the columns that show a trajectory's value without truncation."""
         for column, width in self.columns:
             if cell_len(column.text(summary)) <= width:
                 yield column
 
     def at(self, cell: int) -> Column | None:
-        """The column at so many cells from the left."""
+        """Return the column at an offset in cells from the left."""
         for column, width in self.columns:
             if 0 <= cell < width + GAP:
                 return column
@@ -167,7 +168,7 @@ class Layout:
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """A text in exactly so many cells: filled with blanks, or with an ellipsis nearer to its beginning."""
+    """Pad a text to exactly `width` cells, or truncate it with an ellipsis in its first third."""
     length = cell_len(text)
     if length <= width:
         return " " * (width - length) + text if right else text + " " * (width - length)

@@ -1,4 +1,4 @@
-"""One trajectory of those that are shown in the table, and the way to the others."""
+"""The screen of one trajectory, with keys to the other ones in the table."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from rich.console import Console
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from sweet.view.app.frame import attempt, tell
+from sweet.view.app.frame import attempt, show_message
 from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.app.side_by_side_screen import Others, SideBySide
-from sweet.view.dialogue_view import Manner, dialogue, dialogue_parts, headline
+from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
+from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
 from sweet.view.parts import UNWRAPPED, Part
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.selection import failed
 
 
 class DialogueScreen(PartsScreen):
-    """A trajectory as a dialogue.
+    """Shows a trajectory as a dialogue.
 
     Args:
-        shown: what n and p walk through, from `position` on.
-        hidden: with the hidden information.
-        album: where the dialogues are about pages: their screenshots.
+        shown: the trajectories that n and p step through, starting at `position`.
+        hidden: show the hidden information.
+        screenshots: the screenshots of the run, for dialogues about pages.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,7 +34,7 @@ class DialogueScreen(PartsScreen):
         Binding("p", "walk(-1)", "previous", tooltip="previous dialogue"),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("F", "next_fault", "fault", tooltip="next fault of a server, the clock or the human", show=False),
-        Binding("h", "hidden", "hidden", tooltip="what is hidden from the agent"),
+        Binding("h", "hidden", "hidden", tooltip="information that is hidden from the agent"),
         Binding("c", "fold", "candidates", tooltip="candidates and pairs of all turns"),
         Binding("enter", "fold_here", "candidates", tooltip="candidates and pairs of this turn", show=False),
         Binding("s", "beside", "beside", tooltip="beside another dialogue of the task"),
@@ -47,9 +47,9 @@ class DialogueScreen(PartsScreen):
         position: int,
         *,
         hidden: bool = False,
-        album: Album | None = None,
+        screenshots: RunScreenshots | None = None,
     ) -> None:
-        super().__init__(records, Manner.of(records, hidden=hidden, album=album))
+        super().__init__(records, DisplayOptions.of(records, hidden=hidden, screenshots=screenshots))
         self.shown, self.position = list(shown), position
         self.record = records.record(self.current)
 
@@ -58,37 +58,37 @@ class DialogueScreen(PartsScreen):
         return self.shown[self.position]
 
     def facts(self) -> list[str | Text]:
-        place = Text(f"{self.position + 1:,} of {len(self.shown):,}", "bold")
-        return [place, *headline(self.record)]
+        position = Text(f"{self.position + 1:,} of {len(self.shown):,}", "bold")
+        return [position, *headline(self.record)]
 
     def parts(self) -> Sequence[Part]:
-        return dialogue_parts(self.record, self.manner)
+        return dialogue_parts(self.record, self.options)
 
-    def copied(self) -> str:
-        """The dialogue as it is printed into a file."""
+    def text_to_copy(self) -> str:
+        """Return the dialogue as plain text."""
         console = Console(width=10 * UNWRAPPED, markup=False, emoji=False, highlight=False, color_system=None)
         with console.capture() as capture:
-            console.print(dialogue(self.record, self.manner))
+            console.print(dialogue(self.record, self.options))
         return capture.get()
 
     def reload(self) -> None:
-        """What was shown and has changed since is shown anew, where it was."""
+        """Redraw the trajectory at the same position if it has changed."""
         self.shown[self.position] = self.records.find(self.current.id)
         record = self.records.record(self.current)
         if record != self.record:
             self.record = record
-            self.tell_all(stay=True)
+            self.redraw(stay=True)
 
     def _go(self, position: int | None, missing: str) -> None:
         if position is None or not 0 <= position < len(self.shown):
-            tell(self.app, missing)
+            show_message(self.app, missing)
             return
-        there = position
+        target = position
 
         def go() -> None:
-            self.record = self.records.record(self.shown[there])
-            self.position = there
-            self.tell_all()
+            self.record = self.records.record(self.shown[target])
+            self.position = target
+            self.redraw()
 
         attempt(self.app, go)
 
@@ -105,9 +105,11 @@ class DialogueScreen(PartsScreen):
         self._go(self._next(lambda summary: bool(summary.fault)), "no further fault")
 
     def action_hidden(self) -> None:
-        self.manner = replace(self.manner, hidden=not self.manner.hidden)
-        self.tell_all(stay=True)
-        tell(self.app, "hidden information at the end" if self.manner.hidden else "hidden information is hidden")
+        self.options = replace(self.options, hidden=not self.options.hidden)
+        self.redraw(stay=True)
+        show_message(
+            self.app, "hidden information at the end" if self.options.hidden else "hidden information is hidden"
+        )
 
     def action_fold(self) -> None:
         self.view.fold()
@@ -119,13 +121,15 @@ class DialogueScreen(PartsScreen):
         task = self.current.task_id
         others = [s for s in self.records.summaries() if s.task_id == task and s.id != self.current.id]
         if not others:
-            tell(self.app, "there is no other dialogue of this task")
+            show_message(self.app, "there is no other dialogue of this task")
         elif len(others) == 1:
             self._beside(others[0])
         else:
-            self.app.push_screen(Others(others), self._beside)
+            self.app.push_screen(ChooseDialogue(others), self._beside)
 
     def _beside(self, other: Summary | None) -> None:
         if other is not None:
-            pair, album = (self.current, other), self.manner.album
-            attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=album)))
+            pair, screenshots = (self.current, other), self.options.screenshots
+            attempt(
+                self.app, lambda: self.app.push_screen(SideBySideScreen(self.records, *pair, screenshots=screenshots))
+            )

@@ -1,6 +1,6 @@
-"""The filter as one line of words, as a person types and reads it: `outcome=failed,error task=micro-* fault`.
+"""The filter as one line of words, as users type and read it: `outcome=failed,error task=micro-* fault`.
 
-`parsed` and `told` are each other's inverse. Which trajectories a search or the bookmarks leave is not part of it.
+`parse` and `describe` are inverses. The selection by a search or by bookmarks is not part of the line.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from sweet.view.selection import Filter
 
 EXAMPLE = "outcome=failed,error  task=micro-*  reward<0.5  reward>0  fault"
 _QUOTED = frozenset(" \t\r\n'\"\\")
-"""What parts words, or holds them together: a task with such a character in its name stands in quotation marks."""
+"""Separators and quotes of the shell syntax: a task whose name has one of these characters is quoted."""
 
 
-def parsed(line: str) -> Filter:
-    """The filter that a line of words asks for; every word narrows.
+def parse(line: str) -> Filter:
+    """Parse a line of words into a filter. A trajectory has to match every word.
 
     Raises:
-        UsageError: a word is none of them.
+        UsageError: a word is not a filter.
     """
-    found = Filter()
+    result = Filter()
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise UsageError("A quotation mark is left open.", fix=EXAMPLE) from error
+        raise UsageError("A quotation mark is not closed.", fix=EXAMPLE) from error
     for word in words:
         if word == "fault":
-            found = replace(found, faults=True)
+            result = replace(result, faults=True)
         elif word.startswith("outcome=") and word != "outcome=":
-            found = replace(found, outcomes=frozenset(filter(None, word.removeprefix("outcome=").split(","))))
+            result = replace(result, outcomes=frozenset(filter(None, word.removeprefix("outcome=").split(","))))
         elif word.startswith("task=") and word != "task=":
-            found = replace(found, task=word.removeprefix("task="))
+            result = replace(result, task=word.removeprefix("task="))
         elif word.startswith("reward<"):
-            found = replace(found, reward_below=_number(word))
+            result = replace(result, reward_below=_number(word))
         elif word.startswith("reward>"):
-            found = replace(found, reward_above=_number(word))
+            result = replace(result, reward_above=_number(word))
         else:
-            raise UsageError(f"{word!r} is no filter.", fix=EXAMPLE)
-    return found
+            raise UsageError(f"{word!r} is not a filter.", fix=EXAMPLE)
+    return result
 
 
 def _number(word: str) -> float:
@@ -54,8 +54,8 @@ def _number(word: str) -> float:
     return value
 
 
-def told(filter: Filter) -> str:
-    """The line for a filter; empty where everything passes."""
+def describe(filter: Filter) -> str:
+    """Return the line that describes a filter; empty if everything passes."""
     words = []
     if filter.outcomes:
         words.append("outcome=" + ",".join(sorted(filter.outcomes)))

@@ -1,4 +1,4 @@
-"""What frames a screen: facts above, the keys that matter below; and what every screen of the viewer offers."""
+"""The frame of a screen: facts at the top, the main keys at the bottom; and the interface of all screens."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from sweet.view.text import printable_line
 
 
 @runtime_checkable
-class Shows(Protocol):
+class ViewerScreen(Protocol):
     """A screen of the viewer."""
 
     @property
     def current(self) -> Summary | None:
-        """The trajectory that is looked at."""
+        """The trajectory that is shown."""
 
-    def copied(self) -> str:
-        """The text to copy."""
+    def text_to_copy(self) -> str:
+        """Return the text to copy."""
 
     def reload(self) -> None:
-        """The records, the marks or the bookmarks have changed."""
+        """Redraw after a change of the records, marks or bookmarks."""
 
 
-def tell(app: App[Any], message: str, *, error: bool = False) -> None:
-    """A line that stands above the keys for a while; text from anywhere may stand in it."""
+def show_message(app: App[Any], message: str, *, error: bool = False) -> None:
+    """Show a message above the keys for some seconds; it may contain untrusted text."""
     shown = printable_line(message)
     app.clear_notifications()
     app.notify(f"error: {shown}" if error else shown, severity="error" if error else "information", markup=False)
 
 
 def attempt(app: App[Any], work: Callable[[], object]) -> bool:
-    """Do what may fail; why it failed is told. True where it did not."""
+    """Call `work` and show a message if it fails. Return whether it succeeded."""
     try:
         work()
     except (SweetError, OSError) as error:
-        tell(app, for_command_line(error), error=True)
+        show_message(app, for_command_line(error), error=True)
         return False
     return True
 
 
 class Facts(Widget):
-    """Facts on one line, or on more where they do not fit; a fact is never parted. No fact, no line."""
+    """Facts on one line, or on several lines if they do not fit; a fact is never split. Hidden without facts."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "Facts { height: auto; width: 100%; padding: 0 1; }"
@@ -61,8 +61,8 @@ class Facts(Widget):
         self._style = style
         self._facts: list[Text] = []
 
-    def tell(self, facts: Iterable[str | Text]) -> None:
-        """Show these; text from anywhere may stand in them."""
+    def set_facts(self, facts: Iterable[str | Text]) -> None:
+        """Show these facts, which may contain untrusted text."""
         self._facts = [
             fact if isinstance(fact, Text) else Text(printable_line(fact), self._style) for fact in facts if fact
         ]
@@ -88,7 +88,7 @@ class Facts(Widget):
 
 
 class Keys(Widget):
-    """The keys that matter most on this screen, as many as fit; the last two, help and leaving, always do."""
+    """The main keys of this screen, as many as fit; the last two, help and leave, are always shown."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "Keys { height: 1; width: 100%; dock: bottom; padding: 0 1; }"
@@ -100,7 +100,7 @@ class Keys(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """The line; a click on a key does what the key does."""
+        """Return the line. A click on a key simulates the key."""
         shown: dict[str, Text] = {}
         for _, binding, enabled, _ in sorted(self.screen.active_bindings.values(), key=_leaving):
             if binding.show and enabled and binding.action not in shown:
@@ -115,5 +115,5 @@ class Keys(Widget):
 
 
 def _leaving(active: ActiveBinding) -> int:
-    """Help and the way out come last."""
+    """Sort help and leave to the end."""
     return {"help": 1, "leave": 2, "app.leave": 2}.get(active.binding.action, 0)

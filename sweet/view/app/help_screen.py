@@ -1,4 +1,4 @@
-"""The keys of a screen, read from its bindings: what is bound is listed, and nothing else."""
+"""The list of the keys of a screen, generated from its bindings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
-_TEXTUALS = {binding.action for binding in (*Screen.BINDINGS, *App.BINDINGS) if isinstance(binding, Binding)}
-"""What Textual binds on every screen: not worth a line."""
+_TEXTUAL_ACTIONS = {binding.action for binding in (*Screen.BINDINGS, *App.BINDINGS) if isinstance(binding, Binding)}
+"""The bindings of Textual on every screen, which are not listed."""
 
 
 class HelpScreen(ModalScreen[None]):
-    """Lists keys until a key is pressed that leaves."""
+    """Lists the keys until a key closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "leave", show=False),
@@ -39,20 +39,20 @@ class HelpScreen(ModalScreen[None]):
 
 
 def keys_table(app: App[object], bindings: Iterable[ActiveBinding]) -> Table:
-    """A line with all keys for what each does: the screen's, those that work everywhere, and how to move about."""
+    """Return a table with one row per action and its keys: those of the screen, of the application, and for moving."""
     keys: dict[str, list[str]] = {}
-    for active in sorted(bindings, key=_place):
+    for active in sorted(bindings, key=_rank):
         binding = active.binding
-        told = binding.tooltip or binding.description
-        if told and binding.action not in _TEXTUALS:
-            keys.setdefault(told, []).append(app.get_key_display(binding))
+        description = binding.tooltip or binding.description
+        if description and binding.action not in _TEXTUAL_ACTIONS:
+            keys.setdefault(description, []).append(app.get_key_display(binding))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, style="bold")
     table.add_column()
-    for told, names in keys.items():
-        table.add_row(Text(" ".join(names)), Text(told))
+    for description, names in keys.items():
+        table.add_row(Text(" ".join(names)), Text(description))
     return table
 
 
-def _place(active: ActiveBinding) -> int:
+def _rank(active: ActiveBinding) -> int:
     return 0 if isinstance(active.node, Screen) else 1 if isinstance(active.node, App) else 2

@@ -1,4 +1,4 @@
-"""What the screens of one dialogue and of two have in common: facts, parts, and the keys that move in them."""
+"""The base of the screens of one dialogue and of two: facts, parts, and the keys to move in them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from sweet.view.app.frame import Facts, Keys, tell
+from sweet.view.app.frame import Facts, Keys, show_message
 from sweet.view.app.parts_view import PartsView
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.parts import Part
 from sweet.view.records import Records, Summary
 
 
 class PartsScreen(Screen[None]):
-    """Shows parts; how they are shown is in `manner`."""
+    """Shows parts with the display options in `options`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_square_bracket", "jump(1)", "turn", key_display="]", tooltip="next turn"),
         Binding("left_square_bracket", "jump(-1)", "turn", key_display="[", tooltip="previous turn", show=False),
-        Binding("r", "raw", "raw", tooltip="texts as they are, without Markdown and colours", show=False),
+        Binding("r", "raw", "raw", tooltip="unchanged texts, without Markdown and colours", show=False),
         Binding("j", "line(1)", "down", show=False),
         Binding("k", "line(-1)", "up", show=False),
         Binding("space", "page(1)", "a screen down", show=False),
         Binding("backspace", "page(-1)", "a screen up", show=False),
     ]
 
-    def __init__(self, records: Records, manner: Manner) -> None:
+    def __init__(self, records: Records, options: DisplayOptions) -> None:
         super().__init__()
-        self.records, self.manner = records, manner
+        self.records, self.options = records, options
         self.view = PartsView()
 
     def compose(self) -> ComposeResult:
@@ -44,33 +44,33 @@ class PartsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.view.focus()
-        self.tell_all()
+        self.redraw()
 
     @property
     @abstractmethod
     def current(self) -> Summary | None:
-        """The trajectory that is looked at."""
+        """The trajectory that is shown."""
 
     @abstractmethod
     def facts(self) -> list[str | Text]:
-        """What stands above."""
+        """Return the facts at the top."""
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
-        """What is shown."""
+        """Return the parts to show."""
 
-    def tell_all(self, *, stay: bool = False) -> None:
-        """Show it, anew; `stay` at the part that is looked at."""
-        self.query_one(Facts).tell(self.facts())
+    def redraw(self, *, stay: bool = False) -> None:
+        """Draw everything again. `stay` keeps the scroll position at the visible part."""
+        self.query_one(Facts).set_facts(self.facts())
         self.view.show(self.parts(), stay=stay)
 
     def action_jump(self, step: int) -> None:
         if not self.view.jump(step):
-            tell(self.app, "this is the last turn" if step > 0 else "this is the first turn")
+            show_message(self.app, "this is the last turn" if step > 0 else "this is the first turn")
 
     def action_raw(self) -> None:
-        self.manner = replace(self.manner, raw=not self.manner.raw)
-        self.tell_all(stay=True)
+        self.options = replace(self.options, raw=not self.options.raw)
+        self.redraw(stay=True)
 
     def action_line(self, lines: int) -> None:
         self.view.scroll_relative(y=lines, animate=False)

@@ -1,4 +1,4 @@
-"""A question at the foot of the screen, answered with one line of text."""
+"""A prompt at the bottom of the screen for one line of text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweet.view.text import printable_line
 
 
 class Prompt(ModalScreen[str | None]):
-    """Asks for one line; None where the person thought better of it."""
+    """Asks for one line; the result is None if the user cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
 
@@ -27,15 +27,15 @@ class Prompt(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Facts()
-            # A line of text knows no escapes, but what stands in it may come from a file.
+            # The value may come from a file, so it is shown in printable form.
             yield Input(self._shown, compact=True, select_on_focus=False)
 
     def on_mount(self) -> None:
-        self._tell()
+        self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         question = Text(printable_line(self._question), "bold")
-        self.query_one(Facts).tell([question, *self._hints()])
+        self.query_one(Facts).set_facts([question, *self._hints()])
 
     def _hints(self) -> list[Text]:
         return [Text(printable_line(hint), "dim") for hint in (self._hint, "enter", "esc leaves") if hint]
@@ -52,7 +52,7 @@ class SearchPrompt(Prompt):
     """Asks what to search for, as text or as a regular expression.
 
     Attributes:
-        regex: which of the two it is.
+        regex: search for a regular expression instead of a text.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+r", "regex", "text or regular expression", priority=True)]
@@ -67,4 +67,4 @@ class SearchPrompt(Prompt):
 
     def action_regex(self) -> None:
         self.regex = not self.regex
-        self._tell()
+        self._update()

@@ -1,4 +1,4 @@
-"""Two trajectories of a task beside each other, and the choice of the second."""
+"""The screen of two trajectories of a task side by side, and the list to choose the second one."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from sweet.view.app.parts_screen import PartsScreen
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.parts import Part
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.side_by_side import diff_text, side_by_side_parts
-from sweet.view.terminal import figure, outcome_text
+from sweet.view.terminal import format_number, outcome_text
 from sweet.view.text import printable_line
 
 
-class SideBySide(PartsScreen):
-    """Two trajectories of a task, A and B, and what tells their answers apart.
+class SideBySideScreen(PartsScreen):
+    """Shows two trajectories of a task, A and B, and the differences of their answers.
 
     Args:
-        album: where the dialogues are about pages: their screenshots.
+        screenshots: the screenshots of the run, for dialogues about pages.
     """
 
-    def __init__(self, records: Records, left: Summary, right: Summary, *, album: Album | None = None) -> None:
-        super().__init__(records, Manner.of(records, album=album))
+    def __init__(
+        self, records: Records, left: Summary, right: Summary, *, screenshots: RunScreenshots | None = None
+    ) -> None:
+        super().__init__(records, DisplayOptions.of(records, screenshots=screenshots))
         self.left, self.right = left, right
         self.both = records.record(left), records.record(right)
 
@@ -42,28 +44,28 @@ class SideBySide(PartsScreen):
         return [Text("side by side", "bold"), f"task {self.left.task_id}"]
 
     def parts(self) -> Sequence[Part]:
-        return side_by_side_parts(*self.both, self.manner)
+        return side_by_side_parts(*self.both, self.options)
 
-    def copied(self) -> str:
-        """The difference of the answers."""
+    def text_to_copy(self) -> str:
+        """Return the diff of the answers."""
         return diff_text(*self.both)
 
     def reload(self) -> None:
-        """What was shown and has changed since is shown anew, where it was."""
+        """Redraw the trajectories at the same position if they have changed."""
         self.left, self.right = self.records.find(self.left.id), self.records.find(self.right.id)
         both = self.records.record(self.left), self.records.record(self.right)
         if both != self.both:
             self.both = both
-            self.tell_all(stay=True)
+            self.redraw(stay=True)
 
 
-class Others(ModalScreen[Summary | None]):
-    """Asks which other dialogue of the task is meant; None where the person thought better of it."""
+class ChooseDialogue(ModalScreen[Summary | None]):
+    """Asks for another dialogue of the task; the result is None if the user cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave")]
     DEFAULT_CSS = """
-    Others { align: center middle; }
-    Others OptionList, Others OptionList:focus {
+    ChooseDialogue { align: center middle; }
+    ChooseDialogue OptionList, ChooseDialogue OptionList:focus {
         width: 60; max-width: 100%; height: auto; max-height: 80%;
         border: round ansi_bright_black; background: ansi_default;
     }
@@ -85,4 +87,4 @@ class Others(ModalScreen[Summary | None]):
 
 def _line(summary: Summary, longest: int) -> Text:
     line = Text(printable_line(summary.id).ljust(longest), no_wrap=True, overflow="ellipsis")
-    return line.append(f"  {figure(summary.reward)}  ").append_text(outcome_text(summary))
+    return line.append(f"  {format_number(summary.reward)}  ").append_text(outcome_text(summary))

@@ -1,7 +1,7 @@
-"""The rows of the table: a line each, drawn when it is seen.
+"""The rows of the table, one line each, drawn when they are visible.
 
-Textual's own DataTable keeps an object a cell: 15,000 rows take it half a second to fill and seconds to fill anew, at
-every filter. Here a table is a list of summaries and an offset, and showing another one costs nothing.
+Textual's DataTable keeps an object per cell: filling 15,000 rows takes half a second, and refilling them seconds, at
+every filter. Here a table is a list of summaries and an offset, and replacing the list costs nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     """The table. Its first line is the header, which stays.
 
     Attributes:
-        shown: the trajectories, in the order in which they stand.
-        cursor: the position of the one that is looked at.
+        shown: the trajectories in their order.
+        cursor: the position of the current one.
     """
 
     ALLOW_SELECT = False
@@ -48,10 +48,10 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
     ]
 
     class Moved(Message):
-        """The cursor stands on another trajectory, or on none."""
+        """The cursor is at another trajectory, or at none."""
 
     class Opened(Message):
-        """The trajectory under the cursor is asked for."""
+        """The trajectory under the cursor is to be opened."""
 
     @dataclass
     class HeaderClicked(Message):
@@ -67,41 +67,41 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.bookmarked: Collection[str] = ()
         self.sort: tuple[str, bool] = ("order", False)
         self._needs: Mapping[Column, int] = needs_of(())
-        self._laid_out: tuple[int, Layout] | None = None
+        self._cached_layout: tuple[int, Layout] | None = None
 
     @property
     def current(self) -> Summary | None:
         return self.shown[self.cursor] if self.shown else None
 
     def measure(self, summaries: Sequence[Summary]) -> None:
-        """Make the columns as wide as these need it; which of them are shown is of no concern."""
-        self._needs, self._laid_out = needs_of(summaries), None
+        """Set the widths of the columns for these trajectories, shown or not."""
+        self._needs, self._cached_layout = needs_of(summaries), None
 
     @property
     def _layout(self) -> Layout:
-        """For the width that there is now: a first drawing may come before the first event that tells of it."""
+        """The layout for the current width; the first drawing may precede the first resize event."""
         width = self.scrollable_content_region.width - GUTTER
-        if self._laid_out is None or self._laid_out[0] != width:
-            self._laid_out = width, Layout.of(self._needs, width)
-        return self._laid_out[1]
+        if self._cached_layout is None or self._cached_layout[0] != width:
+            self._cached_layout = width, Layout.of(self._needs, width)
+        return self._cached_layout[1]
 
     def show(self, shown: Sequence[Summary]) -> None:
-        """Show these. The cursor stays on its trajectory, and that on its line of the screen."""
+        """Replace the rows. The cursor stays at its trajectory, and that at its line of the screen."""
         before = self.current
         self.shown = shown
-        place = next((n for n, summary in enumerate(shown) if before and summary.id == before.id), None)
-        after = min(self.cursor, max(len(shown) - 1, 0)) if place is None else place
-        line = self.scroll_offset.y + after - self.cursor if self._sees(self.cursor) else self.scroll_offset.y
+        found = next((n for n, summary in enumerate(shown) if before and summary.id == before.id), None)
+        after = min(self.cursor, max(len(shown) - 1, 0)) if found is None else found
+        line = self.scroll_offset.y + after - self.cursor if self._is_visible(self.cursor) else self.scroll_offset.y
         self.cursor = after
         self._lay_out()
         self._scroll(line)
 
-    def to(self, position: int) -> None:
-        """Put the cursor there, or on the nearest row there is."""
+    def move_to(self, position: int) -> None:
+        """Move the cursor to a position, or to the nearest row."""
         before, self.cursor = self.cursor, max(0, min(position, len(self.shown) - 1))
         height = self._height
         top = self.scroll_offset.y
-        if not self._sees(self.cursor):
+        if not self._is_visible(self.cursor):
             far = abs(self.cursor - before) > height
             top = self.cursor - height // 2 if far else min(max(top, self.cursor - height + 1), self.cursor)
             self._scroll(top)
@@ -109,22 +109,22 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh_line(self.cursor + 1)
         self.post_message(self.Moved())
 
-    def beyond(self, summary: Summary) -> list[str]:
-        """What the columns have no room for, in words; the id is not among it."""
-        seen = set(self._layout.whole(summary))
-        rest = (column for column in COLUMNS if column not in seen and column.value(summary) not in (None, ""))
+    def hidden_values(self, summary: Summary) -> list[str]:
+        """Return the values that the columns have no room for, with their titles, except the id."""
+        visible = set(self._layout.whole(summary))
+        rest = (column for column in COLUMNS if column not in visible and column.value(summary) not in (None, ""))
         return [f"{column.title} {column.text(summary)}" for column in rest if column is not TRAJECTORY]
 
     def find(self, name: str) -> int | None:
-        """The position of a trajectory."""
+        """Return the position of a trajectory; None if it is not shown."""
         return next((n for n, summary in enumerate(self.shown) if summary.id == name), None)
 
     @property
     def _height(self) -> int:
-        """Rows that are seen at once."""
+        """The number of visible rows."""
         return max(self.size.height - 1, 1)
 
-    def _sees(self, position: int) -> bool:
+    def _is_visible(self, position: int) -> bool:
         return self.scroll_offset.y <= position < self.scroll_offset.y + self._height
 
     def _scroll(self, line: int) -> None:
@@ -137,7 +137,7 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
 
     def on_resize(self) -> None:
         self._lay_out()
-        if self.shown and not self._sees(self.cursor):
+        if self.shown and not self._is_visible(self.cursor):
             self._scroll(self.cursor - self._height // 2)
 
     def render_line(self, y: int) -> Strip:
@@ -163,13 +163,13 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         return line.append_text(self._layout.row(summary))
 
     def action_move(self, rows: int) -> None:
-        self.to(self.cursor + rows)
+        self.move_to(self.cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        self.to(self.cursor + pages * self._height)
+        self.move_to(self.cursor + pages * self._height)
 
     def action_to(self, position: int) -> None:
-        self.to(position if position >= 0 else len(self.shown) + position)
+        self.move_to(position if position >= 0 else len(self.shown) + position)
 
     def action_open(self) -> None:
         if self.shown:
@@ -187,4 +187,4 @@ class Rows(ScrollView, can_focus=True, inherit_bindings=False):
         if event.chain > 1:
             self.action_open()
         else:
-            self.to(position)
+            self.move_to(position)

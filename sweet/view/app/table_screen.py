@@ -1,4 +1,4 @@
-"""The table of a run's trajectories: filters, order, search, marks."""
+"""The screen of the table of a run's trajectories: filters, order, search, marks."""
 
 from __future__ import annotations
 
@@ -17,51 +17,53 @@ from textual.widgets import Static
 
 from sweet.view.app import filters
 from sweet.view.app.columns import COLUMNS, outcome
-from sweet.view.app.frame import Facts, Keys, attempt, tell
+from sweet.view.app.frame import Facts, Keys, attempt, show_message
 from sweet.view.app.prompt import Prompt
 from sweet.view.app.table_rows import Rows
 from sweet.view.bookmarks import Bookmarks
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.search import Search
-from sweet.view.selection import Filter, SortKey, failed, in_order, passes
+from sweet.view.selection import Filter, SortKey, failed, passes, sort_summaries
 from sweet.view.terminal import NARROW, count
 from sweet.view.text import printable_line
 from sweet.view.viewer import ViewConfig
 
 POLL = 0.1
-"""Seconds between two looks at what a search has found."""
+"""Seconds between two polls of a search."""
 
 LOW = 10
-"""Lines of a terminal below which the rows need all of them."""
+"""Lines of a terminal below which only the rows are shown."""
 
 
 class TableScreen(Screen[None], inherit_bindings=False):
-    """All trajectories that pass the filters, one of them under the cursor."""
+    """Shows all trajectories that pass the filters, with a cursor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "mark", tooltip="mark, or take the mark away"),
-        Binding("a", "mark_all", "mark all", tooltip="mark all that are shown, or none", show=False),
+        Binding("space", "mark", "mark", tooltip="mark or unmark"),
+        Binding("a", "mark_all", "mark all", tooltip="mark all that are shown, or unmark them", show=False),
         Binding("w", "where", "where", tooltip="filter by words: outcome=… task=… reward<… fault"),
         Binding("f", "next_failure", "failure", tooltip="next failure"),
         Binding("F", "next_fault", "fault", tooltip="next fault", show=False),
         Binding("s", "side_by_side", "beside", tooltip="two of a task side by side: both marked, or one and this"),
-        Binding("o", "outcome", "outcome", tooltip="only one outcome: the next one there is", show=False),
+        Binding("o", "outcome", "outcome", tooltip="only one outcome: the next existing one", show=False),
         Binding("t", "task", "task", tooltip="only this trajectory's task, or all again", show=False),
         Binding("B", "bookmarked", "bookmarked", tooltip="only bookmarked ones, or all again", show=False),
         Binding("x,escape", "clear", "clear", tooltip="no filter, no search", show=False),
         Binding("greater_than_sign", "sort(1)", "sort", key_display=">", tooltip="sort by another column", show=False),
         Binding("less_than_sign", "sort(-1)", "sort", key_display="<", tooltip="sort by another column", show=False),
-        Binding("r", "reverse", "reverse", tooltip="the other way round", show=False),
+        Binding("r", "reverse", "reverse", tooltip="reverse the order", show=False),
         Binding("q", "app.leave", "quit"),
     ]
 
-    def __init__(self, records: Records, bookmarks: Bookmarks, config: ViewConfig, album: Album | None) -> None:
+    def __init__(
+        self, records: Records, bookmarks: Bookmarks, config: ViewConfig, screenshots: RunScreenshots | None
+    ) -> None:
         super().__init__()
         self.records, self.bookmarks = records, bookmarks
         self.filter = config.filter()
         self.sort: tuple[SortKey, bool] = (config.sort, config.reverse)
-        self.limit, self.hidden, self.album = config.limit, config.hidden, album
+        self.limit, self.hidden, self.screenshots = config.limit, config.hidden, screenshots
         self.problem = ""
         self.marked: set[str] = set()
         self.only_bookmarked = config.bookmarked
@@ -101,51 +103,57 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
     @property
     def chosen(self) -> list[Summary]:
-        """What is marked, shown or not; else what is shown."""
+        """The marked trajectories, shown or not; without marks the shown ones."""
         if not self.marked:
             return list(self.rows.shown)
-        return in_order([summary for summary in self._summaries if summary.id in self.marked], *self.sort)
+        return sort_summaries([summary for summary in self._summaries if summary.id in self.marked], *self.sort)
 
-    def copied(self) -> str:
+    def text_to_copy(self) -> str:
         if self.marked:
             return "\n".join(summary.id for summary in self.chosen)
         return self.current.id if self.current else ""
 
     def find(self, name: str) -> None:
-        """Put the cursor on a trajectory, where it is shown."""
-        place = self.rows.find(name)
-        if place is not None:
-            self.rows.to(place)
+        """Move the cursor to a trajectory if it is shown."""
+        position = self.rows.find(name)
+        if position is not None:
+            self.rows.move_to(position)
 
     def reload(self) -> None:
-        """Raises SweetError or OSError where the run cannot be read; what is shown stays."""
+        """Read the summaries again and redraw.
+
+        Raises:
+            SweetError, OSError: the run cannot be read; the shown rows stay.
+        """
         self._summaries = list(self.records.summaries())
         self.rows.measure(self._summaries)
         self._show()
 
     def _show(self) -> None:
-        """Draw all anew; the cursor stays on its trajectory."""
+        """Draw everything again. The cursor stays at its trajectory."""
         chosen = replace(self.filter, ids=self._ids())
-        shown = in_order([summary for summary in self._summaries if passes(summary, chosen)], *self.sort)[: self.limit]
+        shown = sort_summaries([summary for summary in self._summaries if passes(summary, chosen)], *self.sort)[
+            : self.limit
+        ]
         rows = self.rows
         rows.sort, rows.marked, rows.bookmarked = self.sort, self.marked, self.bookmarks.notes
         rows.show(shown)
         rows.display = bool(shown)
-        if shown and self.focused is None:  # what is not displayed loses the focus
+        if shown and self.focused is None:  # a hidden widget loses the focus
             rows.focus()
         none = self.query_one("#none", Static)
         none.display = not shown
         none.update(Text(self._why_none()))
-        self._tell_head()
-        self._tell_where()
+        self._update_header()
+        self._update_filter_line()
 
-    def tell_problem(self, problem: str) -> None:
-        """Why the run could not be read when it was looked at last; empty where it could."""
+    def show_problem(self, problem: str) -> None:
+        """Show why the run could not be read at the last check; an empty text removes the message."""
         self.problem = problem
-        self._tell_head()
+        self._update_header()
 
     def _ids(self) -> frozenset[str] | None:
-        """What the search and the bookmarks leave; None for everything."""
+        """Return the ids that the search and the bookmarks select; None for all."""
         if not self.only_bookmarked:
             return None if self.searching is None else frozenset(self._found)
         bookmarked = frozenset(self.bookmarks.notes)
@@ -154,50 +162,52 @@ class TableScreen(Screen[None], inherit_bindings=False):
     def _show_marks(self) -> None:
         self.rows.marked = self.marked
         self.rows.refresh()
-        self._tell_head()
+        self._update_header()
 
     def _why_none(self) -> str:
         if self._summaries:
-            return "Nothing passes the filters; x takes them away."
-        return "No trajectory yet; they appear here as they end." if self.records.running else "The rollouts are empty."
+            return "Nothing passes the filters; x removes them."
+        return (
+            "No trajectory yet; they appear here when they end." if self.records.running else "The rollouts are empty."
+        )
 
-    def _tell_head(self) -> None:
+    def _update_header(self) -> None:
         records, shown, every = self.records, len(self.rows.shown), len(self._summaries)
-        numbers = count(every, "trajectory")
-        self.query_one("#head", Facts).tell(
+        total = count(every, "trajectory")
+        self.query_one("#head", Facts).set_facts(
             [
                 Text(printable_line(records.run.path.name), "bold"),
                 records.rollouts.id,
                 records.scored,
-                numbers if shown == every else f"{shown:,} of {numbers}",
+                total if shown == every else f"{shown:,} of {total}",
                 f"{len(self.marked):,} marked" if self.marked else "",
                 Text(records.state, "green") if records.running else records.state,
                 Text(f"error: {printable_line(self.problem)}", "red") if self.problem else "",
             ]
         )
 
-    def _tell_where(self) -> None:
-        """The filters in words."""
-        facts = [filters.told(self.filter), "bookmarked" if self.only_bookmarked else ""]
+    def _update_filter_line(self) -> None:
+        """Show the filters in words."""
+        facts = [filters.describe(self.filter), "bookmarked" if self.only_bookmarked else ""]
         if self.searching is not None:
             pattern = f"/{self.searched}/" if self.regex else f"“{self.searched}”"
             seen = "" if self.searching.done else f", {self.searching.seen:.0%} searched"
             facts.append(f"search {pattern}: {len(self._found):,} found{seen}")
-        self.query_one("#where", Facts).tell(Text(printable_line(fact), "cyan") for fact in facts if fact)
+        self.query_one("#where", Facts).set_facts(Text(printable_line(fact), "cyan") for fact in facts if fact)
 
     def on_rows_moved(self) -> None:
-        """What the table has no room for, of the trajectory under the cursor."""
+        """Show the values of the current trajectory that the table has no room for."""
         current = self.current
         if current is None:
-            self.query_one("#about", Facts).tell([])
+            self.query_one("#about", Facts).set_facts([])
             return
         note = self.bookmarks.notes.get(current.id)
         tests = f"tests {current.passed}/{current.total}" if current.total else ""
-        self.query_one("#about", Facts).tell(
+        self.query_one("#about", Facts).set_facts(
             [
                 current.id,
                 Text(f"★ {printable_line(note)}", "yellow") if note is not None else "",
-                *self.rows.beyond(current),
+                *self.rows.hidden_values(current),
                 tests,
             ]
         )
@@ -213,22 +223,24 @@ class TableScreen(Screen[None], inherit_bindings=False):
 
         def open_() -> None:
             shown = list(rows.shown)
-            screen = DialogueScreen(self.records, shown, rows.cursor, hidden=self.hidden, album=self.album)
+            screen = DialogueScreen(self.records, shown, rows.cursor, hidden=self.hidden, screenshots=self.screenshots)
             self.app.push_screen(screen)
 
         attempt(self.app, open_)
 
     def action_side_by_side(self) -> None:
-        from sweet.view.app.side_by_side_screen import SideBySide
+        from sweet.view.app.side_by_side_screen import SideBySideScreen
 
         pair = self._pair()
         if pair is None:
-            tell(self.app, "mark one trajectory, or two, of this task to see two side by side")
+            show_message(self.app, "mark one trajectory, or two, of this task to see two side by side")
             return
-        attempt(self.app, lambda: self.app.push_screen(SideBySide(self.records, *pair, album=self.album)))
+        attempt(
+            self.app, lambda: self.app.push_screen(SideBySideScreen(self.records, *pair, screenshots=self.screenshots))
+        )
 
     def _pair(self) -> tuple[Summary, Summary] | None:
-        """The two that are marked, or the marked one and the current; of one task."""
+        """Return the two marked trajectories, or the marked and the current one, if they have the same task."""
         chosen = self.chosen if self.marked else []
         current = self.current
         if len(chosen) == 1 and current is not None and current.id != chosen[0].id:
@@ -255,34 +267,34 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._next(lambda summary: bool(summary.fault), "fault")
 
     def _next(self, wanted: Callable[[Summary], bool], name: str) -> None:
-        """To the next one below the cursor; from the last one on to the first."""
+        """Move the cursor to the next matching trajectory, continuing at the top after the last one."""
         rows = self.rows
-        behind = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
-        place = next((place for place in behind if wanted(rows.shown[place])), None)
-        if place is None:
-            tell(self.app, f"there is no other {name} here")
+        others = [*range(rows.cursor + 1, len(rows.shown)), *range(rows.cursor)]
+        position = next((index for index in others if wanted(rows.shown[index])), None)
+        if position is None:
+            show_message(self.app, f"there is no other {name} here")
         else:
-            rows.to(place)
+            rows.move_to(position)
 
     def action_where(self) -> None:
         def narrow(line: str | None) -> None:
             if line is not None:
-                self._narrow(filters.parsed(line))
+                self._narrow(filters.parse(line))
 
         def answered(line: str | None) -> None:
             attempt(self.app, lambda: narrow(line))
 
-        self.app.push_screen(Prompt("where", filters.told(self.filter), filters.EXAMPLE), answered)
+        self.app.push_screen(Prompt("where", filters.describe(self.filter), filters.EXAMPLE), answered)
 
     def _narrow(self, filter: Filter) -> None:
         self.filter = filter
         self._show()
 
     def action_outcome(self) -> None:
-        """Only the outcome that comes after the one there is a filter for; behind the last one all of them."""
-        there = sorted({outcome(summary) for summary in self._summaries})
+        """Filter by the outcome after the current one; after the last one remove the filter."""
+        existing = sorted({outcome(summary) for summary in self._summaries})
         now = next(iter(self.filter.outcomes), "") if len(self.filter.outcomes) == 1 else ""
-        following = next((name for name in there if name > now), None)
+        following = next((name for name in existing if name > now), None)
         self._narrow(replace(self.filter, outcomes=frozenset([following] if following else [])))
 
     def action_task(self) -> None:
@@ -313,7 +325,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         self._show()
 
     def search(self, pattern: str, *, regex: bool) -> None:
-        """Leave only what holds the pattern, as it is found; an empty one ends the search."""
+        """Show only matches of a pattern, as they are found; an empty pattern ends the search."""
         self._stop_search()
         self.searched, self.regex = pattern, regex
         if pattern:
@@ -331,7 +343,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         found = search.poll()
         self._found.update(found)
         if search.error:
-            tell(self.app, search.error, error=True)
+            show_message(self.app, search.error, error=True)
             self._stop_search()
             self._show()
             return
@@ -340,7 +352,7 @@ class TableScreen(Screen[None], inherit_bindings=False):
         if found or search.done:
             self._show()
         else:
-            self._tell_where()
+            self._update_filter_line()
 
     def _stop_search(self) -> None:
         if self.searching is not None:

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweet.errors import SweetError, for_command_line
-from sweet.report.quote import p_told, rate_name
+from sweet.report.quote import p_value_text, rate_name
 from sweet.report.schema import Report, Sample
 from sweet.runs.run import Run
-from sweet.view.dialogue_view import Manner
+from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import head, line, resource, write
-from sweet.view.html_screenshots import Figures
+from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Records
 from sweet.view.report import charts
 from sweet.view.report.html_parts import moment, section
 from sweet.view.report.provenance_sections import again, environment, lineage, quote, settings
 from sweet.view.report.result_sections import advantages, rate_cell, results, success, training
 from sweet.view.report.scales import minus
-from sweet.view.screenshots import Album
+from sweet.view.screenshots import RunScreenshots
 from sweet.view.transcript import trajectory
 
 PICTURES = 12 * 2**20
@@ -81,7 +81,7 @@ def _headline(report: Report) -> str:
         change = (
             f'<p class="change">{minus(f"{measure.difference:+.3f}")} <span class="ci">{bounds}</span> in '
             f"{line(rate_name(measure.name))} against before training, "
-            f"{line(p_told(measure.p_value))}</p>\n"
+            f"{line(p_value_text(measure.p_value))}</p>\n"
         )
     result = report.result(headline.scores)
     if result is not None and result.stale:
@@ -107,18 +107,18 @@ def _samples(run: Run, report: Report) -> Iterator[str]:
         yield f"<h3>{line(rollouts)}</h3>\n"
         try:
             records = Records(run, rollouts)
-            album = Album.of(run, records.rollouts, draw=True)
-            figures = None if album is None else Figures(album, room)
-            yield from _dialogues(records, chosen, figures)
-            room = room if figures is None else figures.room
+            screenshots = RunScreenshots.of(run, records.rollouts, draw=True)
+            pictures = None if screenshots is None else HtmlScreenshots(screenshots, room)
+            yield from _dialogues(records, chosen, pictures)
+            room = room if pictures is None else pictures.room
         except (SweetError, OSError) as error:
             yield f'<p class="note">Its dialogues cannot be shown: {line(for_command_line(error))}</p>\n'
 
 
-def _dialogues(records: Records, chosen: dict[str, Sample], figures: Figures | None) -> Iterator[str]:
+def _dialogues(records: Records, chosen: dict[str, Sample], pictures: HtmlScreenshots | None) -> Iterator[str]:
     found = {summary.id: summary for summary in records.summaries() if summary.id in chosen}
-    manner = Manner.of(records)
+    options = DisplayOptions.of(records)
     for id, sample in chosen.items():
         if id in found:
             record = records.record(found[id])
-            yield trajectory(found[id], record, manner, figures=figures, title=", ".join(sample.why))
+            yield trajectory(found[id], record, options, pictures=pictures, title=", ".join(sample.why))

@@ -69,7 +69,7 @@ def about(family: str, model: str | None = None) -> str:
     return f"A small proof on {tasks} and {who}: these are not the paper's figures, and say nothing of large models."
 
 
-def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
+def known_first(names: Iterable[str], order: Iterable[str]) -> list[str]:
     """The names that are known in their order, then the others as they come."""
     found = list(names)
     known = [name for name in order if name in found]

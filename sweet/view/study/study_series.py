@@ -7,7 +7,7 @@ from typing import Any
 
 from sweet.report.schema import Point, Rate, Series
 from sweet.study.results import INTERVALS, Bounds, Columns, MethodResult, StudyResults
-from sweet.view.study.display_names import GROUPS, JUDGES, KINDS, METHODS, SWEET, in_order
+from sweet.view.study.display_names import GROUPS, JUDGES, KINDS, METHODS, SWEET, known_first
 
 OTHERS = "others"
 
@@ -42,7 +42,7 @@ def offline(results: StudyResults) -> list[Series]:
 
 def _series(columns: Columns, over: str, names: Mapping[str, str]) -> Iterator[Series]:
     curves = [name for name in columns if name != over and not name.endswith(INTERVALS)]
-    for name in in_order(curves, names):
+    for name in known_first(curves, names):
         drawn: Iterable[tuple[Any, Any, Any]] = zip(
             columns[over],
             columns[name],
@@ -60,7 +60,7 @@ def credit(results: StudyResults) -> dict[str, list[Rate]]:
         return {}
     by_critic = {JUDGES["critic"]: results.credit.critic, JUDGES["no_info"]: results.credit.no_info}
     return {
-        judge: [rate(KINDS.get(kind, kind), found[kind].mean, found[kind].ci) for kind in in_order(found, KINDS)]
+        judge: [rate(KINDS.get(kind, kind), found[kind].mean, found[kind].ci) for kind in known_first(found, KINDS)]
         for judge, found in by_critic.items()
         if found
     }
@@ -69,7 +69,7 @@ def credit(results: StudyResults) -> dict[str, list[Rate]]:
 def agreement(results: StudyResults) -> list[Rate]:
     """How often the order of each critic is the true one."""
     found = results.credit.agreement if results.credit else {}
-    return [rate(JUDGES.get(name, name), found[name].share, found[name].ci) for name in in_order(found, JUDGES)]
+    return [rate(JUDGES.get(name, name), found[name].share, found[name].ci) for name in known_first(found, JUDGES)]
 
 
 def agreement_by_kind(results: StudyResults) -> dict[str, list[Rate]]:
@@ -77,7 +77,7 @@ def agreement_by_kind(results: StudyResults) -> dict[str, list[Rate]]:
     found = results.credit.agreement_by_kind if results.credit else {}
     return {
         JUDGES.get(name, name): [rate(_pair(kinds), told.share, told.ci) for kinds, told in found[name].items()]
-        for name in in_order(found, JUDGES)
+        for name in known_first(found, JUDGES)
         if found[name]
     }
 

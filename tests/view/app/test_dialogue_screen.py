@@ -21,8 +21,8 @@ from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
 from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.app.parts_view import FOLDABLE, OPEN
-from sweet.view.app.side_by_side_screen import Others, SideBySide
-from sweet.view.dialogue_view import Manner, dialogue_parts
+from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
+from sweet.view.dialogue_view import DisplayOptions, dialogue_parts
 from sweet.view.records import Records
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, played, seen
 from tests.view.conftest import HOSTILE, made, score, trajectory
@@ -145,15 +145,15 @@ def test_what_two_beside_each_other_look_like(ranked: Run, snapshot: Snapshot, s
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("s")
-        assert isinstance(host.screen, Others)
+        assert isinstance(host.screen, ChooseDialogue)
         snapshot(pilot, f"others-{size[0]}x{size[1]}")
         await pilot.press("enter")
-        assert isinstance(host.screen, SideBySide)
+        assert isinstance(host.screen, SideBySideScreen)
         assert [host.screen.left.id, host.screen.right.id] == ["fee-s0", "fee-s1"]
         snapshot(pilot, f"side-by-side-{size[0]}x{size[1]}")
         await pilot.press("end")
         snapshot(pilot, f"side-by-side-end-{size[0]}x{size[1]}")
-        assert "+     return 2 * days" in host.screen.copied()
+        assert "+     return 2 * days" in host.screen.text_to_copy()
 
     played(host, script, size)
 
@@ -170,7 +170,7 @@ def test_the_screen_tells_what_is_printed(ranked: Run, size: tuple[int, int], at
         width = view._width
         console = Console(width=width, color_system=None)
         with console.capture() as capture:
-            for part in dialogue_parts(host.first.record, Manner.of(host.records, hidden=True)):
+            for part in dialogue_parts(host.first.record, DisplayOptions.of(host.records, hidden=True)):
                 if part.title:
                     console.print(part.heading(OPEN if part.kind in FOLDABLE else ""))
                 for block in part.body():
@@ -191,7 +191,7 @@ def test_the_screen_tells_what_is_printed(ranked: Run, size: tuple[int, int], at
             await pilot.press("pagedown")
         assert found == wanted
 
-        host.first.tell_all()
+        host.first.redraw()
         await pilot.press("end")
         backwards = window()
         while view.scroll_y > 0:
@@ -362,7 +362,7 @@ def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
         view = host.first.view
         assert view.virtual_size.height > 50_000
         before = time.process_time()
-        host.first.tell_all()
+        host.first.redraw()
         await pilot.press("right_square_bracket", "right_square_bracket", "end")
         assert time.process_time() - before < 2
         assert seen(host).splitlines()[-2].strip() == "</html>"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.errors import UsageError
-from sweet.view.app.filters import EXAMPLE, parsed, told
+from sweet.view.app.filters import EXAMPLE, describe, parse
 from sweet.view.selection import Filter
 
 NAMES = st.text(string.ascii_lowercase + "_", min_size=1, max_size=10)
@@ -26,20 +26,20 @@ REWARDS = st.none() | st.floats(allow_nan=False)
         faults=st.booleans(),
     )
 )
-def test_told_and_parsed_are_inverse(filter: Filter) -> None:
-    assert parsed(told(filter)) == filter
+def test_parse_and_describe_are_inverses(filter: Filter) -> None:
+    assert parse(describe(filter)) == filter
 
 
 def test_words() -> None:
-    assert parsed("") == Filter()
-    assert parsed("  reward<0.5   outcome=failed,error fault task='a b*' ") == Filter(
+    assert parse("") == Filter()
+    assert parse("  reward<0.5   outcome=failed,error fault task='a b*' ") == Filter(
         outcomes=frozenset({"failed", "error"}), task="a b*", reward_below=0.5, faults=True
     )
-    assert parsed(EXAMPLE).faults
+    assert parse(EXAMPLE).faults
 
 
 @pytest.mark.parametrize("line", ["failed", "reward=1", "reward<", "reward>x", "reward<nan", "outcome=", "task=", "'"])
 def test_what_is_no_filter_is_refused_with_what_is_one(line: str) -> None:
-    with pytest.raises(UsageError) as told:
-        parsed(line)
-    assert told.value.fix
+    with pytest.raises(UsageError) as caught:
+        parse(line)
+    assert caught.value.fix

@@ -40,7 +40,7 @@ def test_a_rollout_is_followed(empty: Run, snapshot: Snapshot) -> None:
                 def play(first: int, last: int) -> None:
                     for number in range(first, last):
                         writer.write(dump(trajectory(number)))
-                    app.look()
+                    app.check_disk()
 
                 snapshot(pilot, "live-none-40")
                 play(0, 30)
@@ -76,7 +76,7 @@ def test_scores_appear_when_they_are_there(empty: Run) -> None:
         assert "answered" in seen(app)
         await pilot.press("down")
         made(empty, "eval", "scores", [score(n, n / 2) for n in range(3)], [rollouts])
-        app.look()
+        app.check_disk()
         await pilot.pause()
         assert "scores-1" in head(app)
         assert "passed" in seen(app)
@@ -122,16 +122,16 @@ def test_a_file_that_breaks_is_told_and_what_was_there_stays(run: Run) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         path.write_text('{"id": "[bold]x[/bold]", "task": 3}\n' * 3)
-        app.look()
+        app.check_disk()
         await pilot.pause()
         assert "error: " in seen(app)
         assert "t003" in seen(app)
         path.unlink()
-        app.look()
+        app.check_disk()
         await pilot.pause()
         assert "error: " in seen(app)
         path.write_bytes(whole)
-        app.look()
+        app.check_disk()
         await pilot.pause()
         assert "error: " not in seen(app)
         assert len(shown(app)) == 6
@@ -179,7 +179,7 @@ def test_bookmarks_of_another_viewer_appear(run: Run) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         viewer(run).bookmarks.set("t001", HOSTILE)
-        app.look()
+        app.check_disk()
         await pilot.press("down")
         assert "★ failed" in seen(app)
         assert "[bold]x[/bold]" in seen(app)
@@ -203,7 +203,7 @@ def test_a_bookmark_that_cannot_be_kept_is_told(run: Run) -> None:
 def test_what_nobody_meant_leaves_the_terminal_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No traceback is drawn, with the values of variables in it: the command line tells of a bug."""
     app = viewer(run)
-    monkeypatch.setattr("sweet.view.app.table_screen.in_order", lambda *_: 1 / 0)
+    monkeypatch.setattr("sweet.view.app.table_screen.sort_summaries", lambda *_: 1 / 0)
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.pause()

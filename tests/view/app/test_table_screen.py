@@ -14,7 +14,7 @@ from sweet.view.app.dialogue_screen import DialogueScreen
 from sweet.view.app.frame import Facts, Keys
 from sweet.view.app.help_screen import HelpScreen
 from sweet.view.app.prompt import Prompt, SearchPrompt
-from sweet.view.app.side_by_side_screen import SideBySide
+from sweet.view.app.side_by_side_screen import SideBySideScreen
 from sweet.view.app.viewer_app import ViewerApp
 from sweet.view.viewer import ViewConfig
 from tests.view.app.conftest import NARROW, WIDE, Snapshot, answer, played, seen, until
@@ -167,7 +167,7 @@ def test_filters(run: Run, snapshot: Snapshot) -> None:
         await pilot.press("w")
         await answer(pilot, "nonsense")
         await pilot.pause()
-        assert "error: 'nonsense' is no filter" in seen(app)
+        assert "error: 'nonsense' is not a filter" in seen(app)
         assert len(shown(app)) == 6
         await pilot.press("w", *"fault", "escape")
         assert len(shown(app)) == 6
@@ -262,7 +262,7 @@ def test_marks(run: Run) -> None:
         await pilot.press("space", "down", "space")
         assert app.table.marked == {"t000", "t002"}
         assert "2 marked" in head(app)
-        assert app.table.copied() == "t000\nt002"
+        assert app.table.text_to_copy() == "t000\nt002"
         await pilot.press("home", "space")
         assert app.table.marked == {"t002"}
         await pilot.press("a")
@@ -283,10 +283,10 @@ def test_opening_and_coming_back(run: Run) -> None:
         screen = app.screen
         assert isinstance(screen, DialogueScreen)
         assert ([s.id for s in screen.shown], screen.position) == (["t000", "t001", "t003", "t004"], 1)
-        assert screen.manner.hidden
-        assert screen.manner.album is None
+        assert screen.options.hidden
+        assert screen.options.screenshots is None
         await pilot.press("y")
-        assert app.clipboard == screen.copied() != ""
+        assert app.clipboard == screen.text_to_copy() != ""
         await pilot.press("b")
         await answer(pilot, "x")
         assert app.bookmarks.notes == {"t001": "x"}
@@ -313,10 +313,10 @@ def test_side_by_side(run: Run) -> None:
         await pilot.pause()
         assert app.screen is app.table, "of another task"
         await pilot.press("up", "s")
-        assert isinstance(app.screen, SideBySide)
+        assert isinstance(app.screen, SideBySideScreen)
         assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
         await pilot.press("q", "down", "space", "end", "s")
-        assert isinstance(app.screen, SideBySide)
+        assert isinstance(app.screen, SideBySideScreen)
         assert [app.screen.left.id, app.screen.right.id] == ["t000", "t001"]
 
     played(viewer(run), script)
@@ -434,7 +434,7 @@ def test_exporting(run: Run, workplace: Path) -> None:
         await until(pilot, lambda: "written to" in seen(pilot.app))
         assert len(file.read_text().splitlines()) == 2
         await pilot.press("e", "enter")
-        await until(pilot, lambda: "error: This file is there already" in seen(pilot.app))
+        await until(pilot, lambda: "error: This file already exists" in seen(pilot.app))
         await pilot.press("a", "a", "e")
         await answer(pilot, "no/where.jsonl")
         await until(pilot, lambda: "The folder" in seen(pilot.app))
@@ -513,7 +513,7 @@ def test_a_question_keeps_hostile_text_harmless(run: Run) -> None:
         await pilot.pause()
         assert "note on a␛[31mred ␛]0;title␇" in seen(app)
         await pilot.press("escape")
-        app.table.tell_problem(f"line 3: {HOSTILE}")
+        app.table.show_problem(f"line 3: {HOSTILE}")
         app.bookmarks.set(f"a{HOSTILE}", HOSTILE)
         app.reload()
         await pilot.pause()
