@@ -1,10 +1,15 @@
-"""How the program is installed: the name of its distribution, and the command that installs an extra.
+"""What is installed: the version and folder of the package, its distribution, and the command that installs an extra.
 
 The distribution is not published, so it is installed from a checkout. Its former name, sweet-rl, is the name of an
 unrelated package on PyPI whose module is called `sweet` too: no message may suggest installing that.
 """
 
 from __future__ import annotations
+
+VERSION = "0.1.0"
+
+PACKAGE = __file__.removesuffix("installation.py").rstrip("/\\")
+"""The folder of the imported package."""
 
 DISTRIBUTION = "sweet-colbench"
 """The distribution that the package `sweet` belongs to."""

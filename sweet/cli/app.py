@@ -98,9 +98,9 @@ def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None
         return _show(_help(registry, group))
     if word.startswith("-"):
         if group is None and word == "--version":
-            from sweet import __version__
+            from sweet.installation import VERSION
 
-            return _show(f"sweet {__version__}")
+            return _show(f"sweet {VERSION}")
         raise unknown_option(path, word, ["--help", *(["--version"] if group is None else [])])
     if group is None and word in registry.groups:
         return _dispatch(registry, rest, group=word)

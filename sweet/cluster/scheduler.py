@@ -25,12 +25,12 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self
 
-import sweet
 from sweet.cluster.chunks import Chunk, Slot, choose_slot
 from sweet.cluster.nodes import Cluster
 from sweet.cluster.worker import AsyncWorker, AsyncWorkFactory, Fault, Item, Ready, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
+from sweet.installation import VERSION
 
 CHUNKS_PER_WORKER = 6
 """Default number of chunks that a worker holds at a time."""
@@ -328,8 +328,8 @@ class Scheduler(Generic[Item, Result]):
             self._exclude(slot, outcome)
             return
         name = slot.node.name
-        if outcome.version != sweet.__version__:
-            why: str | None = f"it has sweet {outcome.version}, and this is {sweet.__version__}"
+        if outcome.version != VERSION:
+            why: str | None = f"it has sweet {outcome.version}, and this is {VERSION}"
         else:
             why = self.accept(name, outcome.info) if self.accept else None
         if why is not None:

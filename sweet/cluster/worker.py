@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-import sweet
 from sweet.errors import SweetError, described
+from sweet.installation import VERSION
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -146,7 +146,7 @@ class Worker(Generic[Item, Result]):
     def _run(self) -> None:
         try:
             with self._factory(self._cores) as work:
-                self._ready = Ready(sweet.__version__, work.info)
+                self._ready = Ready(VERSION, work.info)
                 self._opened.set()
                 while True:
                     self._process(work, self._queue.get())
@@ -189,7 +189,7 @@ class AsyncWorker(Generic[Item, Result]):
     def wait_ready(self) -> Ready | Fault:
         """Wait until the work is open or has failed to open."""
         try:
-            return Ready(sweet.__version__, self._work.result().info)
+            return Ready(VERSION, self._work.result().info)
         except BaseException as error:
             return Fault.of(error)
 

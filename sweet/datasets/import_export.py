@@ -119,12 +119,23 @@ def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
     )
 
 
+def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> Iterator[Trajectory]:
+    """Yield the trajectories of rollouts, in their order, with the rewards of the newest scores.
+
+    Args:
+        rollouts: the id of the rollouts; None for the newest.
+        needed_by: named by the error where the run has none.
+    """
+    artifact = run.find("rollouts", rollouts, needed_by=needed_by)
+    rewards = _rewards(run, artifact)
+    for trajectory in read_jsonl(run.file(artifact), Trajectory):
+        yield trajectory.model_copy(update={"reward": rewards.get(trajectory.id, trajectory.reward)})
+
+
 def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
-    """The rows of the published layout, in the order of the rollouts, with the newest scores' rewards."""
-    rollouts = run.find("rollouts", config.from_, needed_by="data export")
-    rewards = _rewards(run, rollouts)
-    for trajectory in read_jsonl(run.file(rollouts), Trajectory):
-        yield published_row(trajectory, rewards.get(trajectory.id, trajectory.reward))
+    """Yield the rows of the published layout, in the order of the rollouts, with the newest scores' rewards."""
+    for trajectory in rewarded_trajectories(run, config.from_, needed_by="data export"):
+        yield published_row(trajectory, trajectory.reward)
 
 
 def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any]:

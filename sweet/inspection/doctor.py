@@ -26,9 +26,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-import sweet
 from sweet.errors import SweetError, UsageError
-from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, install_command
+from sweet.installation import DISTRIBUTION, FORMER_DISTRIBUTION, PACKAGE, VERSION, install_command
 from sweet.learn.openrlhf_python import PYTHON_VARIABLE, find_python
 from sweet.paths import RUNS
 from sweet.plugins import Plugin, plugins
@@ -160,7 +159,7 @@ def check_installation() -> list[Check]:
     """
     why = "this program, and the kinds of tasks that come with it"
     reinstall = f"pip uninstall {FORMER_DISTRIBUTION}, then {install_command()}"
-    imported = Path(sweet.__file__)
+    imported = Path(PACKAGE, "__init__.py")
     former, own = installed_version(FORMER_DISTRIBUTION), installed_version(DISTRIBUTION)
     if former is not None and not _is_ours(FORMER_DISTRIBUTION):
         what = f"the unrelated package {FORMER_DISTRIBUTION} {former} is installed, whose module is called sweet too"
@@ -176,7 +175,7 @@ def check_installation() -> list[Check]:
         what = f"another package called sweet is in {installed.parent}; this one is {imported.parent}"
         fix = f"pip uninstall the package that installed it, then {install_command()}"
         return [Check("sweet", "problem", what, why, fix, required=True)]
-    return [Check("sweet", "ok", f"{sweet.__version__} at {imported.parent}", why, required=True)]
+    return [Check("sweet", "ok", f"{VERSION} at {imported.parent}", why, required=True)]
 
 
 def _is_ours(distribution: str) -> bool:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-import sweet
 from sweet import supervisor
+from sweet.installation import PACKAGE
 
 ORPHAN_TIMEOUT = 10.0
 """Seconds a launcher has to end its ranks once who started it is gone."""
@@ -30,7 +30,7 @@ def torch_launcher(nodes: int, rank: int, devices: int, master: str, port: int, 
 def child_environment(base: Mapping[str, str]) -> dict[str, str]:
     """The environment of a Python process that works for this one: it imports the same package, and says little."""
     environment = dict(base)
-    root = str(Path(sweet.__file__).parent.parent)
+    root = str(Path(PACKAGE).parent)
     if root not in _installed():
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, base.get("PYTHONPATH"))))
     environment["PYTHONSAFEPATH"] = "1"  # not what happens to lie in the working directory

@@ -23,9 +23,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-import sweet
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.files import write_whole
+from sweet.installation import VERSION
 from sweet.learn import slurm
 from sweet.learn.failure import SAID, error_of, error_paths, known_error, leave, told
 from sweet.learn.heartbeat import ENDED, PULSE_EVERY, STILL, Listener, Pulse
@@ -44,7 +44,7 @@ GLANCE = 0.1
 
 def versions() -> dict[str, str]:
     """What must be the same on all nodes."""
-    found = {"sweet": sweet.__version__, "python": platform.python_version()}
+    found = {"sweet": VERSION, "python": platform.python_version()}
     for name in ("torch", "transformers", "deepspeed"):
         with suppress(PackageNotFoundError):
             found[name] = version(name)

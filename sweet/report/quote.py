@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import sweet
+from sweet.installation import VERSION
 from sweet.report.schema import ComparisonFact, Rate, Report, ScoresFact
 from sweet.scoring.results.statistics import TESTS, p_in_words
 
@@ -114,4 +114,4 @@ def _plain(text: str) -> str:
 
 def versions(found: list[str]) -> list[str]:
     """Those that made the run, else the one that reports it."""
-    return sorted(dict.fromkeys(filter(None, found))) or [sweet.__version__]
+    return sorted(dict.fromkeys(filter(None, found))) or [VERSION]

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-import sweet
 from sweet.device import CORES, usable_cores
+from sweet.installation import VERSION
 from sweet.plugins import package_of
 from sweet.runs.jsonl import plain
 
@@ -65,7 +65,7 @@ def environment(task: str) -> dict[str, Any]:
     """Versions of the program, of the package that brings the kind of task, Python, the system and the packages that
     decide what comes out, and the cores that there are."""
     return {
-        "sweet": sweet.__version__,
+        "sweet": VERSION,
         "kind": package_of(task),
         "python": platform.python_version(),
         "platform": platform.platform(),

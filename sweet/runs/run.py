@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import sweet
 from sweet.errors import SweetError, UsageError
+from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sum
@@ -30,13 +30,13 @@ class Run:
     Made by `create`, `open`, `open_or_create` or `newest`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._root = self.path.absolute()
         self._store = Store(self._root)
 
     @classmethod
-    def create(cls, path: Path, task: str) -> Run:
+    def create(cls, path: str | Path, task: str = "code") -> Run:
         """Make a run.
 
         Raises:
@@ -48,7 +48,7 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> Run:
+    def open(cls, path: str | Path) -> Run:
         """A run that is there.
 
         Raises:
@@ -57,13 +57,13 @@ class Run:
         """
         run = cls(path)
         if not run._root.is_dir():
-            what = f"There is no such run.{did_you_mean(str(path), _runs_around(path))}"
+            what = f"There is no such run.{did_you_mean(str(path), _runs_around(run.path))}"
             raise UsageError(what, where=path, fix="sweet rollout makes a run")
         run._store.load()
         return run
 
     @classmethod
-    def open_or_create(cls, path: Path, task: str) -> Run:
+    def open_or_create(cls, path: str | Path, task: str = "code") -> Run:
         """The run at a path, made where there is none. Two processes may do so at once.
 
         Raises:
@@ -92,7 +92,7 @@ class Run:
         return newest
 
     @classmethod
-    def _make(cls, path: Path, task: str) -> tuple[Run, bool]:
+    def _make(cls, path: str | Path, task: str) -> tuple[Run, bool]:
         run = cls(path)
         try:
             run._root.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Run:
             if run._store.exists() or run._store.backup.exists():
                 run._store.load()
                 return run, False
-            run._store.save(Manifest(sweet_version=sweet.__version__, task=task, created=now()))
+            run._store.save(Manifest(sweet_version=VERSION, task=task, created=now()))
         return run, True
 
     def _born(self) -> float:

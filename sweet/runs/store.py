@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-import sweet
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.installation import VERSION
 from sweet.runs.manifest import Manifest, parse, render
 
 NAME = "manifest.json"
@@ -98,7 +98,7 @@ class Store:
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest, then its copy. The caller holds the lock."""
-        manifest.sweet_version = sweet.__version__
+        manifest.sweet_version = VERSION
         data = render(Manifest.model_validate(manifest.model_dump()))
         for orphan in self.root.glob(f"{TEMPORARY}*"):
             with suppress(OSError):

@@ -1,0 +1,181 @@
+"""The functions of the package: the stages of the pipeline, and what goes into them and comes out.
+
+Each stage function calls the one that the stage's command calls, so runs made from Python and from the command line are
+the same. A configuration has one field for each option of the command; without one the defaults apply. A stage is
+silent unless it gets a reporter. The code of a stage is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweet.runs.run import Run
+from sweet.runs.stages import stage_named
+from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
+
+if TYPE_CHECKING:
+    from sweet.preferences.config import LabelConfig, PairConfig
+    from sweet.ranking.config import RankConfig
+    from sweet.rollouts.config import RolloutConfig
+    from sweet.scoring.config import EvalConfig
+    from sweet.scoring.results.compare import CompareConfig
+    from sweet.tasks.base import Task
+    from sweet.tasks.trajectory import Trajectory
+    from sweet.training.config import TrainActorConfig, TrainCriticConfig
+
+
+def load_tasks(tasks: str | Path | None = None, *, split: str = "test", kind: str = "code") -> list[Task]:
+    """Load the tasks of a named dataset or of a JSON Lines file.
+
+    Args:
+        tasks: a dataset such as `micro`, or the path of a file; None for the first dataset of the kind.
+        split: which part of a named dataset.
+        kind: the kind of task: `code`, `html`, or one that an installed package brings.
+
+    Raises:
+        SweetError: there is no such kind, dataset or file, or a row of the file is wrong.
+    """
+    from sweet.tasks.registry import task_kind
+
+    found = task_kind(kind)
+    return found.load(found.default_tasks() if tasks is None else str(tasks), split)
+
+
+def import_trajectories(
+    file: str | Path, path: str | Path, *, kind: str = "code", reporter: Reporter | None = None
+) -> Run:
+    """Make a run of trajectories that another program played, or add them to a run.
+
+    Args:
+        file: JSON Lines or a JSON list in the published layout: `task`, `dialogue_history` and `answer` in each row.
+        path: the directory of the run; it is made if it does not exist.
+        kind: the kind of the tasks.
+
+    Raises:
+        SweetError: a row is wrong. Nothing is written then.
+    """
+    from sweet.datasets.import_export import DataImportConfig, run_data_import
+
+    config = DataImportConfig(task=kind)
+    return Run.open(run_data_import(Path(file), Path(path), config, reporter or Silent()).run)
+
+
+def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Trajectory]:
+    """Yield the trajectories of a run, in their order, with the rewards of the newest scores.
+
+    Args:
+        rollouts: the id of the rollouts, such as `rollouts-2`; None for the newest.
+
+    Raises:
+        SweetError: the run has no such rollouts.
+    """
+    from sweet.datasets.import_export import rewarded_trajectories
+
+    return rewarded_trajectories(run, rollouts, needed_by="read_trajectories")
+
+
+def rollout(run: Run, config: RolloutConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Play dialogues between the agent and the simulated human.
+
+    Called again with the same configuration after an interruption, it plays the dialogues that are missing.
+
+    Raises:
+        SweetError: the configuration does not fit, a server cannot be reached, or too many dialogues failed.
+    """
+    return _call("rollout", run, config, reporter)
+
+
+def evaluate(run: Run, config: EvalConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Score dialogues: code by its hidden tests, pages by their similarity to the reference.
+
+    Raises:
+        SweetError: the run has no dialogues, or this machine lacks what scoring needs.
+    """
+    return _call("eval", run, config, reporter)
+
+
+def label(run: Run, config: LabelConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Make preferences between dialogues on the same task from their scores, for the critic to learn from.
+
+    Raises:
+        SweetError: the run has no scores, or no task has dialogues of different reward.
+    """
+    return _call("label", run, config, reporter)
+
+
+def train_critic(run: Run, config: TrainCriticConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Train the critic, which assigns each turn of a dialogue its credit.
+
+    Raises:
+        SweetError: the run has no preferences, or the training failed.
+    """
+    return _call("train-critic", run, config, reporter)
+
+
+def rank(run: Run, config: RankConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Sample candidate replies at turns of the dialogues, and score each with the critic or another judge.
+
+    Raises:
+        SweetError: the run has no critic, the configuration does not fit, or too many turns failed.
+    """
+    return _call("rank", run, config, reporter)
+
+
+def pair(run: Run, config: PairConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Make pairs of a better and a worse reply from ranked candidates, for the actor to learn from.
+
+    Raises:
+        SweetError: the run has no candidates, or no turn has candidates that differ enough.
+    """
+    return _call("pair", run, config, reporter)
+
+
+def train_actor(run: Run, config: TrainActorConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+    """Train the agent's model on pairs of replies, or with one of the baselines.
+
+    Raises:
+        SweetError: the run lacks what the objective learns from, or the training failed.
+    """
+    return _call("train-actor", run, config, reporter)
+
+
+def compare(a: Run | str | Path, b: Run | str | Path, config: CompareConfig | None = None) -> StageResult:
+    """Compare two evaluations of the same tasks, task by task. Every difference is `b` minus `a`.
+
+    Args:
+        a: a run, or which of its evaluations: `"runs/first:scores-2"` or `"runs/first:rollouts-1"`.
+        b: the same.
+
+    Raises:
+        SweetError: one of them does not exist, or they share no tasks.
+    """
+    from sweet.scoring.results.compare import CompareConfig, run_compare
+
+    left, right = (str(side.path) if isinstance(side, Run) else side for side in (a, b))
+    return run_compare(left, right, config or CompareConfig())
+
+
+def _call(name: str, run: Run, config: StageConfig | None, reporter: Reporter | None) -> StageResult:
+    stage = stage_named(name)
+    assert stage is not None
+    with _outside_of_event_loops():
+        result: StageResult = stage.run(run, config or stage.config(), reporter or Silent())
+    return result
+
+
+@contextmanager
+def _outside_of_event_loops() -> Iterator[None]:
+    """Let a stage start an event loop of its own in a thread where one is running, as in every cell of a notebook.
+
+    The running loop waits for the stage, as it does for any call that blocks.
+    """
+    running: Any = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
