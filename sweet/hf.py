@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
+from sweet.hints import Hint, option
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,11 @@ def resolve_device(device: Device) -> torch.device:
 
     there = torch.cuda.is_available()
     if device == "cuda" and not there:
-        raise UsageError("torch sees no CUDA device.", where="--device cuda", fix="--device cpu (or: sweet doctor)")
+        raise UsageError(
+            "torch sees no CUDA device.",
+            where=option("device", "cuda"),
+            fix=Hint(option("device", "cpu"), " (or: sweet doctor)"),
+        )
     return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -46,6 +47,12 @@ class Hint(str):
         self = cls(command_line)
         self.python = python
         return self
+
+
+def listed(parts: Iterable[str]) -> Hint:
+    """Return the parts with commas between them."""
+    first, *others = parts
+    return Hint(first, *(part for other in others for part in (", ", other)))
 
 
 def in_python(text: str) -> str:

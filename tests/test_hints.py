@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import InputError, UsageError, for_command_line
-from sweet.hints import Hint, in_python, option, stage
+from sweet.hints import Hint, in_python, listed, option, stage
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,8 @@ def test_an_error_of_plain_texts_is_worded_once() -> None:
     error = InputError("The task file is empty.", path=Path("tasks.jsonl"), fix="one JSON object a line")
     assert str(error) == for_command_line(error)
     assert for_command_line(OSError("no space left")) == "no space left"
+
+
+def test_hints_are_listed() -> None:
+    hints = listed([option("lora_alpha"), option("lora_output", "adapter")])
+    assert (hints, hints.python) == ("--lora-alpha, --lora-output adapter", "lora_alpha, lora_output='adapter'")

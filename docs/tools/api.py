@@ -53,7 +53,7 @@ import sweet
 run = sweet.Run.create("runs/first")
 sweet.rollout(run, sweet.RolloutConfig(tasks="micro", split="train", num_tasks=20, samples=4))
 result = sweet.evaluate(run)
-print(result.metrics["success_rate"])
+print(result.as_json()["metrics"])
 sweet.label(run)
 sweet.train_critic(run, sweet.TrainCriticConfig(epochs=1))
 ```

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.humans.base import PICTURES, HumanReply
 from sweet.humans.faults import fault_of, leaks_page
 from sweet.humans.llm import reply_of
@@ -49,8 +50,12 @@ async def check_vision(client: ChatClient) -> None:
         raise UsageError(
             f"{client.model} cannot play a human who sees pages: a request with two images fails. {error.what}",
             where=error.where,
-            fix="--sim with a vision model whose server accepts two images a prompt, as "
-            "sweet serve-sim --task html --engine vllm --model MODEL starts it, or --sim scripted",
+            fix=Hint(
+                option("sim"),
+                " with a vision model whose server accepts two images a prompt, as "
+                "sweet serve-sim --task html --engine vllm --model MODEL starts it, or ",
+                option("sim", "scripted"),
+            ),
         ) from error
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.learn.engine import Engine, store
 
 
@@ -70,7 +71,7 @@ class Best:
             found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever its reader met
             raise UsageError(
-                f"The best weights cannot be read: {error}", where=path, fix="train without --resume"
+                f"The best weights cannot be read: {error}", where=path, fix=Hint("train without ", option("resume"))
             ) from error
         return found
 

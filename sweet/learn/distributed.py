@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.installation import install_command
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, known_error
@@ -77,7 +78,7 @@ class Layout:
 def check_deepspeed() -> None:
     """Raise UsageError where deepspeed is not installed."""
     if find_spec("deepspeed") is None:
-        raise UsageError("deepspeed is not installed.", where="--engine deepspeed", fix=install_command("gpu"))
+        raise UsageError("deepspeed is not installed.", where=option("engine", "deepspeed"), fix=install_command("gpu"))
 
 
 def check_hostfile(path: Path) -> None:

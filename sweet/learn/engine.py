@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.learn.logprobs import Scorer
 
 BETAS = (0.9, 0.95)
@@ -134,13 +135,13 @@ class TorchEngine:
             state: dict[str, Any] = whole["state"]
         except Exception as error:  # torch.load raises whatever its reader met
             raise UsageError(
-                f"The checkpoint cannot be read: {error}", where=path, fix="train without --resume"
+                f"The checkpoint cannot be read: {error}", where=path, fix=Hint("train without ", option("resume"))
             ) from error
         if state["digest"] != digest:
             raise UsageError(
                 "The checkpoint belongs to a training with other settings or other data.",
                 where=path,
-                fix="train without --resume",
+                fix=Hint("train without ", option("resume")),
             )
         put_weights(self.parameters, whole["model"])
         self.optimizer.load_state_dict(whole["optimizer"])

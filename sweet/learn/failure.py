@@ -14,6 +14,7 @@ from typing import Any
 
 from sweet.errors import SweetError, UsageError, described
 from sweet.files import write_whole
+from sweet.hints import Hint, option
 from sweet.llm.vllm import last_lines
 
 SAID = "sweet-node-error "
@@ -65,7 +66,7 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
     return SweetError(
         "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
         where=log,
-        fix="--resume goes on from the last checkpoint",
+        fix=Hint(option("resume"), " goes on from the last checkpoint"),
     )
 
 

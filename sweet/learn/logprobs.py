@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
+from sweet.hints import stage
 from sweet.learn.attention import Attention, planted
 from sweet.learn.head import head_of, prefix_means
 from sweet.learn.tokens import TokenSequence
@@ -98,7 +99,7 @@ class Scorer:
             raise UsageError(
                 "The model does not show its last hidden states, so a regression head cannot read them.",
                 where=str(model.config.get_text_config().model_type),
-                fix="train-critic --variant advantage",
+                fix=stage("train-critic", variant="advantage"),
             )
         self.work = Work()
         """What the forwards of this scorer have computed so far."""

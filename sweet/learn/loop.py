@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, option
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
 from sweet.learn.best_checkpoint import Best
 from sweet.learn.data import Example, Objective, Reference, losses
@@ -209,7 +210,9 @@ class Loop:
     def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
         names = ", ".join(example.name for example in examples[:8])
         return SweetError(
-            f"The {what} of step {step + 1} is not a finite number.", where=names, fix="a smaller --lr, then --resume"
+            f"The {what} of step {step + 1} is not a finite number.",
+            where=names,
+            fix=Hint("a smaller ", option("lr"), ", then ", option("resume")),
         )
 
     # After a step ----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.installation import install_command
 
 ALL_LINEAR = "all-linear"
@@ -39,7 +40,7 @@ class LoraSettings:
 def check_peft() -> None:
     """Raise UsageError where peft is not installed."""
     if find_spec("peft") is None:
-        raise UsageError("peft is not installed.", where="--lora", fix=install_command("gpu"))
+        raise UsageError("peft is not installed.", where=option("lora"), fix=install_command("gpu"))
 
 
 def add_lora(model: Any, settings: LoraSettings) -> Any:
@@ -72,14 +73,14 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
         except ValueError as error:
             raise UsageError(
                 f"No LoRA for this model: {str(error).partition(chr(10))[0]}",
-                where=f"--lora-target {', '.join(settings.targets) or ALL_LINEAR}",
-                fix="--lora-target with names of the model's linear layers, as q_proj",
+                where=option("lora_target", ", ".join(settings.targets) or ALL_LINEAR),
+                fix=Hint(option("lora_target"), " with names of the model's linear layers, as q_proj"),
             ) from error
     for layer, what in ((model.get_input_embeddings(), "embedding"), (model.get_output_embeddings(), "output layer")):
         if hasattr(layer, "lora_A"):
             raise UsageError(
                 f"The {what} is no place for LoRA: models tie embedding and output layer.",
-                where=f"--lora-target {', '.join(settings.targets)}",
+                where=option("lora_target", ", ".join(settings.targets)),
                 fix="leave it out",
             )
     return wrapped.eval()

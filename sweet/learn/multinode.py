@@ -25,6 +25,7 @@ from typing import Literal
 
 from sweet.errors import SweetError, UsageError, first_line
 from sweet.files import write_whole
+from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.learn import slurm
 from sweet.learn.failure import SAID, error_of, error_paths, known_error, leave, told
@@ -163,13 +164,17 @@ def await_job(places: Path, pattern: str, nodes: int) -> Path:
                 told_nodes = Gathering.read(path.parent).nodes
                 if told_nodes != nodes:
                     what = f"Node 0 was started for {told_nodes} nodes."
-                    raise UsageError(what, where=f"--nnodes {nodes}", fix="the same --nnodes on every node")
+                    raise UsageError(
+                        what,
+                        where=option("nnodes", nodes),
+                        fix=Hint("the same ", option("nnodes"), " on every node"),
+                    )
                 return path.parent
         time.sleep(10 * GLANCE)
     raise SweetError(
         f"No training by several nodes began within {COME:.0f} seconds.",
         where=places,
-        fix="start --node-rank 0 too; the run directory must be on a disk that all nodes see",
+        fix=Hint("start ", option("node_rank", 0), " too; the run directory must be on a disk that all nodes see"),
     )
 
 
@@ -232,7 +237,7 @@ def _come(folder: Path, rank: int, gathering: Gathering) -> Pulse:
     """Take a node's place."""
     if rank >= gathering.nodes:
         what = f"There are {gathering.nodes} nodes, numbered from 0."
-        raise UsageError(what, where=f"node {rank}", fix=f"--node-rank {gathering.nodes - 1}")
+        raise UsageError(what, where=f"node {rank}", fix=option("node_rank", gathering.nodes - 1))
     mine = versions()
     other = [
         f"{name} {mine.get(name)} (node 0: {told})"

@@ -18,6 +18,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.learn.attention import LAYERS_RECOMPUTED, replanted
 
 RECOMPUTED = 1_000_000_000
@@ -36,8 +37,8 @@ def recompute_layers(model: Any) -> None:
     if not layers:
         raise UsageError(
             f"The layers of {type(model).__name__} cannot be computed again.",
-            where="--gradient-checkpointing on",
-            fix="--gradient-checkpointing off, and a smaller --micro-batch-tokens",
+            where=option("gradient_checkpointing", "on"),
+            fix=Hint(option("gradient_checkpointing", "off"), ", and a smaller ", option("micro_batch_tokens")),
         )
     setattr(model, LAYERS_RECOMPUTED, True)
     for layer in layers:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message, Recipe, with_hidden
 from sweet.tasks.trajectory import Trajectory, as_messages
@@ -336,7 +337,7 @@ class ChatEncoder:
         raise TooLong(
             f"{name}: its last turn with the opening takes {longest} tokens, more than --max-length {max_length}, "
             "so nothing of it could be supervised.",
-            fix=f"--max-length {longest}",
+            fix=option("max_length", longest),
         )
 
 

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.files import write_whole
+from sweet.hints import Hint, option
 from sweet.learn.engine import BETAS, trained_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
@@ -220,7 +221,7 @@ class ZeroEngine:
                 f"The checkpoint was made by {made[0]} ranks with ZeRO {made[1]}, and these are {self.world} with "
                 f"ZeRO {self.settings.stage}: its parts are cut otherwise.",
                 where=path,
-                fix=f"--devices and --zero {made[1]} as before, or {anew}",
+                fix=Hint(option("devices"), " and ", option("zero", made[1]), f" as before, or {anew}"),
             )
         found, _ = self._engine.load_checkpoint(
             str(path.parent), tag=settled["tag"], load_module_strict=not self._frozen

@@ -21,6 +21,7 @@ import torch
 from sweet.device import Device
 from sweet.errors import UsageError, first_line
 from sweet.hf import check_hub_model, resolve_device, without_progress_bars
+from sweet.hints import option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter, find_adapter
 from sweet.render.screenshot_images import require_pillow
@@ -106,7 +107,9 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
     try:
         return model.eval().to(target)
     except torch.OutOfMemoryError as error:
-        raise UsageError(f"The model {name} does not fit the GPU's memory.", where=path, fix="--device cpu") from error
+        raise UsageError(
+            f"The model {name} does not fit the GPU's memory.", where=path, fix=option("device", "cpu")
+        ) from error
 
 
 def meta_model(name: str, *, tokenizer: Any = None) -> Any:

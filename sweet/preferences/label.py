@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, option, stage
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.metrics import LabelMetrics, LabelWork
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
@@ -176,5 +177,13 @@ def _nothing(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRul
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return SweetError(
         f"There is nothing to prefer: {what} ({why}).",
-        fix=f"sweet rollout with more dialogues a task (--samples {samples}) or more tasks, sweet eval, sweet label",
+        fix=Hint(
+            stage("rollout"),
+            " with more dialogues a task (",
+            option("samples", samples),
+            ") or more tasks, ",
+            stage("eval"),
+            ", ",
+            stage("label"),
+        ),
     )

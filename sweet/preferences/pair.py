@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, option, stage
 from sweet.preferences.config import PairConfig
 from sweet.preferences.metrics import PairMetrics, PairWork
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
@@ -39,7 +40,15 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
                 f"No pair can be made of {len(used)} turns: the candidates of a turn are all alike, or none differ by "
                 f"--min-gap {config.min_gap:g}.",
                 where=candidates.id,
-                fix="sweet rank with more --candidates or a higher --temperature, or a smaller --min-gap",
+                fix=Hint(
+                    stage("rank"),
+                    " with more ",
+                    option("candidates"),
+                    " or a higher ",
+                    option("temperature"),
+                    ", or a smaller ",
+                    option("min_gap"),
+                ),
             )
         meta = PairsMeta(candidates=candidates.id, strategy=config.strategy)
         draft = attempt.start_artifact("pairs", meta=meta.as_json())

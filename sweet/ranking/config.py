@@ -9,6 +9,7 @@ from pydantic import Field
 
 from sweet.device import Device
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     BEHIND_DASHES,
@@ -16,7 +17,6 @@ from sweet.stages.base import (
     Packing,
     PlannedConfig,
     formerly,
-    option_key,
 )
 from sweet.tasks.base import Recipe
 
@@ -108,19 +108,23 @@ _SAMPLING_OPTIONS = ("rollouts", "candidates", "fraction", "limit", "agent", "ag
 def check_options(config: RankConfig) -> None:
     """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
     if config.judge == "llm" and config.judge_model is None:
-        raise UsageError("The judge llm needs a model.", where="--judge llm", fix="--judge-model MODEL")
+        raise UsageError(
+            "The judge llm needs a model.", where=option("judge", "llm"), fix=option("judge_model", "MODEL")
+        )
     for name, judges in _JUDGES_OF_OPTION.items():
         if config.judge not in judges and getattr(config, name) not in (None, []):
-            option, other = f"--{option_key(name)}", f"--judge {judges[0]}"
+            named, other = option(name), option("judge", judges[0])
             raise UsageError(
-                f"{option} is an option of {other}, and the judge is {config.judge}.",
-                where=option,
-                fix=f"omit {option}, or {other}",
+                Hint(named, " is an option of ", other, f", and the judge is {config.judge}."),
+                where=named,
+                fix=Hint("omit ", named, ", or ", other),
             )
-    sampling = [f"--{option_key(name)}" for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
+    sampling = [option(name) for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(
-            f"{sampling[0]} is an option of the sampling, and the replies of {config.replies} are sampled already.",
+            Hint(
+                sampling[0], f" is an option of the sampling, and the replies of {config.replies} are sampled already."
+            ),
             where=sampling[0],
-            fix=f"omit {sampling[0]} or --replies",
+            fix=Hint("omit ", sampling[0], " or ", option("replies")),
         )

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.ranking.credit import CreditScorer
 from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.ranking.turns import SelectedTurn
@@ -32,8 +33,8 @@ def check_credit_known(scorer: CreditScorer, turns: Iterable[SelectedTurn]) -> N
             return
     raise UsageError(
         f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
-        where="--judge oracle",
-        fix="tasks with facts, as micro has them, or --judge critic",
+        where=option("judge", "oracle"),
+        fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
     )
 
 

@@ -91,7 +91,7 @@ def load_untrained_judge(
 
 def start_model(run: Run, rollouts: Artifact, reference: str | None) -> str:
     """Return the model that a critic starts from: `reference`, or the agent of the rollouts where it is None."""
-    return reference or agent_of(run, rollouts, "--reference")
+    return reference or agent_of(run, rollouts, "reference")
 
 
 def _judged_reply(reply: Reply, verdict: Verdict) -> Candidate:

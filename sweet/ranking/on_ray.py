@@ -17,6 +17,7 @@ from sweet.cluster.scheduler import Scheduler
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
+from sweet.hints import option
 from sweet.ranking.critic_judge import CriticJudge
 from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn
 from sweet.runs.environment import NODES
@@ -77,7 +78,9 @@ def open_ray_judge(address: str, load: LoadCritic, device: Device, say: Callable
     with open_cluster(address) as cluster:
         gpus = device != "cpu" and any(node.gpus for node in cluster.nodes())
         if device == "cuda" and not gpus:
-            raise UsageError("No node of the cluster gives a GPU.", where="--device cuda", fix="--device auto")
+            raise UsageError(
+                "No node of the cluster gives a GPU.", where=option("device", "cuda"), fix=option("device", "auto")
+            )
         opening = partial(_open_on_node, load, device)
         scheduler = Scheduler[_Batch, _BatchResult](
             cluster, opening, chunks_per_worker=BATCHES_IN_FLIGHT, gpus=gpus, say=say

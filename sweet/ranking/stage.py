@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from sweet.cluster.nodes import nodes_of
 from sweet.errors import SweetError
+from sweet.hints import stage
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import open_client
 from sweet.llm.local import LocalServing
@@ -155,14 +156,14 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     recorded: dict[TurnKey, CandidateRow] = {}
     agent = None
     if inputs.replies is None:
-        agent = config.agent or agent_of(run, inputs.rollouts, "--agent")
+        agent = config.agent or agent_of(run, inputs.rollouts, "agent")
         turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:
         path = run.file(inputs.replies)
         recorded = {row.key: row for row in read_jsonl(path, CandidateRow)}
         turns = turns_with_replies(dialogues, recorded, path)
     if not turns:
-        raise SweetError("The dialogues have no turn of the agent.", where=inputs.rollouts.id, fix="sweet rollout")
+        raise SweetError("The dialogues have no turn of the agent.", where=inputs.rollouts.id, fix=stage("rollout"))
     return _Chosen(inputs, recorded, agent, turns)
 
 

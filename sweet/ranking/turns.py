@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.errors import InputError
+from sweet.hints import Hint, option, stage
 from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
@@ -66,7 +67,7 @@ def turns_with_replies(
     unknown = next((key for key in replies if key not in turns), None)
     if unknown is not None:
         what = f"The file has replies for turn {unknown[1]} of dialogue {unknown[0]}, and the agent has no such turn."
-        raise InputError(what, path=path, fix="sweet rank without --replies")
+        raise InputError(what, path=path, fix=Hint(stage("rank"), " without ", option("replies")))
     return [turns[key] for key in sorted(replies)]
 
 

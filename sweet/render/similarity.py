@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, option
 
 Vector = NDArray[np.float32]
 """One embedding, of length 1."""
@@ -55,6 +56,6 @@ def unit(vector: NDArray[np.floating]) -> Vector:
     if not np.isfinite(length) or length == 0:
         raise SweetError(
             "A screenshot has no embedding: the model's output is zero or not finite.",
-            fix="name another model by --similarity",
+            fix=Hint("name another model by ", option("similarity")),
         )
     return (wide / length).astype(np.float32)

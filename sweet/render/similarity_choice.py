@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from sweet.device import Device
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.render.screenshot_images import require_pillow
 from sweet.render.similarity import Similarity
 
@@ -32,8 +33,13 @@ def open_similarity(choice: str | None, device: Device, say: Callable[[str], Non
     if choice == "efficientnet":
         raise UsageError(
             "The similarity efficientnet was removed.",
-            where="--similarity",
-            fix="--similarity pixels, which needs no weights, or --similarity clip, the paper's",
+            where=option("similarity"),
+            fix=Hint(
+                option("similarity", "pixels"),
+                ", which needs no weights, or ",
+                option("similarity", "clip"),
+                ", the paper's",
+            ),
         )
     from sweet.render.similarity_models import CLIP, ImageTower, is_cached
     from sweet.render.similarity_pixels import Pixels

@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Literal
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_human
 from sweet.llm.base import ChatClient
@@ -173,23 +174,27 @@ def _chosen(tasks: list[Task], config: RolloutConfig) -> list[Task]:
 
 def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     if config.agent == SCRIPTED:
-        _check_here("agent", config.agent_url, "--agent-url", "leave --agent-url out")
+        _check_here("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
         if kind.scripted_agent is None:
             raise UsageError(
-                f"There is no scripted agent for {kind.name} tasks.", where="--agent scripted", fix="--agent micro"
+                f"There is no scripted agent for {kind.name} tasks.",
+                where=option("agent", "scripted"),
+                fix=option("agent", "micro"),
             )
     elif config.agent == "micro" and kind.visual:
         raise UsageError(
             f"The packaged agent micro writes no pages, as {kind.name} tasks want them.",
-            where="--agent micro",
-            fix="--agent scripted, or --agent MODEL",
+            where=option("agent", "micro"),
+            fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
         )
     if config.sim == SCRIPTED:
-        name = "leave --sim-url out, or name the served model: --sim scripted-human for serve-sim's scripted engine"
-        _check_here("human", config.sim_url, "--sim-url", name)
+        fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
+        _check_here("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
     if config.ray is not None and not kind.visual:
-        raise UsageError(f"Dialogues on {kind.name} tasks have no pages to render.", where="--ray", fix="leave it out")
+        raise UsageError(
+            f"Dialogues on {kind.name} tasks have no pages to render.", where=option("ray"), fix="leave it out"
+        )
     if kind.visual and config.ray is None:
         from sweet.render.requirements import check_rendering
 
@@ -204,15 +209,21 @@ def _check_sight(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> 
         raise UsageError(
             f"The human of {kind.name} tasks must see pages. {config.sim} would be run by the embedded engine, "
             f"which runs models of text ({choice.why}).",
-            where=f"--sim {config.sim}",
-            fix="--sim-url URL of a vision model's server, --engine vllm where vllm is installed, or --sim scripted",
+            where=option("sim", config.sim),
+            fix=Hint(
+                option("sim_url", "URL"),
+                " of a vision model's server, ",
+                option("engine", "vllm"),
+                " where vllm is installed, or ",
+                option("sim", "scripted"),
+            ),
         )
 
 
-def _check_here(who: str, urls: list[str], flag: str, fix: str) -> None:
+def _check_here(who: str, urls: list[str], field: str, fix: str) -> None:
     if urls:
         raise UsageError(
-            f"The scripted {who} runs in this process, and a server was named for it.", where=flag, fix=fix
+            f"The scripted {who} runs in this process, and a server was named for it.", where=option(field), fix=fix
         )
 
 

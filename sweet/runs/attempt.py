@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from filelock import FileLock, Timeout
 
 from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
+from sweet.hints import Hint, option
 from sweet.runs.content import current_sum, make_durable, measure
 from sweet.runs.environment import environment, recordable
 from sweet.runs.index import leave_index
@@ -222,7 +223,7 @@ class ActiveAttempt:
         raise UsageError(
             f"{artifact.id} is not finished, and was begun with other settings: {what}.",
             where=self._store.root / artifact.path,
-            fix="the settings it was begun with go on with it; --new begins another beside it",
+            fix=Hint("the settings it was begun with go on with it; ", option("new"), " begins another beside it"),
         )
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
@@ -20,7 +21,7 @@ from sweet.runs.content import alteration, current_sum
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making
-from sweet.runs.store import LOCKS, TEMPORARY, Store
+from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
 from sweet.suggestions import did_you_mean
 
 
@@ -58,7 +59,7 @@ class Run:
         run = cls(path)
         if not run._root.is_dir():
             what = f"There is no such run.{did_you_mean(str(path), _runs_around(run.path))}"
-            raise UsageError(what, where=path, fix="sweet rollout makes a run")
+            raise UsageError(what, where=path, fix=NO_RUN)
         run._store.load()
         return run
 
@@ -86,7 +87,7 @@ class Run:
         """
         runs = [cls(path) for path in (root.iterdir() if root.is_dir() else ()) if Store(path.absolute()).exists()]
         if not runs:
-            raise UsageError("There is no run yet.", where=root, fix="sweet rollout makes one; or name the run")
+            raise UsageError("There is no run yet.", where=root, fix=Hint(NO_RUN, "; or name the run"))
         newest = max(runs, key=lambda run: (run._born(), run.path.name))
         newest._store.load()
         return newest
@@ -168,7 +169,7 @@ class Run:
             raise UsageError(what, where=self.path, fix=self._maker(kind))
         if not self.file(chosen).exists():
             what = f"{needed_by} needs {chosen.id}, and its file is gone."
-            raise UsageError(what, where=self.file(chosen), fix=f"put it back, or {self._maker(kind)}")
+            raise UsageError(what, where=self.file(chosen), fix=Hint("put it back, or ", self._maker(kind)))
         return chosen
 
     def input_of(self, artifact: Artifact, kind: Kind) -> Artifact:
@@ -228,23 +229,22 @@ class Run:
             raise
         attempt.end(None)
 
-    def _maker(self, kind: Kind) -> str:
-        return self._command(stage_making(kind).name)
-
-    def _command(self, stage: str) -> str:
-        return shlex.join(["sweet", stage, str(self.path)])
+    def _maker(self, kind: Kind) -> Hint:
+        return stage(stage_making(kind).name, self.path)
 
     def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
         return UsageError(
             f"{needed_by} needs {artifact.kind}, and {artifact.id} is not finished.",
             where=self.file(artifact),
-            fix=f"{self._maker(artifact.kind)} with the options it was begun with",
+            fix=Hint(self._maker(artifact.kind), " with the options it was begun with"),
         )
 
     def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:
         has = f"it has {', '.join(there)}" if there else "it has none that is finished"
         what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}.{did_you_mean(id, there)}"
-        return UsageError(what, where=self.path, fix=f"name one of them, or {self._command('status')}")
+        return UsageError(
+            what, where=self.path, fix=f"name one of them, or {shlex.join(['sweet', 'status', str(self.path)])}"
+        )
 
 
 def _runs_around(path: Path) -> list[str]:

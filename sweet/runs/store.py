@@ -18,11 +18,15 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.hints import Hint
 from sweet.installation import VERSION
 from sweet.runs.manifest import Manifest, parse, render
 
 NAME = "manifest.json"
 BACKUP = "manifest.json.bak"
+NO_RUN = Hint.of("sweet rollout makes a run", "sweet.Run.create(path) makes a run")
+"""What to do where there is no run."""
+
 LOCKS = ".locks"
 TEMPORARY = ".manifest-"
 
@@ -54,7 +58,7 @@ class Store:
             if self.backup.is_file():
                 raise InputError("The run has lost its manifest.", path=self.path, fix=self._mend()) from error
             what = "This is not a run: it has no manifest." if self.root.is_dir() else "There is no such run."
-            raise UsageError(what, where=self.root, fix="sweet rollout makes a run") from error
+            raise UsageError(what, where=self.root, fix=NO_RUN) from error
         except OSError as error:
             raise UsageError(f"The manifest cannot be read: {error.strerror}.", where=self.path) from error
         try:

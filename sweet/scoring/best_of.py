@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweet.device import Device
 from sweet.errors import SweetError
+from sweet.hints import Hint, option, stage
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -79,7 +80,7 @@ def measure_best_of(
         raise SweetError(
             "No task has two dialogues, so there is nothing to choose the best of.",
             where=rollouts.id,
-            fix="sweet rollout with --samples 16",
+            fix=Hint(stage("rollout"), " with ", option("samples", 16)),
         )
     by_number = {str(n): at(n, by_task) for n in powers_of_two(most)}
     return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number)

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 from sweet.cluster.nodes import nodes_of
 from sweet.device import usable_cores
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.best_of import measure_best_of
@@ -122,9 +123,9 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
     for name in SCORER_OPTIONS:
         if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
             raise UsageError(
-                f"--{name} does not concern tasks of the kind {kind.name}.",
-                where=f"--{name}",
-                fix=f"leave --{name} out",
+                Hint(option(name), f" does not concern tasks of the kind {kind.name}."),
+                where=option(name),
+                fix=Hint("leave ", option(name), " out"),
             )
 
 

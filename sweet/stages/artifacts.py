@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import JsonValue
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
@@ -62,17 +63,17 @@ def agent_system(run: Run, rollouts: Artifact) -> str:
     return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
 
 
-def agent_of(run: Run, rollouts: Artifact, option: str) -> str:
+def agent_of(run: Run, rollouts: Artifact, named_by: str) -> str:
     """The model that spoke in these rollouts, where it lies now.
 
     Raises:
-        UsageError: it was no model, or is not known; `option` names one.
+        UsageError: it was no model, or is not known; the option `named_by` names one.
     """
     agent = recorded_model(run, rollouts, "agent") or "micro"
     if agent in NO_MODEL:
         raise UsageError(
             f"The agent of these dialogues was {agent}, and there is no model to go on from.",
             where=rollouts.id,
-            fix=f"{option} MODEL",
+            fix=option(named_by, "MODEL"),
         )
     return agent

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sweet.device import Device
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
@@ -85,7 +86,7 @@ def load_critic(
     if meta.variant == "regression":
         if reference is not None:
             what = f"{artifact.id} has a regression head, which is measured against no reference."
-            raise UsageError(what, where="--reference", fix="leave it out")
+            raise UsageError(what, where=option("reference"), fix="leave it out")
         load_head(model, run.file(artifact))
         encoder = ChatEncoder(tokenizer)
         if shows_pages(run, path):
@@ -95,7 +96,7 @@ def load_critic(
     base = reference or recorded_model(run, artifact, "base")
     if not base:
         what = f"{artifact.id} does not say which model it started from, against which it is measured."
-        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix="--reference MODEL")
+        raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix=option("reference", "MODEL"))
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)

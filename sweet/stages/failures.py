@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweet.errors import SweetError, TooManyFailures
+from sweet.hints import Hint, option
 from sweet.stages.base import StageResult
 
 
@@ -20,7 +21,7 @@ def check_failures(failed: int, tried: int, allowed: float, *, what: str, log: P
         error = TooManyFailures(
             f"{failed} of {tried} {what} failed; those that finished are kept.",
             where=log,
-            fix="run the same command again for the failed ones, or raise --fail-on-error",
+            fix=Hint("run the same command again for the failed ones, or raise ", option("fail_on_error")),
         )
         error.result = result
         raise error

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
+from sweet.hints import option
 from sweet.runs.jsonl import read_rows
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.base import Task
@@ -89,8 +90,8 @@ def check_split(tasks: str, split: str, splits: Mapping[str, Collection[str]]) -
     if tasks in splits and split not in splits[tasks]:
         raise UsageError(
             f"The dataset {tasks} has no split {split!r}.{did_you_mean(split, splits[tasks])}",
-            where="--split",
-            fix=_near(split, splits[tasks], "--split "),
+            where=option("split"),
+            fix=option("split", _near(split, splits[tasks])),
         )
 
 
@@ -99,15 +100,16 @@ def not_there(path: Path, datasets: Iterable[str]) -> InputError:
     if path.is_dir():
         files = sorted(str(file) for file in path.glob("*.jsonl"))
         hint = files[0] if files else "name a JSONL file"
-        return InputError("The task file is a folder.", path=path, fix=f"--tasks {hint}" if files else hint)
+        return InputError("The task file is a folder.", path=path, fix=option("tasks", hint) if files else hint)
     beside = [str(file) for file in path.parent.glob("*.jsonl")] if path.parent.is_dir() else []
     known = (*datasets, *beside)
     return InputError(
         f"There is no such task file or dataset.{did_you_mean(str(path), known)}",
         path=path,
-        fix=_near(str(path), known, "--tasks "),
+        fix=option("tasks", _near(str(path), known)),
     )
 
 
-def _near(word: str, known: Collection[str], flag: str) -> str:
-    return flag + (nearest(word, known) or "|".join(list(known)[:4]))
+def _near(word: str, known: Collection[str]) -> str | tuple[str, ...]:
+    """Return the known word that is nearest, or else the first few to choose from."""
+    return nearest(word, known) or tuple(known)[:4]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.tasks.base import Credit, Message, Move, Recipe, Task
 from sweet.tasks.facts import reply_from_facts
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
@@ -101,7 +102,11 @@ class TaskKind(ABC):
             UsageError: the kind has no dataset.
         """
         if not self.datasets:
-            raise UsageError(f"The kind {self.name} comes without tasks.", where="--tasks", fix="--tasks FILE.jsonl")
+            raise UsageError(
+                f"The kind {self.name} comes without tasks.",
+                where=option("tasks"),
+                fix=option("tasks", "FILE.jsonl"),
+            )
         return next(iter(self.datasets))
 
     def load(self, tasks: str, split: str) -> list[Task]:
@@ -138,7 +143,7 @@ class TaskKind(ABC):
             raise UsageError(
                 f"The scripted human speaks from a task's facts, and task {mute.id} has none.",
                 where="the tasks",
-                fix='tasks with "facts", or a model as the human: --sim MODEL',
+                fix=Hint('tasks with "facts", or a model as the human: ', option("sim", "MODEL")),
             )
 
     def scripted_reply(self, task: Task, dialogue: Sequence[Message]) -> str:

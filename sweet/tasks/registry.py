@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.plugins import Plugin, plugins
 from sweet.suggestions import did_you_mean, nearest
 from sweet.tasks.kind import TaskKind
@@ -23,14 +24,16 @@ def task_kind(name: str) -> TaskKind:
         raise UsageError(
             f"There is no kind of task called {name!r}; installed: {', '.join(installed) or 'none'}."
             + did_you_mean(name, installed),
-            where="--task",
-            fix=f"--task {near}" if near else f"install the package that has {name!r}, or --task {'|'.join(installed)}",
+            where=option("task"),
+            fix=option("task", near)
+            if near
+            else Hint(f"install the package that has {name!r}, or ", option("task", tuple(installed))),
         )
     first, *others = installed[name]
     if others and not first.ours:
         raise UsageError(
             f"Several packages have a kind of task called {name!r}: {', '.join(map(str, installed[name]))}.",
-            where="--task",
+            where=option("task"),
             fix=f"pip uninstall {others[0].package}",
         )
     return load_kind(first)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, stage
 from sweet.learn.data import Example
 from sweet.learn.tokens import ReplyText
 from sweet.stages.base import digest_of
@@ -40,7 +41,7 @@ def dialogue_examples(
             raise SweetError(
                 f"The dialogue {name} is not among the rollouts.",
                 where=training.inputs[0].id,
-                fix="sweet label again, from scores of these rollouts",
+                fix=Hint(stage("label"), " again, from scores of these rollouts"),
             )
         trajectory = dialogues[name]
         encoded = training.encoder.dialogue(

@@ -11,6 +11,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
+from sweet.hints import Hint, listed, option
 from sweet.learn import slurm
 from sweet.learn.distributed import Layout, Nodes, check_deepspeed, check_hostfile
 from sweet.learn.lora import LoraSettings, check_peft
@@ -31,24 +32,27 @@ def start_of(config: TrainConfig, base: str, on_gpu: bool, *, head: bool = False
     """
     recompute = {"on": True, "off": False, "auto": None if on_gpu else False}[config.gradient_checkpointing]
     given = {
-        "--lora-alpha": config.lora_alpha,
-        "--lora-target": config.lora_target or None,
-        "--lora-output adapter": config.lora_output if config.lora_output == "adapter" else None,
+        option("lora_alpha"): config.lora_alpha,
+        option("lora_target"): config.lora_target or None,
+        option("lora_output", "adapter"): config.lora_output if config.lora_output == "adapter" else None,
     }
     if config.lora is None:
-        named = ", ".join(name for name, value in given.items() if value is not None)
+        named = [name for name, value in given.items() if value is not None]
         if named:
-            raise UsageError("There is no adapter to train without a rank.", where=named, fix="--lora 16")
+            what = "There is no adapter to train without a rank."
+            raise UsageError(what, where=listed(named), fix=option("lora", 16))
         return Start(base, recompute=recompute, head=head)
     if config.engine == "openrlhf":
-        fix = "--engine torch, or deepspeed for several devices"
-        raise UsageError("LoRA is not handed to OpenRLHF.", where="--lora --engine openrlhf", fix=fix)
+        fix = Hint(option("engine", "torch"), ", or deepspeed for several devices")
+        raise UsageError(
+            "LoRA is not handed to OpenRLHF.", where=Hint(option("lora"), " ", option("engine", "openrlhf")), fix=fix
+        )
     check_peft()
     if config.lora_output == "adapter" and find_adapter(base) is not None:
         raise UsageError(
             "An adapter on an adapter has no base that a reader of it could load.",
-            where=f"--lora-output adapter --model {base}",
-            fix="--lora-output merged",
+            where=Hint(option("lora_output", "adapter"), " ", option("model", base)),
+            fix=option("lora_output", "merged"),
         )
     alpha = config.lora_alpha or 2 * config.lora
     lora = LoraSettings(config.lora, alpha, tuple(config.lora_target), config.seed)
@@ -62,33 +66,48 @@ def layout_of(config: TrainConfig) -> Layout | None:
         UsageError: options that do not go together, deepspeed or a GPU that is not there, a hostfile that is none.
     """
     several = {
-        "--devices": config.devices,
-        "--hostfile": config.hostfile,
-        "--nnodes": config.nnodes,
-        "--node-rank": config.node_rank,
-        "--master-addr": config.master_addr,
-        "--zero": config.zero,
-        "--offload": None if config.offload == "none" else config.offload,
+        option("devices"): config.devices,
+        option("hostfile"): config.hostfile,
+        option("nnodes"): config.nnodes,
+        option("node_rank"): config.node_rank,
+        option("master_addr"): config.master_addr,
+        option("zero"): config.zero,
+        option("offload"): None if config.offload == "none" else config.offload,
     }
     if config.engine == "torch":
-        given = ", ".join(name for name, value in several.items() if value is not None)
+        given = [name for name, value in several.items() if value is not None]
         if given:
-            raise UsageError("The torch engine trains on one device.", where=given, fix="--engine deepspeed")
+            what = "The torch engine trains on one device."
+            raise UsageError(what, where=listed(given), fix=option("engine", "deepspeed"))
         return None
     if config.engine == "openrlhf" and config.log_to:
-        raise UsageError("OpenRLHF keeps its figures to itself.", where="--log-to", fix="--engine torch, or deepspeed")
+        raise UsageError(
+            "OpenRLHF keeps its figures to itself.",
+            where=option("log_to"),
+            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+        )
     if config.engine == "openrlhf" and config.recipe == "upstream":
         what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
-        raise UsageError(what, where="--recipe upstream --engine openrlhf", fix="--engine torch, or deepspeed")
+        raise UsageError(
+            what,
+            where=Hint(option("recipe", "upstream"), " ", option("engine", "openrlhf")),
+            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+        )
     if config.engine == "deepspeed":
         check_deepspeed()
     stage = ZERO if config.zero is None else config.zero
     least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
     if stage < least:
         raise UsageError(
-            f"ZeRO {stage} cannot offload this: --offload {config.offload} needs --zero {least} or more.",
-            where="--offload",
-            fix=f"--zero {least}",
+            Hint(
+                f"ZeRO {stage} cannot offload this: ",
+                option("offload", config.offload),
+                " needs ",
+                option("zero", least),
+                " or more.",
+            ),
+            where=option("offload"),
+            fix=option("zero", least),
         )
     _check_nodes(config)
     if by_slurm(config):
@@ -104,7 +123,9 @@ def layout_of(config: TrainConfig) -> Layout | None:
         return Layout(config.devices or 1, nodes=nodes)
     there = torch.cuda.device_count()
     if (config.devices or 1) > there:
-        raise UsageError(f"torch sees {there} GPUs.", where=f"--devices {config.devices}", fix=f"--devices {there}")
+        raise UsageError(
+            f"torch sees {there} GPUs.", where=option("devices", config.devices), fix=option("devices", there)
+        )
     return Layout(config.devices or there, nodes=nodes)
 
 
@@ -125,24 +146,30 @@ def _check_nodes(config: TrainConfig) -> None:
     """Raise UsageError where options of several nodes do not go together."""
     if config.engine == "openrlhf" and (config.nnodes is not None or by_slurm(config)):
         what = "OpenRLHF's command is started by DeepSpeed's launcher, which takes hosts from a file."
-        given = "--nnodes" if config.nnodes is not None else slurm.WORD
-        raise UsageError(what, where=given, fix="--hostfile FILE, or --engine deepspeed")
+        given = option("nnodes") if config.nnodes is not None else slurm.WORD
+        raise UsageError(
+            what, where=given, fix=Hint(option("hostfile", "FILE"), ", or ", option("engine", "deepspeed"))
+        )
     if (config.nnodes is None) != (config.node_rank is None):
-        given, other = ("--nnodes", "--node-rank") if config.node_rank is None else ("--node-rank", "--nnodes")
+        given, other = option("nnodes"), option("node_rank")
+        if config.nnodes is None:
+            given, other = other, given
         what = "Where each node is started by itself, it is told how many there are and which it is."
-        raise UsageError(what, where=given, fix=f"{other} too, or --hostfile")
+        raise UsageError(what, where=given, fix=Hint(other, " too, or ", option("hostfile")))
     if config.nnodes is not None and config.hostfile is not None:
         what = "The hosts of a hostfile are started from here; with --nnodes each is started by itself."
-        raise UsageError(what, where="--hostfile, --nnodes", fix="one of the two")
+        raise UsageError(what, where=Hint(option("hostfile"), ", ", option("nnodes")), fix="one of the two")
     if config.nnodes is not None and config.node_rank is not None and config.node_rank >= config.nnodes:
         what = f"Of {config.nnodes} nodes the first is 0 and the last {config.nnodes - 1}."
-        raise UsageError(what, where=f"--node-rank {config.node_rank}", fix=f"--node-rank {config.nnodes - 1}")
+        raise UsageError(what, where=option("node_rank", config.node_rank), fix=option("node_rank", config.nnodes - 1))
     if config.master_addr is not None and not _ADDRESS.fullmatch(config.master_addr):
         what = f"{config.master_addr!r} is neither a host name nor an IPv4 address."
-        raise UsageError(what, where="--master-addr", fix="without a port: node 0 takes a free one, and tells it")
+        raise UsageError(what, where=option("master_addr"), fix="without a port: node 0 takes a free one, and tells it")
     if config.master_addr is not None and config.nnodes is None and not by_slurm(config):
         what = "Only nodes with a launcher each are told where to meet."
-        raise UsageError(what, where="--master-addr", fix=f"leave it out, or add --nnodes, or {slurm.WORD}")
+        raise UsageError(
+            what, where=option("master_addr"), fix=Hint("leave it out, or add ", option("nnodes"), f", or {slurm.WORD}")
+        )
 
 
 def _slurm_layout(config: TrainConfig) -> Layout:
@@ -157,10 +184,10 @@ def _slurm_layout(config: TrainConfig) -> Layout:
         devices = config.devices or job.gpus or torch.cuda.device_count()
         if devices > (job.gpus or devices):
             what = f"Slurm has given {job.gpus} GPUs of each node."
-            raise UsageError(what, where=f"--devices {config.devices}", fix=f"--devices {job.gpus}")
+            raise UsageError(what, where=option("devices", config.devices), fix=option("devices", job.gpus))
         return Layout(devices, nodes=Nodes(len(job.hosts), master, gpus=devices))
     if config.device == "auto":
         given = f"has {job.gpus} GPUs a node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
-        raise UsageError(f"The Slurm job {given}.", where=slurm.WORD, fix=f"{fix}, or --device cpu")
+        raise UsageError(f"The Slurm job {given}.", where=slurm.WORD, fix=Hint(f"{fix}, or ", option("device", "cpu")))
     return Layout(config.devices or 1, nodes=Nodes(len(job.hosts), master))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sweet.errors import UsageError, first_line
+from sweet.hints import option
 from sweet.installation import install_command
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
@@ -79,7 +80,7 @@ def check_logs(targets: Sequence[LogTarget]) -> None:
     """Raise UsageError where what a log needs is not installed."""
     for target in targets:
         if find_spec(target) is None:
-            raise UsageError(f"{target} is not installed.", where=f"--log-to {target}", fix=INSTALL[target])
+            raise UsageError(f"{target} is not installed.", where=option("log_to", target), fix=INSTALL[target])
 
 
 class FigureLogs:
@@ -98,7 +99,7 @@ class FigureLogs:
             except Exception as error:  # whatever the library raises
                 self.close()
                 raise UsageError(
-                    f"The log cannot be opened: {first_line(error)}", where=f"--log-to {target}", fix=LOGIN[target]
+                    f"The log cannot be opened: {first_line(error)}", where=option("log_to", target), fix=LOGIN[target]
                 ) from error
 
     def write(self, record: Mapping[str, Any]) -> None:

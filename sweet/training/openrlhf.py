@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option
 from sweet.learn.openrlhf import CHECKPOINTS, DATA, DpoJob, command, rows, steps, train, write_rows
 from sweet.learn.openrlhf_python import find_python
 from sweet.learn.tokens import ReplyText
@@ -32,16 +33,24 @@ def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
     """
     config, hyper, run = training.config, training.hyper, training.run
     if not pairs:
-        raise SweetError("There is nothing to train on.", where=training.inputs[0].id, fix="a larger --limit or run")
+        raise SweetError(
+            "There is nothing to train on.",
+            where=training.inputs[0].id,
+            fix=Hint("a larger ", option("limit"), " or run"),
+        )
     if len(pairs) < hyper.batch:
         raise UsageError(
             f"OpenRLHF leaves out what does not fill a step, and there are {len(pairs)} pairs.",
-            where=f"--batch {hyper.batch}",
-            fix=f"--batch {len(pairs)}, or more pairs",
+            where=option("batch", hyper.batch),
+            fix=Hint(option("batch", len(pairs)), ", or more pairs"),
         )
     if find_adapter(training.base) is not None:
         what = f"OpenRLHF starts from whole models, and {training.base} is a LoRA adapter."
-        raise UsageError(what, where="--engine openrlhf", fix="--engine torch, or deepspeed for several devices")
+        raise UsageError(
+            what,
+            where=option("engine", "openrlhf"),
+            fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
+        )
     python, version = find_python()
     used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch, "beta": config.beta}
     meta = {"base": training.base, "method": "sweet", "recipe": config.recipe, **used}

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.preferences.label import newest_to_learn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact, Kind
@@ -47,7 +48,7 @@ class Sources:
         found = {artifact.id: run.input_of(artifact, "rollouts") for artifact in artifacts}
         if len(found) < len(artifacts):
             twice = next(artifact.id for i, artifact in enumerate(artifacts) if artifact in artifacts[:i])
-            raise UsageError("It would be learned from twice.", where=f"--from {twice}", fix="name it once")
+            raise UsageError("It would be learned from twice.", where=option("from_", twice), fix="name it once")
         rollouts = {behind.id: behind for behind in found.values()}
         _check_told_the_same(run, list(rollouts.values()))
         self.run = run
@@ -99,6 +100,6 @@ def _check_told_the_same(run: Run, rollouts: Sequence[Artifact]) -> None:
         if agent_system(run, other) != agent_system(run, first):
             raise UsageError(
                 f"The agents of {first.id} and {other.id} were told different things (--prompts, --max-turns).",
-                where="--from",
+                where=option("from_"),
                 fix="learn from dialogues under one system prompt",
             )

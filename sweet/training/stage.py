@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option, stage
 from sweet.preferences.label import learnable, preferences, usable_dialogues
 from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
@@ -72,7 +73,11 @@ def _critic(
     prepare = _preference_critic if config.target == "preference" else _outcome_critic
     training = prepare(run, config, reporter, meta, weights)
     if config.keep == "best" and not training.heldout:
-        raise UsageError("Nothing is held out to tell the best by.", where="--keep best", fix="a larger --holdout")
+        raise UsageError(
+            "Nothing is held out to tell the best by.",
+            where=option("keep", "best"),
+            fix=Hint("a larger ", option("holdout")),
+        )
     training.keep_best = config.keep != "last" and bool(training.heldout)
     return training, meta
 
@@ -105,21 +110,27 @@ def _preference_critic(
 def _check_critic(config: TrainCriticConfig) -> None:
     """Raise UsageError where options do not go together."""
     if config.beta == 0 and config.target == "preference":
-        raise UsageError("Without log-ratios a critic has no preferences to learn.", where="--beta 0", fix="--beta 0.1")
+        raise UsageError(
+            "Without log-ratios a critic has no preferences to learn.", where=option("beta", 0), fix=option("beta", 0.1)
+        )
     if config.variant != "regression":
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."
-            raise UsageError(what, where=f"--target {config.target}", fix="--variant regression")
+            raise UsageError(what, where=option("target", config.target), fix=option("variant", "regression"))
         if config.image_pixels != TrainCriticConfig.model_fields["image_pixels"].default:
             what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
-            raise UsageError(what, where=f"--image-pixels {config.image_pixels}", fix="--variant regression")
+            raise UsageError(
+                what, where=option("image_pixels", config.image_pixels), fix=option("variant", "regression")
+            )
         return
     if config.normalize is not None:
         what = "A regression head has no log-ratios to average."
-        raise UsageError(what, where=f"--normalize {config.normalize}", fix="leave it out")
+        raise UsageError(what, where=option("normalize", config.normalize), fix="leave it out")
     if config.target != "preference" and config.nll:
         what = "The likelihood term is of the chosen side, and the target learns from dialogues that failed too."
-        raise UsageError(what, where=f"--nll {config.nll:g}", fix="--target preference, or leave it out")
+        raise UsageError(
+            what, where=option("nll", config.nll), fix=Hint(option("target", "preference"), ", or leave it out")
+        )
 
 
 def _outcome_critic(
@@ -134,7 +145,7 @@ def _outcome_critic(
     rule = task_kind(run.manifest().task).rewards
     if config.target == "binary" and rule.solved is None:
         what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
-        raise UsageError(what, where="--target binary", fix="--target real, or preference")
+        raise UsageError(what, where=option("target", "binary"), fix=Hint(option("target", "real"), ", or preference"))
     sources = _scores_to_learn(run, config.from_)
     training = Training(run, config, "regression", sources.inputs, reporter, weights=weights)
     dialogues, rewards = sources.dialogues(), sources.rewards()
@@ -219,8 +230,8 @@ def _actor(
 def _beyond_openrlhf(what: str) -> UsageError:
     return UsageError(
         f"OpenRLHF's DPO takes one prompt for both sides of a pair, and the data of {what} have none.",
-        where="--engine openrlhf",
-        fix="--engine torch, or deepspeed for several devices",
+        where=option("engine", "openrlhf"),
+        fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
     )
 
 
@@ -235,7 +246,7 @@ def _worth_imitating(dialogues: Mapping[str, Trajectory], sources: Sources, rule
             if rule.solved is not None
             else "No dialogue is better than another one of its task, so there is nothing to fine-tune on.",
             where=sources.inputs[0].id,
-            fix="sweet rollout with more --samples, then sweet eval",
+            fix=Hint(stage("rollout"), " with more ", option("samples"), ", then ", stage("eval")),
         )
     return ids
 

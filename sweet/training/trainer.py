@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from sweet.errors import SweetError, UsageError
 from sweet.hf import resolve_device
+from sweet.hints import Hint, option
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.data import Example, Objective, Pool
@@ -87,7 +88,7 @@ class Training:
             reporter.warn(unused)
         check_logs(config.log_to)
         rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
-        self.base = config.model or agent_of(run, rollouts, "--model")
+        self.base = config.model or agent_of(run, rollouts, "model")
         learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
         reporter.say(f"Training on {learned} from {self.base}.")
         self.tokenizer = load_tokenizer(self.base)
@@ -127,8 +128,10 @@ class Training:
         if self.layout is not None:
             raise UsageError(
                 "Several devices are not handed pictures yet.",
-                where=f"--engine {self.config.engine} --model {self.base}",
-                fix="--engine torch, with --lora where memory is short, or a model of text",
+                where=Hint(option("engine", self.config.engine), " ", option("model", self.base)),
+                fix=Hint(
+                    option("engine", "torch"), ", with ", option("lora"), " where memory is short, or a model of text"
+                ),
             )
         eye = Eye(self.base, getattr(self.config, "image_pixels", None))
         album = RunAlbum(self.run, self.reporter, renders=weights)
@@ -165,7 +168,11 @@ class Training:
                 raise UsageError(what, where=self.inputs[0].id, fix=first.fix)
             self.reporter.warn(what)
         if not self.examples:
-            raise SweetError("There is nothing to train on.", where=self.inputs[0].id, fix="a larger --limit or run")
+            raise SweetError(
+                "There is nothing to train on.",
+                where=self.inputs[0].id,
+                fix=Hint("a larger ", option("limit"), " or run"),
+            )
 
     @property
     def zero(self) -> ZeroSettings:
@@ -249,7 +256,7 @@ class Training:
             raise UsageError(
                 f"The training was begun with the engine {began}, and its checkpoint is of no use to another.",
                 where=folder,
-                fix=f"--engine {began}, or train without --resume",
+                fix=Hint(option("engine", began), ", or train without ", option("resume")),
             )
         return single or many
 

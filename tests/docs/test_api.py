@@ -38,9 +38,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
-    code = "import sys; before = set(sys.modules); import sweet; print(*(name for name in set(sys.modules) - before if not name.startswith('importlib.')))"
+    code = "import sys; before = set(sys.modules); import sweet; print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {*done.stdout.split()} - {"__future__", "warnings"} == {"importlib", "sweet", "sweet.installation"}
+    assert {name for name in done.stdout.split() if "importlib" not in name} - {"__future__", "warnings"} == {
+        "sweet",
+        "sweet.installation",
+    }
 
 
 def test_the_names_cost_no_torch() -> None:
@@ -81,7 +84,7 @@ def test_a_run_from_python(tmp_path: Path) -> None:
     scored = sweet.evaluate(sweet.Run.open(str(tmp_path / "run")))
     rewards = [trajectory.reward for trajectory in sweet.read_trajectories(run, "rollouts-1")]
     assert [reward is not None for reward in rewards] == [True, True]
-    assert scored.metrics["reward"] == pytest.approx(sum(filter(None, rewards)) / 2)
+    assert scored.as_json()["metrics"]["success_rate"] == rewards.count(1) / 2
 
 
 def test_a_stage_can_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
@@ -92,7 +95,7 @@ def test_a_stage_can_be_called_where_an_event_loop_runs(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         return result
 
-    assert asyncio.run(cell()).metrics["dialogues"] == 1
+    assert asyncio.run(cell()).as_json()["metrics"]["episodes"] == 1
 
 
 def test_errors_name_arguments_and_functions(tmp_path: Path) -> None:

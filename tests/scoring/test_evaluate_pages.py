@@ -220,10 +220,10 @@ def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Pat
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path, painter: Painter) -> None:
     run = make_run(tmp_path / "run", trajectory("a", FAR, reference=REFERENCE))
-    with pytest.raises(UsageError, match="--scorer does not concern"):
+    with pytest.raises(UsageError, match="scorer does not concern"):
         evaluate(run, scorer="upstream")
     assert evaluate(run, sandbox="docker", workers=1)[0]["trajectories"] == 1
-    with pytest.raises(UsageError, match="--similarity does not concern"):
+    with pytest.raises(UsageError, match="similarity does not concern"):
         run_eval(Run.create(tmp_path / "code", "code"), EvalConfig(similarity="clip"), Silent())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
+from sweet.hints import Hint, option
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.metrics import Caveat
@@ -55,7 +56,7 @@ def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: st
         raise UsageError(
             f"The baseline is of tasks of the kind {baseline.manifest.task}, what is compared with it of {kind}.",
             where=baseline.run.path,
-            fix="compare runs of one kind; --allow-different compares them nevertheless",
+            fix=Hint("compare runs of one kind; ", option("allow_different"), " compares them nevertheless"),
         )
     if baseline.scorer != scorer:
         raise UsageError(

@@ -7,7 +7,6 @@ kept.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from sweet.errors import UsageError
+from sweet.hints import stage
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Attempt, Manifest
@@ -163,7 +163,7 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
         raise UsageError(
             f"{needed_by} needs scores, and {rollouts.id} has none yet.",
             where=path,
-            fix=shlex.join(["sweet", "eval", str(path), "--from", rollouts.id]),
+            fix=stage("eval", path, from_=rollouts.id),
         )
     return found[-1]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.tasks.base import Task
 from sweet.tasks.datasets import COLBENCH_SPLITS, websight_file
 from sweet.tasks.files import Wrong, check_split, load_task_file, not_there
@@ -37,7 +38,7 @@ def load(tasks: str, split: str) -> list[Task]:
         raise UsageError(
             f"WebSight's {split} split is not on this machine.",
             where=path,
-            fix="sweet data websight, or --tasks pages",
+            fix=Hint("sweet data websight, or ", option("tasks", "pages")),
         )
     raise not_there(path, SPLITS)
 

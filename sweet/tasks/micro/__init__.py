@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.tasks.base import Task
 from sweet.tasks.micro.family import MICRO, Family
 from sweet.tasks.micro.generator import as_task, instances
@@ -33,8 +34,8 @@ def load(split: str, family: Family = MICRO) -> list[Task]:
     if split not in family.splits:
         raise UsageError(
             f"The dataset {family.name} has no split {split!r}.",
-            where="--split",
-            fix=f"--split {'|'.join(family.splits)}",
+            where=option("split"),
+            fix=option("split", tuple(family.splits)),
         )
     drawn = islice(instances(split, family), family.splits[split])
     return [as_task(instance, f"{family.name}-{split}-{index:04d}") for index, instance in enumerate(drawn)]
