@@ -67,7 +67,7 @@ def exact(request: Metrics, _shape: Shape) -> Metrics:
     for family in FAMILIES:
         model = make_small_model(family, request["seed"])
         scorer = Scorer(model)
-        if not scorer.shares_up_to:
+        if not scorer.max_shared_length:
             raise SystemExit(f"trees do not support {family}")
         with gradients(model) as expected:
             means = torch.stack([plain_mean(model, sequence) for sequence in flat])
@@ -77,7 +77,7 @@ def exact(request: Metrics, _shape: Shape) -> Metrics:
             counter = TokenCounter(model)
             tree_means = [mean for row in group_logprobs(scorer, turns, budget) for mean in row]
             with gradients(model) as actual:
-                for pack in scorer.packs([[sequence] for sequence in flat], budget):
+                for pack in scorer.pack([[sequence] for sequence in flat], budget):
                     scores = scorer([flat[i] for i in pack])
                     torch.autograd.backward([(scores.sums / scores.counts * weights[pack]).sum()])
             metrics[family][name] = {

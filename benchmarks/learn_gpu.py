@@ -40,7 +40,7 @@ from sweet.learn.engine import peak_flops
 from sweet.learn.logprobs import Scorer, group_logprobs
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.learn.tree import plant
+from sweet.learn.tree import build_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("plain", "blocks", "flex")
@@ -95,8 +95,8 @@ class CountingScorer(Scorer):
     def __call__(self, sequences: Sequence[TokenSequence]) -> Any:
         output = self.model.get_output_embeddings().weight
         layers = sum(p.numel() for p in self.model.base_model.layers.parameters())
-        tree = plant([sequence.ids for sequence in sequences])
-        depths = tree.positions if self.shares_up_to else [p for s in sequences for p in range(len(s.ids))]
+        tree = build_tree([sequence.ids for sequence in sequences])
+        depths = tree.positions if self.max_shared_length else [p for s in sequences for p in range(len(s.ids))]
         config = self.model.config
         supervised = sum(span.stop - span.start for sequence in sequences for span in sequence.spans)
         visible = sum(depths) + len(depths)
@@ -140,7 +140,7 @@ class Worker:
             "computed": counter.tokens,
             "mfu": scorer.operations / seconds / peak if peak else None,
             "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else peak_mib(),
-            "attention": scorer.attention if scorer.shares_up_to else "plain",
+            "attention": scorer.attention if scorer.max_shared_length else "plain",
             "refused": scorer.refused,
             "values": values,
         }
@@ -165,7 +165,7 @@ class Worker:
 
     def _train(self, pool: list[TokenSequence], examples: list[Example], objective: Objective) -> Metrics:
         model = make_model(self.size, self.device, torch.float32)
-        settings = LoopSettings(lr=1e-6, epochs=1, batch=8, token_budget=self.budget, together=True)
+        settings = LoopSettings(lr=1e-6, epochs=1, batch=8, token_budget=self.budget, grouped=True)
         losses: list[float] = []
 
         def loop_over(data: list[Example]) -> Loop:
@@ -198,7 +198,7 @@ def make_preferences(shape: Shape) -> tuple[list[TokenSequence], list[Example]]:
             branch = other * shape.turns // 5
             authors = [(number, 0) if turn < branch else (number, other) for turn in range(shape.turns)]
             rejected = pool.put((number, other), [_dialogue(shape, authors)])
-            examples.append(Example(f"{number}-{other}", chosen, rejected, kin=str(number)))
+            examples.append(Example(f"{number}-{other}", chosen, rejected, group=str(number)))
     return pool.sequences, examples
 
 

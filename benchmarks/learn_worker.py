@@ -67,7 +67,7 @@ def train(request: Metrics, shape: Shape) -> Metrics:
         token_budget=request["budget"],
         warmup=0.0,
         floor=1.0,
-        together=request["together"],
+        grouped=request["together"],
     )
     steps: list[Metrics] = []
     model = make_model(shape, request["seed"])

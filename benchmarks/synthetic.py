@@ -85,7 +85,7 @@ def make_pairs(shape: Shape, seed: int, pairs: int) -> tuple[list[TokenSequence]
             both = draw.sample(range(len(rows)), 2) if 2 * pairs > len(rows) else [2 * index, 2 * index + 1]
             chosen, rejected = pool.put((number, index), [rows[i] for i in both])
             dialogue = str(number // shape.turns)
-            examples.append(Example(f"{number}-{index}", (chosen,), (rejected,), kin=dialogue))
+            examples.append(Example(f"{number}-{index}", (chosen,), (rejected,), group=dialogue))
     return pool.sequences, examples
 
 

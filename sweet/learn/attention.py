@@ -41,7 +41,7 @@ NAME = "sweet_tree"
 LAYERS_RECOMPUTED = "_layers_recomputed"
 """The mark of a model whose layers are computed again in the backward pass (`sweet.learn.recompute`)."""
 
-TAKEN = ("sdpa", "eager")
+SUPPORTED = ("sdpa", "eager")
 """Attention functions that take any mask."""
 
 BLOCK = 256
@@ -55,18 +55,18 @@ class Block:
     start: int
     stop: int
     keys: Tensor
-    seen: Tensor
+    visible: Tensor
     _masks: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
-    def mask(self, kind: torch.dtype) -> Tensor:
+    def mask(self, dtype: torch.dtype) -> Tensor:
         """What is added to the scores: [1, 1, slots, keys]."""
-        if kind not in self._masks:
-            zeros = torch.zeros(self.seen.shape, dtype=kind, device=self.seen.device)
-            self._masks[kind] = zeros.masked_fill_(~self.seen, torch.finfo(kind).min)[None, None]
-        return self._masks[kind]
+        if dtype not in self._masks:
+            zeros = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
+            self._masks[dtype] = zeros.masked_fill_(~self.visible, torch.finfo(dtype).min)[None, None]
+        return self._masks[dtype]
 
 
-def blocks_of(tree: Tree, device: torch.device, size: int) -> list[Block]:
+def build_blocks(tree: Tree, device: torch.device, size: int) -> list[Block]:
     """The blocks of a tree, in order."""
     ends = torch.tensor(tree.ends, device=device)
     slots = torch.arange(len(tree.ids), device=device)
@@ -87,65 +87,67 @@ class BlockTree:
     regather: bool
 
 
-_planted: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("planted")
+_active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attention")
 """The attention the model has of its own, and the tree that is being computed."""
 
 
 @contextmanager
-def planted(model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks") -> Iterator[None]:
+def tree_attention(model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks") -> Iterator[None]:
     """While it is open, `model` computes a row of ids as this tree.
 
     Raises:
         ValueError: the model's attention cannot be replaced.
     """
     _register()
-    own = str(model.config.get_text_config()._attn_implementation)
-    if own not in TAKEN:
-        raise ValueError(f"attention {own} takes no mask")
+    original = str(model.config.get_text_config()._attn_implementation)
+    if original not in SUPPORTED:
+        raise ValueError(f"attention {original} takes no mask")
     if attention == "flex":
         plan: BlockTree | FlexTree = FlexTree(tree, device)
     else:
         # Where whole layers are computed again in the backward pass, nothing of a block is kept anyway.
-        plan = BlockTree(blocks_of(tree, device, BLOCK), regather=not hasattr(model, LAYERS_RECOMPUTED))
-    with _replaced(model, own, plan):
+        plan = BlockTree(build_blocks(tree, device, BLOCK), regather=not hasattr(model, LAYERS_RECOMPUTED))
+    with _replaced_attention(model, original, plan):
         yield
 
 
-def replanted(model: Any) -> AbstractContextManager[None]:
+def current_tree_attention(model: Any) -> AbstractContextManager[None]:
     """What `planted` has opened now, to be opened again when layers are computed again in the backward pass."""
-    now = _planted.get(None)
-    return nullcontext() if now is None else _replaced(model, *now)
+    active = _active.get(None)
+    return nullcontext() if active is None else _replaced_attention(model, *active)
 
 
 @contextmanager
-def _replaced(model: Any, own: str, plan: BlockTree | FlexTree) -> Iterator[None]:
-    token = _planted.set((own, plan))
+def _replaced_attention(model: Any, original: str, plan: BlockTree | FlexTree) -> Iterator[None]:
+    token = _active.set((original, plan))
     model.set_attn_implementation(NAME)
     try:
         if model.config.get_text_config()._attn_implementation != NAME:
             raise ValueError("the model's attention cannot be replaced")
         yield
     finally:
-        model.set_attn_implementation(own)
-        _planted.reset(token)
+        model.set_attn_implementation(original)
+        _active.reset(token)
 
 
 def _attend(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **more: Any
+    module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Heads of one row, [1, heads, slots, size], to [1, slots, heads, size]."""
-    own, plan = _planted.get()
+    original, plan = _active.get()
     if torch.is_autocast_enabled(query.device.type):
-        kind = torch.get_autocast_dtype(query.device.type)
-        query, key, value = query.to(kind), key.to(kind), value.to(kind)
+        dtype = torch.get_autocast_dtype(query.device.type)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     if isinstance(plan, FlexTree):
-        return plan.attend(query, key, value, **more), None
-    if own == "eager":
+        return plan.attend(query, key, value, **kwargs), None
+    if original == "eager":
         attention = sys.modules[type(module).__module__].eager_attention_forward
-        pieces = [_eager_block(partial(attention, module, **more), query, key, value, block) for block in plan.blocks]
+        outputs = [
+            _eager_block(partial(attention, module, **kwargs), query, key, value, block) for block in plan.blocks
+        ]
     else:
-        pieces = [_torch_block(query, key, value, block, plan.regather, **more) for block in plan.blocks]
-    return torch.cat(pieces, dim=1), None
+        outputs = [_torch_block(query, key, value, block, plan.regather, **kwargs) for block in plan.blocks]
+    return torch.cat(outputs, dim=1), None
 
 
 def _torch_block(
@@ -159,7 +161,7 @@ def _torch_block(
     dropout: float = 0.0,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
-    **_more: Any,
+    **_kwargs: Any,
 ) -> Tensor:
     """A block by torch's attention: [1, slots, heads, size]."""
     if softcap is not None or position_bias is not None:
@@ -168,44 +170,46 @@ def _torch_block(
     part = query[0, :, block.start : block.stop]
     part = part.reshape(heads, -1, *part.shape[1:])
     mask = block.mask(part.dtype)
-    gathered = [whole.index_select(2, block.keys) for whole in (key, value)]
-    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in gathered]
-    with _gathered_again(gathered, (key, value), block.keys) if regather else nullcontext():
+    selected = [tensor.index_select(2, block.keys) for tensor in (key, value)]
+    keys, values = [each[0, :, None].expand(-1, part.shape[1], -1, -1) for each in selected]
+    with _regather_in_backward(selected, (key, value), block.keys) if regather else nullcontext():
         result = scaled_dot_product_attention(part, keys, values, attn_mask=mask, dropout_p=dropout, scale=scaling)
     return result.flatten(0, 1).transpose(0, 1)[None]
 
 
-def _gathered_again(gathered: Sequence[Tensor], wholes: Sequence[Tensor], keys: Tensor) -> saved_tensors_hooks:
+def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor], keys: Tensor) -> saved_tensors_hooks:
     """While it is open, what is kept for the backward pass of `wholes.index_select(2, keys)` is how to get it again."""
-    sources = {each.untyped_storage().data_ptr(): whole.detach() for each, whole in zip(gathered, wholes, strict=True)}
+    by_storage = {
+        part.untyped_storage().data_ptr(): source.detach() for part, source in zip(selected, sources, strict=True)
+    }
 
-    def pack(kept: Tensor) -> Tensor | Callable[[], Tensor]:
-        source = sources.get(kept.untyped_storage().data_ptr())
+    def pack(saved: Tensor) -> Tensor | Callable[[], Tensor]:
+        source = by_storage.get(saved.untyped_storage().data_ptr())
         if source is None:
-            return kept
-        shape, stride, offset = kept.shape, kept.stride(), kept.storage_offset()
+            return saved
+        shape, stride, offset = saved.shape, saved.stride(), saved.storage_offset()
         return lambda: source.index_select(2, keys).as_strided(shape, stride, offset)
 
-    return saved_tensors_hooks(pack, lambda kept: kept if isinstance(kept, Tensor) else kept())
+    return saved_tensors_hooks(pack, lambda saved: saved if isinstance(saved, Tensor) else saved())
 
 
 def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, block: Block) -> Tensor:
     """A block by the model's own attention: [1, slots, heads, size]."""
 
-    def attended(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        chosen = keys.index_select(2, block.keys), values.index_select(2, block.keys)
-        result: Tensor = attention(part, *chosen, block.mask(part.dtype))[0]
+    def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        selected = keys.index_select(2, block.keys), values.index_select(2, block.keys)
+        result: Tensor = attention(part, *selected, block.mask(part.dtype))[0]
         return result
 
     part = query[:, :, block.start : block.stop]
     if not torch.is_grad_enabled():
-        return attended(part, key, value)
-    again: Tensor = checkpoint(attended, part, key, value, use_reentrant=False, preserve_rng_state=False)
-    return again
+        return attend(part, key, value)
+    output: Tensor = checkpoint(attend, part, key, value, use_reentrant=False, preserve_rng_state=False)
+    return output
 
 
 def _register() -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, lambda *_args, **_more: None)
+    AttentionMaskInterface.register(NAME, lambda *_args, **_kwargs: None)

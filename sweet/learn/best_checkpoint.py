@@ -14,10 +14,10 @@ from torch import Tensor
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.learn.engine import Engine, store
+from sweet.learn.engine import Engine, save_atomically
 
 
-class Best:
+class BestCheckpoint:
     """All ranks call every method together.
 
     Args:
@@ -33,7 +33,7 @@ class Best:
         self.step: int | None = None
         self.accuracy: float | None = None
 
-    def offer(self, step: int, accuracy: float) -> None:
+    def update(self, step: int, accuracy: float) -> None:
         """Keep the weights as they are now, unless earlier ones did better. Of equals the later are kept: they have
         learned longer, and few held-out preferences tell epochs apart badly."""
         if self.accuracy is not None and accuracy < self.accuracy:
@@ -41,9 +41,9 @@ class Best:
         self.step, self.accuracy = step, accuracy
         weights = self._engine.weights()
         if weights is not None:
-            store(weights, self._path(step))
+            save_atomically(weights, self._path(step))
 
-    def settle(self) -> None:
+    def remove_outdated(self) -> None:
         """A checkpoint that knows the best so far is there: drop the former ones."""
         if self._engine.rank == 0:
             for path in best_files(self._checkpoint):
@@ -54,7 +54,7 @@ class Best:
         """For a checkpoint; `take_up` takes it."""
         return {"step": self.step, "accuracy": self.accuracy}
 
-    def take_up(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.step, self.accuracy = state["step"], state["accuracy"]
 
     def weights(self) -> dict[str, Tensor] | None:

@@ -44,11 +44,11 @@ class TurnReplies:
     hidden: str
     replies: Sequence[ReplyText]
     sampler: Sequence[float | None]
-    drawn: int | None = None
+    sampled: int | None = None
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScoredReply:
     """What a critic thinks of one reply.
 
     Attributes:
@@ -70,11 +70,11 @@ class Critic(Protocol):
 
     reader: Reader
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
         """A verdict for each reply of each turn, in order; none for a turn that is too long to be read. Equal replies
         to one observation are computed once."""
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """How good each dialogue is as a whole; to be compared between dialogues of one task. None for one that is too
         long to be read."""
 
@@ -94,29 +94,31 @@ class Reader:
         self.informed, self.recipe, self.max_length = informed, recipe, max_length
         self.dropped = 0
 
-    def expect(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
+    def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
         """Told beforehand what will be encoded, to prepare together what it needs."""
-        said = [t.dialogue_history[i].said for t in dialogues for i in t.agent_turns]
-        said += [message.content for turn in turns for message in turn.observation if message.role == "assistant"]
-        said += [reply.text for turn in turns for reply in turn.replies]
-        self.encoder.expect(said, [t.task.hidden for t in dialogues] + [turn.hidden for turn in turns])
+        texts = [t.dialogue_history[i].said for t in dialogues for i in t.agent_turns]
+        texts += [message.content for turn in turns for message in turn.observation if message.role == "assistant"]
+        texts += [reply.text for turn in turns for reply in turn.replies]
+        self.encoder.prepare(texts, [t.task.hidden for t in dialogues] + [turn.hidden for turn in turns])
 
-    def dialogue(self, trajectory: Trajectory, system: str | None, *, bare: bool = False) -> Sequence[TokenSequence]:
+    def dialogue(
+        self, trajectory: Trajectory, system: str | None, *, without_hidden: bool = False
+    ) -> Sequence[TokenSequence]:
         """The sequences of a dialogue, none where its last turn does not fit; `bare` leaves c out."""
         try:
             encoded = self.encoder.dialogue(
                 trajectory,
                 system,
-                hidden=trajectory.task.hidden if self.informed and not bare else None,
+                hidden=trajectory.task.hidden if self.informed and not without_hidden else None,
                 recipe=self.recipe,
                 max_length=self.max_length,
             )
         except TooLong:
             return ()
-        self.dropped += 0 if bare else encoded.dropped
+        self.dropped += 0 if without_hidden else encoded.dropped
         return encoded.sequences
 
-    def turn(self, turn: TurnReplies, *, bare: bool = False) -> list[TokenSequence]:
+    def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> list[TokenSequence]:
         """One sequence for each reply, none where the turn does not fit; `bare` leaves c out."""
         try:
             rows, dropped = self.encoder.turn(
@@ -124,13 +126,13 @@ class Reader:
                 turn.replies,
                 turn=turn.turn,
                 name=turn.name,
-                hidden=turn.hidden if self.informed and not bare else None,
+                hidden=turn.hidden if self.informed and not without_hidden else None,
                 recipe=self.recipe,
                 max_length=self.max_length,
             )
         except TooLong:
             return []
-        self.dropped += 0 if bare else dropped
+        self.dropped += 0 if without_hidden else dropped
         return rows
 
 
@@ -153,7 +155,7 @@ class AdvantageCritic:
         tokenizer: Any,
         *,
         informed: bool = True,
-        blind_reference: bool = False,
+        reference_without_hidden: bool = False,
         recipe: Recipe = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
@@ -162,24 +164,26 @@ class AdvantageCritic:
         self.reader = Reader(ChatEncoder(tokenizer), informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget
-        self.blind = blind_reference or recipe == "upstream"
+        self.reference_without_hidden = reference_without_hidden or recipe == "upstream"
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
         upstream = self.recipe == "upstream"
         informed = [self.reader.turn(turn) for turn in turns]
-        bare = [self.reader.turn(turn, bare=True) for turn in turns] if self.blind else informed
-        seen = [self._seen(rows) for rows in informed]
-        critic = self._means(self.critic, seen)
-        reference = self._means(self.reference, bare)
-        verdicts = []
+        reference_rows = informed
+        if self.reference_without_hidden:
+            reference_rows = [self.reader.turn(turn, without_hidden=True) for turn in turns]
+        visible = [self._seen(rows) for rows in informed]
+        critic = self._means(self.critic, visible)
+        reference = self._means(self.reference, reference_rows)
+        scored_replies = []
         for number, turn in enumerate(turns):
-            found: list[Verdict] = []
-            for place, told in enumerate(turn.sampler if seen[number] and bare[number] else ()):
-                base = told if upstream and told is not None else reference[number][place]
-                span, mean = seen[number][place].spans[0], critic[number][place]
-                found.append(Verdict(mean - base, span.stop - span.start, logprob=mean, reference=base))
-            verdicts.append(found)
-        return verdicts
+            replies: list[ScoredReply] = []
+            for index, sampler_logprob in enumerate(turn.sampler if visible[number] and reference_rows[number] else ()):
+                base = sampler_logprob if upstream and sampler_logprob is not None else reference[number][index]
+                span, mean = visible[number][index].spans[0], critic[number][index]
+                replies.append(ScoredReply(mean - base, span.stop - span.start, logprob=mean, reference=base))
+            scored_replies.append(replies)
+        return scored_replies
 
     def credit(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The advantage of each turn that the agent took, equation (3), by the turn's index in its dialogue.
@@ -187,15 +191,17 @@ class AdvantageCritic:
         A dialogue is computed once for all its turns. Turns left out for its length have none.
         """
         informed = [self.reader.dialogue(t, system) for t in dialogues]
-        bare = [self.reader.dialogue(t, system, bare=True) for t in dialogues] if self.blind else informed
-        seen = [self._seen(rows) for rows in informed]
-        critic, reference = self._turn_means(self.critic, seen), self._turn_means(self.reference, bare)
+        reference_rows = informed
+        if self.reference_without_hidden:
+            reference_rows = [self.reader.dialogue(t, system, without_hidden=True) for t in dialogues]
+        visible = [self._seen(rows) for rows in informed]
+        critic, reference = self._turn_means(self.critic, visible), self._turn_means(self.reference, reference_rows)
         return [
             {turn: mean - base[turn] for turn, mean in means.items() if turn in base}
             for means, base in zip(critic, reference, strict=True)
         ]
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """The advantages of a dialogue's turns, added up as in equation (2)."""
         return [sum(credit.values()) if credit else None for credit in self.credit(dialogues, system)]
 
@@ -204,15 +210,15 @@ class AdvantageCritic:
         return [row.shifted(-self.reader.encoder.header, -1) for row in rows] if self.recipe == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
-        rows = [row for its in dialogues for row in its]
+        rows = [row for sequences in dialogues for row in sequences]
         scored = span_logprobs(scorer, rows, self.budget)
         return by_turn(dialogues, [sums / counts for sums, counts in scored])
 
     def _means(self, scorer: Scorer, groups: Sequence[Sequence[TokenSequence]]) -> list[list[float]]:
         unique = [list(dict.fromkeys(group)) for group in groups]
-        found = group_logprobs(scorer, unique, self.budget)
-        known = [dict(zip(group, means, strict=True)) for group, means in zip(unique, found, strict=True)]
-        return [[of[row] for row in group] for group, of in zip(groups, known, strict=True)]
+        means = group_logprobs(scorer, unique, self.budget)
+        known = [dict(zip(group, values, strict=True)) for group, values in zip(unique, means, strict=True)]
+        return [[by_row[row] for row in group] for group, by_row in zip(groups, known, strict=True)]
 
 
 def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tensor]) -> list[dict[int, float]]:
@@ -222,9 +228,9 @@ def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tenso
         dialogues: the sequences of each dialogue.
         values: [spans] for each sequence, dialogue by dialogue.
     """
-    following = iter(values)
+    remaining = iter(values)
     return [
-        {span.turn: value for row in rows for span, value in zip(row.spans, next(following).tolist(), strict=True)}
+        {span.turn: value for row in rows for span, value in zip(row.spans, next(remaining).tolist(), strict=True)}
         for rows in dialogues
     ]
 

@@ -37,7 +37,7 @@ class Example:
     name: str
     chosen: tuple[int, ...]
     rejected: tuple[int, ...] = ()
-    kin: str = field(default="", kw_only=True)
+    group: str = field(default="", kw_only=True)
     goals: tuple[float, ...] = field(default=(), kw_only=True)
 
     @property
@@ -130,56 +130,56 @@ def losses(
     reference: Reference | None,
 ) -> Losses:
     """One forward over the sides of `examples`, and the loss of each; gradients where they are enabled."""
-    unique = list(dict.fromkeys(index for example in examples for index in example.sides))
-    sequences = [pool[index] for index in unique]
+    unique_indices = list(dict.fromkeys(index for example in examples for index in example.sides))
+    sequences = [pool[index] for index in unique_indices]
     if objective.whole_nll:
         sequences = [sequence.with_whole() for sequence in sequences]
     scores = scorer(sequences)
     starts, total = {}, 0
-    for index, sequence in zip(unique, sequences, strict=True):
+    for index, sequence in zip(unique_indices, sequences, strict=True):
         starts[index] = total
         total += len(sequence.spans)
     size = len(examples)
-    pick: list[int] = []
+    span_indices: list[int] = []
     owner: list[int] = []
     for number, example in enumerate(examples):
         for side, indices in ((number, example.chosen), (number + size, example.rejected)):
             for index in indices:
                 count = len(pool[index].spans) + objective.whole_nll
-                pick.extend(range(starts[index], starts[index] + count))
+                span_indices.extend(range(starts[index], starts[index] + count))
                 owner.extend([side] * count)
     flat = [span.turn for sequence in sequences for span in sequence.spans]
-    whole = torch.tensor([flat[i] == WHOLE for i in pick], device=scorer.device)
+    whole = torch.tensor([flat[i] == WHOLE for i in span_indices], device=scorer.device)
     chosen_side = torch.tensor(owner, device=scorer.device)
-    taken = torch.tensor(pick, device=scorer.device)
-    picked = SpanScores(scores.sums[taken], scores.counts[taken])
-    fluency = torch.zeros(size, device=scorer.device)
+    selected = torch.tensor(span_indices, device=scorer.device)
+    selected_scores = SpanScores(scores.sums[selected], scores.counts[selected])
+    nll_ = torch.zeros(size, device=scorer.device)
     if objective.needs_tokens:
-        fluency = nll(
-            picked.sums[whole == objective.whole_nll],
-            picked.counts[whole == objective.whole_nll],
+        nll_ = nll(
+            selected_scores.sums[whole == objective.whole_nll],
+            selected_scores.counts[whole == objective.whole_nll],
             chosen_side[whole == objective.whole_nll],
             2 * size,
         )[:size]
     if objective.target is not None:
         if scores.values is None:
             raise ValueError("a model without a regression head")
-        found = _head_losses(
-            objective.target, objective.beta, examples, scores.values[taken][~whole], chosen_side[~whole]
+        head_losses = _head_losses(
+            objective.target, objective.beta, examples, scores.values[selected][~whole], chosen_side[~whole]
         )
-        return Losses(found.loss + objective.nll * fluency, found.chosen, found.rejected)
+        return Losses(head_losses.loss + objective.nll * nll_, head_losses.chosen, head_losses.rejected)
     if objective.beta is None:
-        zeros = torch.zeros_like(fluency)
-        return Losses(objective.nll * fluency, zeros, zeros)
+        zeros = torch.zeros_like(nll_)
+        return Losses(objective.nll * nll_, zeros, zeros)
     if reference is None:
         raise ValueError("a preference loss needs reference log-probabilities")
     # Spans stand example by example, chosen before rejected, exactly as `pick` does.
     base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
     turns = ~whole
-    policy, counts = picked.sums[turns], picked.counts[turns]
+    policy, counts = selected_scores.sums[turns], selected_scores.counts[turns]
     sides = side_scores(policy, base, counts, chosen_side[turns], 2 * size, objective.normalize)
     chosen, rejected = sides[:size], sides[size:]
-    loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * fluency
+    loss = preference_loss(chosen, rejected, objective.beta) + objective.nll * nll_
     advantages = turn_advantages(policy.detach(), base, counts)
     return Losses(loss, objective.beta * chosen, objective.beta * rejected, advantages)
 
@@ -200,5 +200,5 @@ def _head_losses(
         for side, goal in enumerate(example.goals):
             goals[number + side * size] = goal
     distances = outcome_loss(values, goals, owner, 2 * size, target)
-    known = torch.tensor([len(example.goals) for example in examples], device=values.device)
-    return Losses((distances[:size] + distances[size:]) / known, chosen, rejected)
+    goal_counts = torch.tensor([len(example.goals) for example in examples], device=values.device)
+    return Losses((distances[:size] + distances[size:]) / goal_counts, chosen, rejected)

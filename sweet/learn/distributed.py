@@ -31,20 +31,20 @@ from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.installation import install_command
 from sweet.learn import slurm
-from sweet.learn.failure import error_of, error_paths, known_error
-from sweet.learn.heartbeat import Pulse
-from sweet.learn.job import FILE, PROGRESS, PULSE, Job
+from sweet.learn.failure import error_of, error_paths, has_known_error
+from sweet.learn.heartbeat import Heartbeat
+from sweet.learn.job import FILE, HEARTBEAT, PROGRESS, Job
 from sweet.learn.launcher import (
     ORPHAN_TIMEOUT,
     PROGRAM,
     child_environment,
-    local_exchange,
     start,
     stop,
     torch_launcher,
+    with_loopback,
 )
 from sweet.learn.metrics import Record, Summary
-from sweet.learn.multinode import GLANCE, Gathering, Watch, clear
+from sweet.learn.multinode import POLL_INTERVAL, NodeMonitor, Rendezvous, clear
 from sweet.llm.address import bind
 
 _HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
@@ -88,8 +88,8 @@ def check_hostfile(path: Path) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The hostfile cannot be read: {error}", where=path, fix=fix) from error
-    told = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-    hosts = [(number, line) for number, line in told if not line.startswith("#")]
+    entries = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    hosts = [(number, line) for number, line in entries if not line.startswith("#")]
     for number, line in hosts:
         if not _HOST.fullmatch(line):
             raise UsageError(f"Not a host and its slots: {line!r}", where=f"{path}, line {number}", fix=fix)
@@ -97,7 +97,7 @@ def check_hostfile(path: Path) -> None:
         raise UsageError("The hostfile names no host.", where=path, fix=fix)
 
 
-def world_of(layout: Layout | None) -> int:
+def world_size(layout: Layout | None) -> int:
     """How many ranks there will be, where every node has as many as this one."""
     if layout is None or layout.hostfile is None:
         devices = (layout.devices if layout else None) or 1
@@ -111,7 +111,7 @@ def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
     nodes = layout.nodes
     if nodes is not None and nodes.rank is None:
         node = [sys.executable, "-m", "sweet.learn.multinode", str(folder.absolute())]
-        return slurm.on_each(nodes.count, nodes.gpus, node)
+        return slurm.srun_command(nodes.count, nodes.gpus, node)
     if nodes is not None:
         return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
     if layout.hostfile is None:
@@ -127,9 +127,9 @@ def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
     """The environment of the launcher, from the command's: the ranks import the same package, and say little."""
     environment = child_environment(base)
     if layout.nodes is not None and layout.nodes.rank is None:
-        return slurm.for_srun(environment)
+        return slurm.srun_environment(environment)
     if layout.hostfile is None:
-        return local_exchange(layout.nodes.master if layout.nodes else "127.0.0.1", environment)
+        return with_loopback(layout.nodes.master if layout.nodes else "127.0.0.1", environment)
     return environment
 
 
@@ -145,58 +145,58 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
         SweetError: a rank failed: its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in (folder / PROGRESS, folder / PULSE, *error_paths(folder)):
+    for old in (folder / PROGRESS, folder / HEARTBEAT, *error_paths(folder)):
         old.unlink(missing_ok=True)
     clear(folder)
     job.write(folder / FILE)
-    with bind("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    nodes, watch = layout.nodes, None
+    with bind("127.0.0.1", 0) as socket:
+        port = socket.getsockname()[1]
+    nodes, monitor = layout.nodes, None
     if nodes is not None:
-        Gathering(nodes.count, nodes.master, port, job.device, layout.devices or 1, log).write(folder)
-        watch = Watch(folder, range(0 if nodes.rank is None else 1, nodes.count))
-    pulse = None if nodes is None and layout.hostfile is None else Pulse(folder / PULSE)
-    by_srun = nodes is not None and nodes.rank is None
+        Rendezvous(nodes.count, nodes.master, port, job.device, layout.devices or 1, log).write(folder)
+        monitor = NodeMonitor(folder, range(0 if nodes.rank is None else 1, nodes.count))
+    heartbeat = None if nodes is None and layout.hostfile is None else Heartbeat(folder / HEARTBEAT)
+    uses_srun = nodes is not None and nodes.rank is None
     with log.open("ab") as out:
         environment = launch_environment(layout, dict(os.environ))
         process = start(launch_command(layout, folder, port), environment, out)
     try:
         summary = None
-        for line in _news(process, folder / PROGRESS, pulse, watch):
+        for line in _progress_lines(process, folder / PROGRESS, heartbeat, monitor):
             if "record" in line:
                 on_record(line["record"])
             else:
                 summary = Summary(**line["summary"])
     finally:
         # Ranks that srun has started end when it is asked to end, not when it is killed.
-        stop(process, ORPHAN_TIMEOUT if by_srun else 0.0)
-        if pulse is not None:
-            pulse.end()
+        stop(process, ORPHAN_TIMEOUT if uses_srun else 0.0)
+        if heartbeat is not None:
+            heartbeat.end()
     if process.returncode != 0 or summary is None:
-        if watch is not None and not known_error(folder):
-            watch.explain()
+        if monitor is not None and not has_known_error(folder):
+            monitor.report_missing()
         raise error_of(folder, log, process.returncode)
     return summary
 
 
-def _news(
-    process: subprocess.Popen[bytes], path: Path, pulse: Pulse | None, watch: Watch | None
+def _progress_lines(
+    process: subprocess.Popen[bytes], path: Path, heartbeat: Heartbeat | None, monitor: NodeMonitor | None
 ) -> Iterator[dict[str, Any]]:
     """What rank 0 tells, line by line, until the launcher has ended, or another node has failed."""
-    torn, at = b"", 0
+    partial, at = b"", 0
     running = True
     while running:
         running = process.poll() is None and not (
-            watch is not None and watch.over()
+            monitor is not None and monitor.should_stop()
         )  # looked at before the last reading
-        if pulse is not None:
-            pulse.beat()
+        if heartbeat is not None:
+            heartbeat.beat()
         if path.exists():
             with path.open("rb") as file:
                 file.seek(at)
                 read = file.read()
             at += len(read)
-            *lines, torn = (torn + read).split(b"\n")
+            *lines, partial = (partial + read).split(b"\n")
             yield from (json.loads(line) for line in lines)
         if running:
-            time.sleep(GLANCE)
+            time.sleep(POLL_INTERVAL)

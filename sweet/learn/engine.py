@@ -25,7 +25,7 @@ BETAS = (0.9, 0.95)
 
 T = TypeVar("T")
 
-PEAKS = {
+PEAK_FLOPS = {
     "H200": 989e12,
     "H100 PCIe": 756e12,
     "H100": 989e12,
@@ -42,8 +42,8 @@ def peak_flops(device: torch.device) -> float | None:
     """The peak of a GPU that is known; None for any other device, so that no utilisation is invented."""
     if device.type != "cuda":
         return None
-    words = torch.cuda.get_device_name(device)
-    return next((peak for name, peak in PEAKS.items() if name in words), None)
+    device_name = torch.cuda.get_device_name(device)
+    return next((peak for name, peak in PEAK_FLOPS.items() if name in device_name), None)
 
 
 class Engine(Protocol):
@@ -64,10 +64,10 @@ class Engine(Protocol):
     def step(self, lr: float) -> float:
         """Clip, update the weights, forget the gradients; the norm before clipping, which may not be finite."""
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         """Each value summed over the ranks."""
 
-    def gather(self, mine: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """What each rank gave, by rank."""
 
     def weights(self) -> dict[str, Tensor] | None:
@@ -89,7 +89,7 @@ class TorchEngine:
         self.model = model
         self.scorer = Scorer(model)
         self.clip = clip
-        self.parameters = trained_weights(model)
+        self.parameters = trainable_weights(model)
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True)
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
@@ -105,24 +105,24 @@ class TorchEngine:
         self.optimizer.zero_grad(set_to_none=True)
         return norm
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         return list(values)
 
-    def gather(self, mine: T) -> list[T]:
-        return [mine]
+    def all_gather(self, value: T) -> list[T]:
+        return [value]
 
     def weights(self) -> dict[str, Tensor]:
         return {name: parameter.detach() for name, parameter in self.parameters.items()}
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
         """Write trained weights, optimizer, random state and `state` in one file, in place of a former one."""
-        whole = {
+        content = {
             "model": self.weights(),
             "optimizer": self.optimizer.state_dict(),
             "random": torch.get_rng_state(),
             "state": state,
         }
-        store(whole, path)
+        save_atomically(content, path)
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
         """Take up what `save` wrote; the state that was given to it.
@@ -131,8 +131,8 @@ class TorchEngine:
             UsageError: the checkpoint cannot be read, or belongs to another training.
         """
         try:
-            whole = torch.load(path, map_location="cpu", weights_only=True)
-            state: dict[str, Any] = whole["state"]
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = content["state"]
         except Exception as error:  # torch.load raises whatever its reader met
             raise UsageError(
                 f"The checkpoint cannot be read: {error}", where=path, fix=Hint("train without ", option("resume"))
@@ -143,23 +143,23 @@ class TorchEngine:
                 where=path,
                 fix=Hint("train without ", option("resume")),
             )
-        put_weights(self.parameters, whole["model"])
-        self.optimizer.load_state_dict(whole["optimizer"])
-        torch.set_rng_state(whole["random"])
+        copy_weights(self.parameters, content["model"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        torch.set_rng_state(content["random"])
         return state
 
 
-def size_of(parameters: Iterable[Tensor]) -> int:
+def parameter_count(parameters: Iterable[Tensor]) -> int:
     """How many numbers they hold, those that ZeRO-3 keeps elsewhere included."""
     return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in parameters)
 
 
-def trained_weights(model: Any) -> dict[str, Tensor]:
+def trainable_weights(model: Any) -> dict[str, Tensor]:
     """The parameters of a model that are trained, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def put_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+def copy_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     """Copy weights into tensors by name. ValueError where they are not of the same names and shapes."""
     for name in own.keys() | weights.keys():
         if name not in own or name not in weights or own[name].shape != weights[name].shape:
@@ -169,12 +169,12 @@ def put_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Non
             tensor.copy_(weights[name])
 
 
-def store(whole: Any, path: Path) -> None:
+def save_atomically(content: Any, path: Path) -> None:
     """Write tensors into a file that is there whole, or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        torch.save(whole, file)
+    partial = path.with_name(path.name + ".part")
+    with partial.open("wb") as file:
+        torch.save(content, file)
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
+    partial.replace(path)

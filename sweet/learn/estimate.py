@@ -17,15 +17,15 @@ from typing import Any
 from sweet.learn.logprobs import CHUNK_NUMBERS
 from sweet.learn.zero import ZeroSettings
 
-FACTOR = 1.3
+TOLERANCE = 1.3
 """How far the measured peak may lie from the estimate, either way."""
 
-FACTOR_AGAIN = 1.5
+RECOMPUTE_TOLERANCE = 1.5
 """How far below it where layers are computed again: at the sizes of tests the layer that is so is most of it."""
 
 FLOAT, HALF = 4, 2
 
-FETCHED, BUCKET = 1_000_000_000, 500_000_000
+LIVE_PARAMETERS, BUCKET = 1_000_000_000, 500_000_000
 """Numbers: weights that are fetched from other ranks at a time, and gradients that are sent at a time."""
 
 
@@ -103,7 +103,7 @@ def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = No
     return States(weights, gradients, optimizer, host)
 
 
-def of_forward(
+def forward_memory(
     shape: Shape, positions: int, supervised: int, *, mixed: bool, longest: int = 0, checkpointing: bool = False
 ) -> dict[str, float]:
     """What a forward keeps for its backward, with the working memory of either, by what takes it.
@@ -115,15 +115,15 @@ def of_forward(
         supervised: tokens whose logits are formed.
         longest: sequence of a prefix tree; 0 where the sequences stand by themselves.
     """
-    found = {
+    sizes = {
         "activations": activations(shape, positions, mixed=mixed, checkpointing=checkpointing),
         "masks": masks(positions, longest, mixed=mixed),
         "logits": logits(shape, supervised),
     }
     if checkpointing:
-        again = 1.5 * positions * _of_layer(shape, mixed=mixed)
-        found["logits"] = max(0.0, found["logits"] - again)
-    return found
+        recomputed = 1.5 * positions * _layer_bytes(shape, mixed=mixed)
+        sizes["logits"] = max(0.0, sizes["logits"] - recomputed)
+    return sizes
 
 
 def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: bool = False) -> float:
@@ -140,13 +140,13 @@ def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: boo
     With gradient checkpointing a layer keeps its input, 4 h, and one layer at a time keeps the rest. A layer's
     backward holds the gradients of about what the layer kept.
     """
-    layer = _of_layer(shape, mixed=mixed)
-    kept = shape.layers * FLOAT * shape.hidden + layer if checkpointing else shape.layers * layer
-    ends = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and the gradient that goes back from there
-    return float(positions * (kept + layer / 2 + ends))
+    layer = _layer_bytes(shape, mixed=mixed)
+    per_position = shape.layers * FLOAT * shape.hidden + layer if checkpointing else shape.layers * layer
+    outer_layers = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and the gradient that goes back from there
+    return float(positions * (per_position + layer / 2 + outer_layers))
 
 
-def _of_layer(shape: Shape, *, mixed: bool) -> int:
+def _layer_bytes(shape: Shape, *, mixed: bool) -> int:
     """What a layer keeps for one position."""
     e = HALF if mixed else FLOAT
     norms = 2 * shape.hidden * (2 * FLOAT + e)
@@ -180,5 +180,5 @@ def buffers(shape: Shape, parameters: int, zero: ZeroSettings | None) -> float:
     those of the largest layer alone)."""
     if zero is None or zero.stage == 0:
         return 0.0
-    fetched = min(parameters, max(FETCHED, shape.vocabulary * shape.hidden)) if zero.stage == 3 else 0
+    fetched = min(parameters, max(LIVE_PARAMETERS, shape.vocabulary * shape.hidden)) if zero.stage == 3 else 0
     return float(FLOAT * (BUCKET + fetched))

@@ -17,7 +17,7 @@ from sweet.files import write_whole
 from sweet.hints import Hint, option
 from sweet.llm.vllm import last_lines
 
-SAID = "sweet-node-error "
+LOG_PREFIX = "sweet-node-error "
 """Before an error that is said in the log."""
 
 
@@ -31,37 +31,39 @@ def error_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob(error_path(folder, "*").name))
 
 
-def leave(folder: Path, who: int | str, error: BaseException) -> None:
+def write_error(folder: Path, who: int | str, error: BaseException) -> None:
     """Leave the error for the others to read, as long as there are any: the folder goes when all is done."""
     if folder.is_dir():
-        write_whole(error_path(folder, who), json.dumps(told(error)).encode())
+        write_whole(error_path(folder, who), json.dumps(error_fields(error)).encode())
 
 
-def told(error: BaseException) -> dict[str, Any]:
+def error_fields(error: BaseException) -> dict[str, Any]:
     """The error as JSON types."""
     if isinstance(error, SweetError):
-        words = {"what": error.what, "where": error.where, "fix": error.fix}
+        fields = {"what": error.what, "where": error.where, "fix": error.fix}
     else:
-        words = {"what": described(error)}
-    known, usage = isinstance(error, SweetError), isinstance(error, UsageError)
-    return words | {"known": known, "usage": usage, "time": time.time()}
+        fields = {"what": described(error)}
+    known, is_usage = isinstance(error, SweetError), isinstance(error, UsageError)
+    return fields | {"known": known, "usage": is_usage, "time": time.time()}
 
 
-def known_error(folder: Path) -> bool:
+def has_known_error(folder: Path) -> bool:
     """Whether somebody has left an error that it knew the meaning of."""
-    return any(words["known"] for words, _ in _left(folder))
+    return any(fields["known"] for fields, _ in _errors_in_folder(folder))
 
 
 def error_of(folder: Path, log: Path, status: int) -> SweetError:
     """The error that counts, of ranks whose launcher ended with `status`; without one the last lines of `log`."""
-    found = sorted([*_left(folder), *_said(log)], key=lambda item: (not item[0]["known"], item[0]["time"]))
+    found = sorted(
+        [*_errors_in_folder(folder), *_errors_in_log(log)], key=lambda item: (not item[0]["known"], item[0]["time"])
+    )
     if found:
-        words, who = found[0]
-        if words["known"]:
-            make = UsageError if words["usage"] else SweetError
-            return make(words["what"], where=words.get("where") or who, fix=words.get("fix"))
+        fields, who = found[0]
+        if fields["known"]:
+            error_class = UsageError if fields["usage"] else SweetError
+            return error_class(fields["what"], where=fields.get("where") or who, fix=fields.get("fix"))
         fix = "the log says where; then --resume"
-        return SweetError(f"{who.capitalize()} failed: {words['what']}", where=log, fix=fix)
+        return SweetError(f"{who.capitalize()} failed: {fields['what']}", where=log, fix=fix)
     lines = last_lines(log)
     return SweetError(
         "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
@@ -70,7 +72,7 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
     )
 
 
-def _left(folder: Path) -> list[tuple[dict[str, Any], str]]:
+def _errors_in_folder(folder: Path) -> list[tuple[dict[str, Any], str]]:
     """Errors in the folder, each with who left it."""
     found = []
     for path in error_paths(folder):
@@ -81,9 +83,9 @@ def _left(folder: Path) -> list[tuple[dict[str, Any], str]]:
     return found
 
 
-def _said(log: Path) -> list[tuple[dict[str, Any], str]]:
+def _errors_in_log(log: Path) -> list[tuple[dict[str, Any], str]]:
     """Errors in the log."""
     if not log.exists():
         return []
-    lines = re.findall(rf"{SAID}(\{{.*\}})$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    lines = re.findall(rf"{LOG_PREFIX}(\{{.*\}})$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return [(json.loads(line), "a node") for line in lines]

@@ -51,16 +51,16 @@ def attach_head(model: Any) -> RegressionHead:
     return head
 
 
-def head_of(model: Any) -> RegressionHead | None:
+def get_head(model: Any) -> RegressionHead | None:
     """The model's head; None where it has none."""
     head: RegressionHead | None = getattr(model, NAME, None)
     return head
 
 
 @contextmanager
-def headless(model: Any) -> Iterator[RegressionHead | None]:
+def detached_head(model: Any) -> Iterator[RegressionHead | None]:
     """The model without its head while this is open, as other programs know it; gives the head."""
-    head = head_of(model)
+    head = get_head(model)
     if head is None:
         yield None
         return
@@ -87,15 +87,15 @@ def load_head(model: Any, folder: Path) -> None:
     """
     from safetensors.torch import load_file
 
-    path, again = folder / FILE, "sweet train-critic --variant regression again"
+    path, fix = folder / FILE, "sweet train-critic --variant regression again"
     try:
         tensors = load_file(path)
     except Exception as error:  # the reader raises whatever it met
-        raise UsageError(f"The critic's regression head cannot be read: {error}", where=path, fix=again) from error
+        raise UsageError(f"The critic's regression head cannot be read: {error}", where=path, fix=fix) from error
     head = attach_head(model)
     shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if shapes != {name: list(tensor.shape) for name, tensor in head.state_dict().items()}:
-        raise UsageError(f"The regression head {shapes} is not of this model.", where=path, fix=again)
+        raise UsageError(f"The regression head {shapes} is not of this model.", where=path, fix=fix)
     head.load_state_dict(tensors)
 
 
@@ -110,11 +110,11 @@ def prefix_means(values: Tensor, paths: Sequence[Sequence[int]], stops: Sequence
     Returns:
         [means], fp32, sequence by sequence; added up in fp64, for a mean runs over thousands.
     """
-    table = torch.zeros(len(paths), max(max(its, default=0) for its in stops), dtype=torch.long)
-    for row, path, its in zip(table, paths, stops, strict=True):
-        length = max(its, default=0)
+    table = torch.zeros(len(paths), max(max(counts_, default=0) for counts_ in stops), dtype=torch.long)
+    for row, path, counts_ in zip(table, paths, stops, strict=True):
+        length = max(counts_, default=0)
         row[:length] = torch.tensor(path[:length])
-    rows = torch.tensor([row for row, its in enumerate(stops) for _ in its], device=values.device)
-    counts = torch.tensor([stop for its in stops for stop in its], device=values.device)
+    rows = torch.tensor([row for row, counts_ in enumerate(stops) for _ in counts_], device=values.device)
+    counts = torch.tensor([stop for counts_ in stops for stop in counts_], device=values.device)
     sums = values[table.to(values.device)].double().cumsum(1)
     return (sums[rows, counts - 1] / counts).float()

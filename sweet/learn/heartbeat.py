@@ -7,14 +7,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PULSE_EVERY = 5.0
+HEARTBEAT_INTERVAL = 5.0
 """Seconds between two beats."""
-STILL = 60.0
+HEARTBEAT_TIMEOUT = 60.0
 """Seconds without a beat after which who made them is dead."""
 ENDED = "ended"
 
 
-class Pulse:
+class Heartbeat:
     """A file that says something new every few seconds, as long as `beat` is called; whom it cannot reach any more will
     find it still."""
 
@@ -24,7 +24,7 @@ class Pulse:
 
     def beat(self) -> None:
         if time.monotonic() >= self._due:
-            self._due, self._beats = time.monotonic() + PULSE_EVERY, self._beats + 1
+            self._due, self._beats = time.monotonic() + HEARTBEAT_INTERVAL, self._beats + 1
             self._write(f"{socket.gethostname()} {self._beats}")
 
     def end(self) -> None:
@@ -36,7 +36,7 @@ class Pulse:
             self._path.write_text(text, encoding="utf-8")
 
 
-class Listener:
+class HeartbeatReader:
     """Listens to a pulse."""
 
     def __init__(self, path: Path) -> None:
@@ -44,12 +44,12 @@ class Listener:
         self.host = ""
         """The machine it comes from; empty before the first beat."""
 
-    def still(self) -> float:
+    def silence(self) -> float:
         """Seconds since its last change, or since the listening began."""
-        self.listen()
+        self.read()
         return time.monotonic() - self._since
 
-    def listen(self) -> str:
+    def read(self) -> str:
         """What it says now, which an unreadable file does not change."""
         try:
             now = self._path.read_text(encoding="utf-8")
@@ -62,11 +62,11 @@ class Listener:
         return now
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether it was heard at all."""
         return bool(self.host)
 
     @property
     def ended(self) -> bool:
         """Whether it ended in order. An end without a beat before it is one of another time."""
-        return self.begun and self._last == ENDED
+        return self.started and self._last == ENDED

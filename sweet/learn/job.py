@@ -21,11 +21,11 @@ from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import Start
-from sweet.learn.zero import SETTLED, ZeroSettings
+from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 
 FILE = "job.pt"
 PROGRESS = "progress.jsonl"
-PULSE = "pulse"
+HEARTBEAT = "pulse"
 
 
 _Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
@@ -102,17 +102,17 @@ class Job:
 
 def checkpoint_path(folder: Path) -> Path:
     """Where the ranks that work in `folder` keep what they go on from."""
-    return folder / "checkpoint" / SETTLED
+    return folder / "checkpoint" / CHECKPOINT_FILE
 
 
 def _rows(examples: Sequence[Example]) -> list[_Row]:
-    return [(e.name, e.chosen, e.rejected, e.kin, e.goals) for e in examples]
+    return [(e.name, e.chosen, e.rejected, e.group, e.goals) for e in examples]
 
 
 def _examples(rows: list[_Row]) -> list[Example]:
     return [
-        Example(name, tuple(chosen), tuple(rejected), kin=kin, goals=tuple(goals))
-        for name, chosen, rejected, kin, goals in rows
+        Example(name, tuple(chosen), tuple(rejected), group=group, goals=tuple(goals))
+        for name, chosen, rejected, group, goals in rows
     ]
 
 

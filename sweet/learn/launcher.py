@@ -45,7 +45,7 @@ def _installed() -> Sequence[str]:
     return [*site.getsitepackages(), site.getusersitepackages()]
 
 
-def local_exchange(master: str, environment: dict[str, str]) -> dict[str, str]:
+def with_loopback(master: str, environment: dict[str, str]) -> dict[str, str]:
     """The environment of launchers that meet at `master`: on a machine's own address its name may lead nowhere."""
     if sys.platform == "linux" and (master == "localhost" or master.startswith("127.")):
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -63,12 +63,12 @@ def start(command: Sequence[str], environment: Mapping[str, str], out: IO[bytes]
     )
 
 
-def stop(process: subprocess.Popen[bytes], patience: float = 0.0) -> None:
+def stop(process: subprocess.Popen[bytes], grace_period: float = 0.0) -> None:
     """End what `start` has started, if it still runs, after so many seconds of patience."""
-    if process.poll() is None and patience:
+    if process.poll() is None and grace_period:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
+            process.wait(grace_period)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
         process.wait()

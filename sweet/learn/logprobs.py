@@ -24,12 +24,12 @@ from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError, first_line
 from sweet.hints import stage
-from sweet.learn.attention import Attention, planted
-from sweet.learn.head import head_of, prefix_means
+from sweet.learn.attention import Attention, tree_attention
+from sweet.learn.head import get_head, prefix_means
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.tree import Grove, Tree, plant
+from sweet.learn.tree import Forest, Tree, build_tree
 from sweet.learn.vision_processor import image_inputs
-from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
+from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 
 CHUNK_NUMBERS = 1 << 24
 """Logits that exist at once: 64 MiB in fp32."""
@@ -86,16 +86,16 @@ class Scorer:
         self._scale = float(getattr(config, "logit_scale", None) or 1.0)
         self._scale /= float(getattr(config, "logits_scaling", None) or 1.0)
         self._cap: float | None = getattr(config, "final_logit_softcapping", None)
-        self._split = self._splits()
+        self._has_output_layer = self._check_split()
         self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
-        self.refused: str | None = None
+        self.flex_error: str | None = None
         """Why the fused kernel, which was to be taken, is not; None where it is, or never was to be."""
-        self.shares_up_to = self._longest_shared(config) if share else 0
+        self.max_shared_length = self._longest_shared(config) if share else 0
         """The longest sequence that may stand in a prefix tree; 0 where none may."""
-        self.head = head_of(model)
-        self.reads_tokens = True
+        self.head = get_head(model)
+        self.computes_logprobs = True
         """False where only the head is asked: no logits are formed, and the log-probabilities are NaN."""
-        if self.head is not None and not self._split:
+        if self.head is not None and not self._has_output_layer:
             raise UsageError(
                 "The model does not show its last hidden states, so a regression head cannot read them.",
                 where=str(model.config.get_text_config().model_type),
@@ -112,53 +112,53 @@ class Scorer:
             logits = logits * self._scale
         return logits if self._cap is None else torch.tanh(logits / self._cap) * self._cap
 
-    def _hidden(self, ids: Tensor, **more: Any) -> Tensor:
-        states: Tensor = self.model.base_model(input_ids=ids, use_cache=False, **more).last_hidden_state
+    def _hidden(self, ids: Tensor, **kwargs: Any) -> Tensor:
+        states: Tensor = self.model.base_model(input_ids=ids, use_cache=False, **kwargs).last_hidden_state
         return states
 
     @torch.no_grad()  # weights that ZeRO-3 fetches in inference mode could not be changed afterwards
-    def _splits(self) -> bool:
+    def _check_split(self) -> bool:
         """Whether hidden states and output layer give the model's own logits."""
         ids = (torch.arange(4, device=self.device) % self._vocabulary)[None]
         try:
-            own = self.model(input_ids=ids, use_cache=False).logits.float()
-            slack = 1e-3 if self.model.dtype == torch.float32 else 5e-2
-            return bool(torch.allclose(self._logits(self._hidden(ids)), own, rtol=slack, atol=slack))
+            expected = self.model(input_ids=ids, use_cache=False).logits.float()
+            tolerance = 1e-3 if self.model.dtype == torch.float32 else 5e-2
+            return bool(torch.allclose(self._logits(self._hidden(ids)), expected, rtol=tolerance, atol=tolerance))
         except (AttributeError, TypeError, RuntimeError):
             return False
 
     def _longest_shared(self, config: Any) -> int:
-        if not self._split:
+        if not self._has_output_layer:
             return 0
         if self.attention == "flex":
-            self.refused = self._trial()
-            if self.refused is not None:
+            self.flex_error = self._check_tree()
+            if self.flex_error is not None:
                 self.attention = "blocks"
-        if self.attention == "blocks" and self._trial() is not None:
-            self.refused = None  # then there is nothing to attend over
+        if self.attention == "blocks" and self._check_tree() is not None:
+            self.flex_error = None  # then there is nothing to attend over
             return 0
         # A tree's mask takes the place of a sliding window, which is the same only within the window.
         window: int | None = getattr(config, "sliding_window", None)
         return window or sys.maxsize
 
     @torch.no_grad()
-    def _trial(self) -> str | None:
+    def _check_tree(self) -> str | None:
         """Why a tree does not give the states of plain sequences, on a few tokens; None where it does."""
         ids = [number % self._vocabulary for number in range(9)]
         rows = [ids[:5] + ids[6:8], ids[:5] + ids[7:], ids[2:7]]
-        exact = self.model.dtype == torch.float32 and not self._mixed
-        slack = 1e-3 if exact else 3e-2
+        is_fp32 = self.model.dtype == torch.float32 and not self._mixed
+        tolerance = 1e-3 if is_fp32 else 3e-2
         # A kernel is compiled at its first call, and a compiler raises whatever its parts raise.
-        usual = (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
-        expected = Exception if self.attention == "flex" else usual
+        usual_errors = (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
+        expected = Exception if self.attention == "flex" else usual_errors
         try:
-            tree = plant(rows)
+            tree = build_tree(rows)
             with self._precision():
-                states = self._planted(tree)[0].float()
+                states = self._tree_states(tree)[0].float()
                 for row, path in zip(rows, tree.paths, strict=True):
                     alone = self._hidden(torch.tensor([row], device=self.device))[0].float()
                     # Negated, so that what is no number is not right either.
-                    if not float((states[path] - alone).norm()) <= slack * float(alone.norm()):
+                    if not float((states[path] - alone).norm()) <= tolerance * float(alone.norm()):
                         return "it gives other numbers than the model's own attention"
                 if self.attention == "flex":
                     self._try_backward(tree)
@@ -168,39 +168,39 @@ class Scorer:
 
     def _try_backward(self, tree: Tree) -> None:
         """The gradients of a tree's embeddings, which take a kernel of their own that may be refused."""
-        found: list[Tensor] = []
+        captured: list[Tensor] = []
 
-        def leaf(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
-            found.append(output.detach().requires_grad_())
-            return found[0]
+        def capture(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
+            captured.append(output.detach().requires_grad_())
+            return captured[0]
 
-        hook = self.model.get_input_embeddings().register_forward_hook(leaf)
+        hook = self.model.get_input_embeddings().register_forward_hook(capture)
         try:
             with torch.enable_grad():
-                torch.autograd.grad(self._planted(tree).float().sum(), found[0])
+                torch.autograd.grad(self._tree_states(tree).float().sum(), captured[0])
         finally:
             hook.remove()
 
     def _token_logprobs(self, states: Tensor, targets: Tensor) -> Tensor:
         """log p(target) for each state. states [n, width], targets [n] -> [n], fp32."""
 
-        def chunk(part: Tensor, wanted: Tensor) -> Tensor:
+        def chunk(part: Tensor, targets_: Tensor) -> Tensor:
             logits = self._logits(part)
-            return logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(1)
+            return logits.gather(1, targets_[:, None])[:, 0] - logits.logsumexp(1)
 
         if len(states) <= self._chunk:
             return chunk(states, targets)
-        pieces = zip(torch.split(states, self._chunk), torch.split(targets, self._chunk), strict=True)
+        pairs = zip(torch.split(states, self._chunk), torch.split(targets, self._chunk), strict=True)
         if torch.is_grad_enabled():
             # The logits of a chunk are formed again in the backward pass instead of being kept.
-            return torch.cat([checkpoint(chunk, part, wanted, use_reentrant=False) for part, wanted in pieces])
-        return torch.cat([chunk(part, wanted) for part, wanted in pieces])
+            return torch.cat([checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs])
+        return torch.cat([chunk(part, targets_) for part, targets_ in pairs])
 
     @property
     def compute_type(self) -> str:
         """What the numbers are computed in, by name."""
-        kept = str(self.model.dtype).removeprefix("torch.")
-        return f"{kept}, autocast bfloat16" if self._mixed else kept
+        stored_type = str(self.model.dtype).removeprefix("torch.")
+        return f"{stored_type}, autocast bfloat16" if self._mixed else stored_type
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._mixed)
@@ -213,35 +213,35 @@ class Scorer:
         Every span begins behind at least one id. What does not fit into memory at once is the caller's to part
         (`packs`).
         """
-        tree = plant([sequence.ids for sequence in sequences])
+        tree = build_tree([sequence.ids for sequence in sequences])
         lengths = [len(sequence.ids) for sequence in sequences]
-        shares_up_to = longest_shared(sequences, self.shares_up_to)
-        shared = stands_in_tree(lengths, len(tree.ids), shares_up_to)
-        self.work += work_of(lengths, len(tree.ids), shares_up_to)
+        max_shared_length = longest_shared(sequences, self.max_shared_length)
+        shared = uses_tree(lengths, len(tree.ids), max_shared_length)
+        self.work += computed_work(lengths, len(tree.ids), max_shared_length)
         rows: list[int] = []
         columns: list[int] = []
-        wanted: list[int] = []
+        targets_: list[int] = []
         counts: list[int] = []
         for index, sequence in enumerate(sequences):
             path = tree.paths[index] if shared else range(len(sequence.ids))
             for span in sequence.spans:
                 columns.extend(path[span.start - 1 : span.stop - 1])
-                wanted.extend(sequence.ids[span.start : span.stop])
+                targets_.extend(sequence.ids[span.start : span.stop])
                 counts.append(span.stop - span.start)
                 rows.extend([0 if shared else index] * counts[-1])
         if min(counts, default=0) < 1:
             raise ValueError("a sequence with nothing supervised")
         size = torch.tensor(counts, device=self.device)
         at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
-        targets = torch.tensor(wanted, device=self.device)
+        targets = torch.tensor(targets_, device=self.device)
         values = None
         with self._precision():
-            if self._split:
-                states = self._planted(tree) if shared else self._rows(sequences)
-                if self.reads_tokens:
-                    picked = self._token_logprobs(states[at], targets)
+            if self._has_output_layer:
+                states = self._tree_states(tree) if shared else self._sequence_states(sequences)
+                if self.computes_logprobs:
+                    logprobs = self._token_logprobs(states[at], targets)
                 else:
-                    picked = torch.full((len(wanted),), torch.nan, device=self.device)
+                    logprobs = torch.full((len(targets_),), torch.nan, device=self.device)
                 if self.head is not None:
                     longest = max(lengths)
                     starts = range(0, len(sequences) * longest, longest)
@@ -249,54 +249,54 @@ class Scorer:
                     stops = [[span.end for span in sequence.spans] for sequence in sequences]
                     values = prefix_means(self.head(states).flatten(), paths, stops)
             else:
-                ids = self._padded([sequence.ids for sequence in sequences])
+                ids = self._pad([sequence.ids for sequence in sequences])
                 logits = self.model(input_ids=ids, use_cache=False).logits[at].float()
-                picked = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
+                logprobs = logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(1)
         owner = torch.arange(len(counts), device=self.device).repeat_interleave(size)
-        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, picked), size, values)
+        return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, logprobs), size, values)
 
-    def _rows(self, sequences: Sequence[TokenSequence]) -> Tensor:
+    def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
         """Hidden states of each sequence by itself: [sequences, longest, width]."""
-        ids = self._padded([sequence.ids for sequence in sequences])
+        ids = self._pad([sequence.ids for sequence in sequences])
         pictures = [picture for sequence in sequences for picture in sequence.images]
         return self._hidden(ids, **image_inputs(self.model.base_model, pictures, ids))
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
+    def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Rows of numbers as one tensor, zeros on the right."""
         width = max(map(len, rows))
         return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
 
-    def _planted(self, tree: Tree) -> Tensor:
+    def _tree_states(self, tree: Tree) -> Tensor:
         """Hidden states of every slot of a tree: [1, slots, width]."""
         ids = torch.tensor([tree.ids], device=self.device)
         positions = torch.tensor([tree.positions], device=self.device)
-        with planted(self.model, tree, self.device, self.attention):
+        with tree_attention(self.model, tree, self.device, self.attention):
             return self._hidden(ids, position_ids=positions)
 
-    def packs(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
+    def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
         """Indices of bundles in groups, each for one forward of at most `budget` tokens (a larger bundle stands alone).
 
         What may be shared counts once, and bundles that begin alike come together. Sequences that cannot stand in a
         tree are grouped by length, padding counted.
         """
-        return packs(bundles, budget, self.shares_up_to)
+        return pack_bundles(bundles, budget, self.max_shared_length)
 
 
-def packs(bundles: Sequence[Sequence[TokenSequence]], budget: int, shares_up_to: int) -> list[list[int]]:
+def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_shared_length: int) -> list[list[int]]:
     """`Scorer.packs` of a scorer that shares sequences up to this length."""
     longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
-    apart = [i for i, length in enumerate(longest) if length > longest_shared(bundles[i], shares_up_to)]
-    together = sorted(set(range(len(bundles))) - set(apart))
-    sizes = [longest[i] * len(bundles[i]) for i in apart]
-    groups = [[apart[i] for i in batch] for batch in batches(sizes, budget)]
-    grove = Grove()
+    unshared = [i for i, length in enumerate(longest) if length > longest_shared(bundles[i], max_shared_length)]
+    shared_indices = sorted(set(range(len(bundles))) - set(unshared))
+    sizes = [longest[i] * len(bundles[i]) for i in unshared]
+    groups = [[unshared[i] for i in batch] for batch in batches(sizes, budget)]
+    forest = Forest()
     group: list[int] = []
-    for index in sorted(together, key=lambda i: min(sequence.ids for sequence in bundles[i])):
-        grove.add(sequence.ids for sequence in bundles[index])
-        if group and grove.slots > budget:
+    for index in sorted(shared_indices, key=lambda i: min(sequence.ids for sequence in bundles[i])):
+        forest.add(sequence.ids for sequence in bundles[index])
+        if group and forest.slots > budget:
             groups.append(group)
-            group, grove = [], Grove()
-            grove.add(sequence.ids for sequence in bundles[index])
+            group, forest = [], Forest()
+            forest.add(sequence.ids for sequence in bundles[index])
         group.append(index)
     return [*groups, group] if group else groups
 
@@ -340,7 +340,7 @@ def _by_sequence(
 ) -> list[Tensor]:
     """What `read` takes of the scores [spans, …], sequence by sequence, computed in packs."""
     results = [torch.empty(0)] * len(sequences)
-    for pack in scorer.packs([[sequence] for sequence in sequences], budget):
+    for pack in scorer.pack([[sequence] for sequence in sequences], budget):
         scores = scorer([sequences[i] for i in pack])
         sizes = [len(sequences[i].spans) for i in pack]
         for index, part in zip(pack, torch.split(read(scores).cpu(), sizes), strict=True):

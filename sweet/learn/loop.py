@@ -22,24 +22,24 @@ import torch
 from sweet.errors import SweetError
 from sweet.hints import Hint, option
 from sweet.learn.batches import bundles, epoch_order, step_share, token_count
-from sweet.learn.best_checkpoint import Best
+from sweet.learn.best_checkpoint import BestCheckpoint
 from sweet.learn.data import Example, Objective, Reference, losses
-from sweet.learn.engine import Engine, TorchEngine, peak_flops, size_of, trained_weights
+from sweet.learn.engine import Engine, TorchEngine, parameter_count, peak_flops, trainable_weights
 from sweet.learn.logprobs import TOKEN_BUDGET
 from sweet.learn.lora import base_alone
 from sweet.learn.metrics import (
     PASS_FLOPS,
     WEIGHT_FLOPS,
-    PartSums,
+    MetricSums,
+    MicroBatchSums,
     Record,
     Summary,
-    Sums,
-    most_turns,
+    max_turns,
     rounded,
     speeds,
 )
 from sweet.learn.reference import ReferenceCache, reference_logprobs
-from sweet.learn.sharding import own_groups
+from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.work import Work
 
@@ -62,7 +62,7 @@ class LoopSettings:
     floor: float = 0.1
     clip: float = 1.0
     save_every: int | None = None
-    together: bool = False
+    grouped: bool = False
     share: bool = True
     keep_best: bool = False
 
@@ -104,32 +104,32 @@ class Loop:
     make_engine: Callable[[Any, float], Engine] = TorchEngine
     cache: ReferenceCache | None = None
     _epoch: int = 0
-    _sums: Sums = field(default_factory=Sums)
+    _sums: MetricSums = field(default_factory=MetricSums)
     _heldout: float | None = None
-    _found: tuple[int, int] | None = None
+    _reference_counts: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         # Dropout would make policy and reference differ where their weights do not.
         self.model.eval()
         # An engine may leave no more of the weights in this process than its share.
-        self.parameters = size_of(self.model.parameters())
-        self.trained = size_of(trained_weights(self.model).values())
+        self.parameters = parameter_count(self.model.parameters())
+        self.trained = parameter_count(trainable_weights(self.model).values())
         self.engine = self.make_engine(self.model, self.settings.clip)
         self.scorer = self.engine.scorer
-        self.scorer.reads_tokens = self.objective.needs_tokens
+        self.scorer.computes_logprobs = self.objective.needs_tokens
         if not self.settings.share:
-            self.scorer.shares_up_to = 0
+            self.scorer.max_shared_length = 0
         self.steps_per_epoch = self.settings.steps_per_epoch(len(self.examples))
         self.steps = self.settings.steps(len(self.examples))
         self.flops = PASS_FLOPS * self.parameters + WEIGHT_FLOPS * self.trained
         peak = peak_flops(self.scorer.device)
         self.peak = peak * self.engine.world if peak else None
-        self._most_turns = most_turns(self.pool) if self.objective.needs_reference else 0
-        self.best: Best | None = None
+        self._most_turns = max_turns(self.pool) if self.objective.needs_reference else 0
+        self.best: BestCheckpoint | None = None
         if self.settings.keep_best:
             if self.checkpoint is None or not self.heldout:
                 raise ValueError("the best weights are kept beside a checkpoint, by held-out preferences")
-            self.best = Best(self.engine, self.checkpoint)
+            self.best = BestCheckpoint(self.engine, self.checkpoint)
 
     def reference(self) -> Reference | None:
         """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
@@ -137,30 +137,30 @@ class Loop:
             return None
         with base_alone(self.model):
             budget = 2 * self.settings.token_budget
-            known = reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
-        self._found = (known.cached, len(self.pool) - known.cached)
-        return known.sums
+            computed = reference_logprobs(self.scorer, self.engine, self.pool, budget, self.cache)
+        self._reference_counts = (computed.cached, len(self.pool) - computed.cached)
+        return computed.sums
 
     def run(self, *, resume: bool = False) -> Summary:
         """Train to the end, from the checkpoint where `resume` says so and there is one."""
         reference = self.reference()
         self.on_reference()
-        done = self._restore() if resume else 0
-        began, tokens, work = time.monotonic(), 0, Work()
+        done = self._load_checkpoint() if resume else 0
+        started, tokens, work = time.monotonic(), 0, Work()
         order: list[int] = []
         for step in range(done, self.steps):
-            epoch, place = divmod(step, self.steps_per_epoch)
-            if not order or place == 0:
+            epoch, index = divmod(step, self.steps_per_epoch)
+            if not order or index == 0:
                 order = self._order(epoch)
             if epoch != self._epoch:
-                self._epoch, self._sums = epoch, Sums()
-            chosen = [self.examples[i] for i in order[place * self.settings.batch : (place + 1) * self.settings.batch]]
+                self._epoch, self._sums = epoch, MetricSums()
+            chosen = [self.examples[i] for i in order[index * self.settings.batch : (index + 1) * self.settings.batch]]
             work += self._step(step, chosen, reference)
             tokens += token_count(self.pool, chosen)
-            self._close(step + 1, reference)
-        return self._summary(tokens, work, time.monotonic() - began)
+            self._finish_step(step + 1, reference)
+        return self._summary(tokens, work, time.monotonic() - started)
 
-    def kept(self) -> dict[str, torch.Tensor] | None:
+    def final_weights(self) -> dict[str, torch.Tensor] | None:
         """After `run`: the trained weights to go on with, by name and whole, on rank 0; None on the others."""
         if self.best is None or self.best.step == self.steps:
             return self.engine.weights()
@@ -170,29 +170,29 @@ class Loop:
 
     def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
         """What the step computed, on all ranks."""
-        began = time.monotonic()
+        started = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
         engine, scorer = self.engine, self.scorer
-        mine = PartSums(self._most_turns, scorer.device)
+        own_sums = MicroBatchSums(self._most_turns, scorer.device)
         budget = self.settings.token_budget
-        share = step_share(self.pool, examples, scorer.packs, budget, engine.rank, engine.world)
+        share = step_share(self.pool, examples, scorer.pack, budget, engine.rank, engine.world)
         for number, (group, counts) in enumerate(share):
             part, before = [examples[i] for i in group], scorer.work
             found = losses(scorer, self.objective, self.pool, part, reference)
             engine.backward(found.loss.sum() * counts / len(examples), last=number == len(share) - 1)
             if counts:
-                mine.add(self.pool, part, found, scorer.work - before)
-        own, by_part = mine.fetch()
-        for part, (loss, *_) in zip(mine.groups, by_part, strict=True):
+                own_sums.add(self.pool, part, found, scorer.work - before)
+        totals, by_part = own_sums.fetch()
+        for part, (loss, *_) in zip(own_sums.groups, by_part, strict=True):
             if not math.isfinite(loss):
                 raise self._diverged(step, part, "loss")
-        sums = Sums.filled(len(examples), engine.total(own.flat()))
+        sums = MetricSums.from_flat(len(examples), engine.sum_over_ranks(totals.flat()))
         norm = engine.step(lr)
         if not math.isfinite(norm):
             raise self._diverged(step, examples, "gradient")
         self._sums.add(sums)
         work = Work(sums.tokens_computed, sums.padding)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         record = {
             "step": step + 1,
             "epoch": step // self.steps_per_epoch + 1,
@@ -205,7 +205,7 @@ class Loop:
         return work
 
     def _order(self, epoch: int) -> list[int]:
-        return epoch_order(self.examples, self.settings.seed, epoch, together=self.settings.together)
+        return epoch_order(self.examples, self.settings.seed, epoch, grouped=self.settings.grouped)
 
     def _diverged(self, step: int, examples: Sequence[Example], what: str) -> SweetError:
         names = ", ".join(example.name for example in examples[:8])
@@ -217,14 +217,14 @@ class Loop:
 
     # After a step ----------------------------------------------------------------------------------------------
 
-    def _close(self, done: int, reference: Reference | None) -> None:
+    def _finish_step(self, done: int, reference: Reference | None) -> None:
         """Measure at the end of an epoch, and save where it is time to."""
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
-            self._heldout = self.measure(self.heldout, reference)
+            self._heldout = self.evaluate(self.heldout, reference)
             self.on_step({"step": done, "heldout_accuracy": rounded(self._heldout)})
             if self.best is not None:
-                self.best.offer(done, self._heldout)
+                self.best.update(done, self._heldout)
         every = self.settings.save_every or self.steps_per_epoch
         if self.checkpoint is not None and (done % every == 0 or done == self.steps):
             sums = {"epoch": self._epoch, **vars(self._sums)}
@@ -233,31 +233,31 @@ class Loop:
                 state["best"] = self.best.state()
             self.engine.save(self.checkpoint, state)
             if self.best is not None:
-                self.best.settle()
+                self.best.remove_outdated()
 
-    def _restore(self) -> int:
+    def _load_checkpoint(self) -> int:
         if self.checkpoint is None or not self.checkpoint.exists():
             return 0
         state = self.engine.load(self.checkpoint, self.digest)
         sums = dict(state["sums"])
-        self._epoch, self._sums = sums.pop("epoch"), Sums(**sums)
+        self._epoch, self._sums = sums.pop("epoch"), MetricSums(**sums)
         self._heldout = state["heldout"]
         if self.best is not None:
-            self.best.take_up(state["best"])
+            self.best.restore(state["best"])
         return int(state["step"])
 
     @torch.inference_mode()
-    def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
+    def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
         """The share of preferences that the model orders rightly."""
         right = 0
-        groups = self.scorer.packs(bundles(self.pool, examples), 2 * self.settings.token_budget)
-        for group, counts in own_groups(groups, self.engine.rank, self.engine.world):
+        groups = self.scorer.pack(bundles(self.pool, examples), 2 * self.settings.token_budget)
+        for group, counts in rank_groups(groups, self.engine.rank, self.engine.world):
             found = losses(self.scorer, self.objective, self.pool, [examples[i] for i in group], reference)
             right += int((found.chosen > found.rejected).sum()) * counts
-        return self.engine.total([right])[0] / len(examples)
+        return self.engine.sum_over_ranks([right])[0] / len(examples)
 
     def _summary(self, tokens: int, work: Work, seconds: float) -> Summary:
-        cached, computed = self._found or (None, None)
+        cached, computed = self._reference_counts or (None, None)
         return Summary(
             steps=self.steps,
             **self._sums.means(preference=self.objective.compares),

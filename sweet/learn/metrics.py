@@ -67,7 +67,7 @@ class Summary:
 
 
 @dataclass
-class Sums:
+class MetricSums:
     """Sums over some examples: of a step, or of the steps of an epoch.
 
     Attributes:
@@ -88,14 +88,14 @@ class Sums:
         return [self.loss, self.right, self.margin, self.tokens_computed, self.padding, *self.advantages, *self.turns]
 
     @classmethod
-    def filled(cls, examples: int, flat: Sequence[float]) -> Sums:
+    def from_flat(cls, examples: int, flat: Sequence[float]) -> MetricSums:
         """Sums of so many examples from what `flat` gave, after it was summed over the ranks."""
         loss, right, margin, tokens, padding, *rest = flat
-        places = len(rest) // 2
-        turns = [round(count) for count in rest[places:]]
-        return cls(examples, loss, right, margin, round(tokens), round(padding), rest[:places], turns)
+        positions = len(rest) // 2
+        turns = [round(count) for count in rest[positions:]]
+        return cls(examples, loss, right, margin, round(tokens), round(padding), rest[:positions], turns)
 
-    def add(self, other: Sums) -> None:
+    def add(self, other: MetricSums) -> None:
         """Take in the sums of a step."""
         self.examples += other.examples
         self.loss += other.loss
@@ -103,9 +103,9 @@ class Sums:
         self.margin += other.margin
         self.tokens_computed += other.tokens_computed
         self.padding += other.padding
-        places = len(other.turns)
-        self.advantages = [a + b for a, b in zip(self.advantages or [0.0] * places, other.advantages, strict=True)]
-        self.turns = [a + b for a, b in zip(self.turns or [0] * places, other.turns, strict=True)]
+        positions = len(other.turns)
+        self.advantages = [a + b for a, b in zip(self.advantages or [0.0] * positions, other.advantages, strict=True)]
+        self.turns = [a + b for a, b in zip(self.turns or [0] * positions, other.turns, strict=True)]
 
     def means(self, *, preference: bool) -> Record:
         """Loss, accuracy, margin and advantages by turn; None where there is no preference."""
@@ -121,62 +121,66 @@ class Sums:
         }
 
 
-def turn_places(pool: Sequence[TokenSequence], examples: Sequence[Example], most: int) -> tuple[list[int], list[int]]:
+def turn_positions(
+    pool: Sequence[TokenSequence], examples: Sequence[Example], turn_count: int
+) -> tuple[list[int], list[int]]:
     """Where the advantage of each span of these examples is counted, and how often each place is used.
 
     Spans in the order of `Losses.advantages`. Place n is the agent's turn n of a chosen side, place most + n of a
     rejected one; a dialogue begins with its human, so the turn at index i of a history is the agent's turn i // 2.
     """
-    places = [
-        side * most + span.turn // 2
+    positions = [
+        side * turn_count + span.turn // 2
         for example in examples
         for side, indices in enumerate((example.chosen, example.rejected))
         for index in indices
         for span in pool[index].spans
     ]
-    counts = [0] * (2 * most)
-    for place in places:
-        counts[place] += 1
-    return places, counts
+    counts = [0] * (2 * turn_count)
+    for position in positions:
+        counts[position] += 1
+    return positions, counts
 
 
-def most_turns(pool: Sequence[TokenSequence]) -> int:
+def max_turns(pool: Sequence[TokenSequence]) -> int:
     """How many turns of the agent a side may have, `most` of `turn_places`."""
     return max((span.turn // 2 + 1 for sequence in pool for span in sequence.spans), default=0)
 
 
-class PartSums:
+class MicroBatchSums:
     """The sums of a step's micro-batches on one rank, left on the device until they are fetched together."""
 
-    def __init__(self, most: int, device: torch.device) -> None:
-        self._most, self._device = most, device
-        self._figures: list[Tensor] = []
-        self._advantages = torch.zeros(2 * most, device=device)
-        self._turns = [0] * (2 * most)
+    def __init__(self, turn_count: int, device: torch.device) -> None:
+        self._turn_count, self._device = turn_count, device
+        self._sums: list[Tensor] = []
+        self._advantages = torch.zeros(2 * turn_count, device=device)
+        self._turns = [0] * (2 * turn_count)
         self._work = Work()
         self.groups: list[list[Example]] = []
 
-    def add(self, pool: Sequence[TokenSequence], examples: list[Example], found: Losses, work: Work) -> None:
+    def add(self, pool: Sequence[TokenSequence], examples: list[Example], losses: Losses, work: Work) -> None:
         """Take in a micro-batch: its losses, and what its forward computed."""
-        gap = (found.chosen - found.rejected).detach()
-        self._figures.append(torch.stack([found.loss.detach().sum(), (gap > 0).sum().to(gap.dtype), gap.sum()]))
+        margins = (losses.chosen - losses.rejected).detach()
+        self._sums.append(
+            torch.stack([losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()])
+        )
         self.groups.append(examples)
         self._work += work
-        if found.advantages is not None:
-            places, counts = turn_places(pool, examples, self._most)
-            self._advantages.index_add_(0, torch.tensor(places, device=self._device), found.advantages)
+        if losses.advantages is not None:
+            positions, counts = turn_positions(pool, examples, self._turn_count)
+            self._advantages.index_add_(0, torch.tensor(positions, device=self._device), losses.advantages)
             self._turns = [a + b for a, b in zip(self._turns, counts, strict=True)]
 
-    def fetch(self) -> tuple[Sums, list[list[float]]]:
+    def fetch(self) -> tuple[MetricSums, list[list[float]]]:
         """The sums, and loss, right ones and margins of each micro-batch: the one time the device is waited for."""
-        if not self._figures:
-            return Sums(advantages=[0.0] * 2 * self._most, turns=self._turns), []
-        flat: list[float] = torch.cat([torch.stack(self._figures).flatten(), self._advantages]).tolist()
-        cut = 3 * len(self._figures)
+        if not self._sums:
+            return MetricSums(advantages=[0.0] * 2 * self._turn_count, turns=self._turns), []
+        flat: list[float] = torch.cat([torch.stack(self._sums).flatten(), self._advantages]).tolist()
+        cut = 3 * len(self._sums)
         parts = [flat[i : i + 3] for i in range(0, cut, 3)]
         loss, right, margin = (sum(column) for column in zip(*parts, strict=True))
         work = self._work
-        return Sums(0, loss, right, margin, work.tokens, work.padding, flat[cut:], self._turns), parts
+        return MetricSums(0, loss, right, margin, work.tokens, work.padding, flat[cut:], self._turns), parts
 
 
 def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:

@@ -28,18 +28,18 @@ from sweet.files import write_whole
 from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.learn import slurm
-from sweet.learn.failure import SAID, error_of, error_paths, known_error, leave, told
-from sweet.learn.heartbeat import ENDED, PULSE_EVERY, STILL, Listener, Pulse
-from sweet.learn.job import PULSE
-from sweet.learn.launcher import child_environment, local_exchange, start, stop, torch_launcher
+from sweet.learn.failure import LOG_PREFIX, error_fields, error_of, error_paths, has_known_error, write_error
+from sweet.learn.heartbeat import ENDED, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
+from sweet.learn.job import HEARTBEAT
+from sweet.learn.launcher import child_environment, start, stop, torch_launcher, with_loopback
 
-GATHERING = "nodes.json"
+RENDEZVOUS = "nodes.json"
 """In the folder of a job: a `Gathering`."""
-COME = 600.0
+JOIN_TIMEOUT = 600.0
 """Seconds that nodes have to come; torch's launchers wait as long for each other."""
-GRACE = 5.0
+GRACE_PERIOD = 5.0
 """Seconds in which launchers end by themselves once a rank has failed."""
-GLANCE = 0.1
+POLL_INTERVAL = 0.1
 """Seconds between two looks at the news."""
 
 
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Gathering:
+class Rendezvous:
     """What each node has to know.
 
     Attributes:
@@ -73,13 +73,13 @@ class Gathering:
     versions: Mapping[str, str] = field(default_factory=versions)
 
     def write(self, folder: Path) -> None:
-        write_whole(folder / GATHERING, json.dumps(asdict(self) | {"log": str(self.log)}).encode())
+        write_whole(folder / RENDEZVOUS, json.dumps(asdict(self) | {"log": str(self.log)}).encode())
 
     @classmethod
-    def read(cls, folder: Path) -> Gathering:
+    def read(cls, folder: Path) -> Rendezvous:
         """Raise UsageError where it is not there, as the folder is another disk's, or not to be understood."""
         try:
-            words = json.loads((folder / GATHERING).read_text(encoding="utf-8"))
+            words = json.loads((folder / RENDEZVOUS).read_text(encoding="utf-8"))
             return cls(**words | {"log": Path(words["log"])})
         except FileNotFoundError as error:
             raise UsageError(
@@ -90,90 +90,92 @@ class Gathering:
         except (OSError, ValueError, TypeError, KeyError) as error:
             what = f"What node 0 has left for the others is not understood: {first_line(error)}."
             raise UsageError(
-                what, where=folder / GATHERING, fix="one Python environment at the same path on all nodes"
+                what, where=folder / RENDEZVOUS, fix="one Python environment at the same path on all nodes"
             ) from error
 
 
-def node_pulse(folder: Path, rank: int) -> Path:
+def node_heartbeat(folder: Path, rank: int) -> Path:
     return folder / f"node-{rank}"
 
 
 def clear(folder: Path) -> None:
     """Remove what an earlier training by nodes has left in the folder."""
-    for old in (folder / GATHERING, *folder.glob(node_pulse(folder, 0).name.replace("0", "*"))):
+    for old in (folder / RENDEZVOUS, *folder.glob(node_heartbeat(folder, 0).name.replace("0", "*"))):
         old.unlink(missing_ok=True)
 
 
-class Watch:
+class NodeMonitor:
     """What the others are at, for one who works in the folder: the nodes by their ranks, the command (`command`)."""
 
     def __init__(self, folder: Path, nodes: Sequence[int], command: bool = False) -> None:
         self._folder = folder
-        self._listeners = {f"node-{rank}": Listener(node_pulse(folder, rank)) for rank in nodes}
-        self._command = Listener(folder / PULSE)
+        self._listeners = {f"node-{rank}": HeartbeatReader(node_heartbeat(folder, rank)) for rank in nodes}
+        self._command = HeartbeatReader(folder / HEARTBEAT)
         if command:
             self._listeners["command"] = self._command
         self._since: float | None = None
 
-    def over(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether to end what still runs here: another one has failed, is gone, or never came; or all is over."""
-        for who, listener in self._listeners.items():
-            still = listener.still()
-            if not listener.ended and still > (STILL if listener.begun else COME):
-                self._miss(who, listener, still)
+        for member, listener in self._listeners.items():
+            silent_for = listener.silence()
+            if not listener.ended and silent_for > (HEARTBEAT_TIMEOUT if listener.started else JOIN_TIMEOUT):
+                self._report_missing(member, listener, silent_for)
         if not self._command.ended and not error_paths(self._folder):
             return False
         self._since = self._since or time.monotonic()
-        return time.monotonic() - self._since > GRACE
+        return time.monotonic() - self._since > GRACE_PERIOD
 
-    def explain(self) -> None:
+    def report_missing(self) -> None:
         """Where ranks have failed for no reason that they know, look whether that is because a node is gone."""
-        ends = time.monotonic() + 2.5 * PULSE_EVERY
-        before = {who: listener.listen() for who, listener in self._listeners.items()}
-        silent = [who for who in before if self._listeners[who].begun]  # who never came has said why in the log
-        while silent and not known_error(self._folder) and time.monotonic() < ends:
-            time.sleep(GLANCE)
-            silent = [who for who in silent if self._listeners[who].listen() == before[who]]
-            silent = [who for who in silent if not self._listeners[who].ended]
-        for who in silent if not known_error(self._folder) else ():
-            self._miss(who, self._listeners[who], self._listeners[who].still())
+        deadline = time.monotonic() + 2.5 * HEARTBEAT_INTERVAL
+        before = {member: listener.read() for member, listener in self._listeners.items()}
+        missing = [
+            member for member in before if self._listeners[member].started
+        ]  # who never came has said why in the log
+        while missing and not has_known_error(self._folder) and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL)
+            missing = [member for member in missing if self._listeners[member].read() == before[member]]
+            missing = [member for member in missing if not self._listeners[member].ended]
+        for member in missing if not has_known_error(self._folder) else ():
+            self._report_missing(member, self._listeners[member], self._listeners[member].silence())
 
-    def _miss(self, who: str, listener: Listener, still: float) -> None:
-        name = "the command on node 0" if listener is self._command else who.replace("-", " ")
+    def _report_missing(self, member: str, listener: HeartbeatReader, silent_for: float) -> None:
+        name = "the command on node 0" if listener is self._command else member.replace("-", " ")
         name += f" ({listener.host})" if listener.host else ""
-        if listener.begun:
-            what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {still:.0f} seconds."
+        if listener.started:
+            what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {silent_for:.0f} seconds."
             fix = "--resume on all nodes goes on from the last checkpoint"
         else:
-            what = f"{name[0].upper()}{name[1:]} has not come within {still:.0f} seconds."
+            what = f"{name[0].upper()}{name[1:]} has not come within {silent_for:.0f} seconds."
             fix = "start it too, with the same run directory on a disk that all nodes see"
-        leave(self._folder, who, SweetError(what, where=name, fix=fix))
+        write_error(self._folder, member, SweetError(what, where=name, fix=fix))
 
 
-def await_job(places: Path, pattern: str, nodes: int) -> Path:
+def wait_for_job(root: Path, pattern: str, nodes: int) -> Path:
     """The folder, below `places` after `pattern`, of a training by so many nodes that goes on now.
 
     Raises:
         UsageError: it is one of another number of nodes.
         SweetError: none came.
     """
-    began, seen = time.monotonic(), {path: _text(path) for path in places.glob(f"{pattern}/{PULSE}")}
-    while time.monotonic() - began < COME:
-        for path in places.glob(f"{pattern}/{PULSE}"):
-            if _text(path) not in ("", ENDED, seen.get(path)) and (path.parent / GATHERING).exists():
-                told_nodes = Gathering.read(path.parent).nodes
-                if told_nodes != nodes:
-                    what = f"Node 0 was started for {told_nodes} nodes."
+    started, old = time.monotonic(), {path: _text(path) for path in root.glob(f"{pattern}/{HEARTBEAT}")}
+    while time.monotonic() - started < JOIN_TIMEOUT:
+        for path in root.glob(f"{pattern}/{HEARTBEAT}"):
+            if _text(path) not in ("", ENDED, old.get(path)) and (path.parent / RENDEZVOUS).exists():
+                expected = Rendezvous.read(path.parent).nodes
+                if expected != nodes:
+                    what = f"Node 0 was started for {expected} nodes."
                     raise UsageError(
                         what,
                         where=option("nnodes", nodes),
                         fix=Hint("the same ", option("nnodes"), " on every node"),
                     )
                 return path.parent
-        time.sleep(10 * GLANCE)
+        time.sleep(10 * POLL_INTERVAL)
     raise SweetError(
-        f"No training by several nodes began within {COME:.0f} seconds.",
-        where=places,
+        f"No training by several nodes began within {JOIN_TIMEOUT:.0f} seconds.",
+        where=root,
         fix=Hint("start ", option("node_rank", 0), " too; the run directory must be on a disk that all nodes see"),
     )
 
@@ -185,7 +187,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def serve(folder: Path, rank: int, devices: int | None, log: Path | None) -> int:
+def run_node(folder: Path, rank: int, devices: int | None, log: Path | None) -> int:
     """Do this node's part of the job in `folder`; the number of its ranks.
 
     Args:
@@ -196,73 +198,77 @@ def serve(folder: Path, rank: int, devices: int | None, log: Path | None) -> int
         UsageError: this node cannot take part.
         SweetError: this node or another one failed.
     """
-    gathering = Gathering.read(folder)
-    count = devices or gathering.devices
-    watch = Watch(folder, (), command=True)
+    rendezvous = Rendezvous.read(folder)
+    count = devices or rendezvous.devices
+    monitor = NodeMonitor(folder, (), command=True)
     try:
         with ExitStack() as stack:
-            pulse = _come(folder, rank, gathering)
-            stack.callback(pulse.end)
-            if gathering.device == "cuda":
+            heartbeat = _join(folder, rank, rendezvous)
+            stack.callback(heartbeat.end)
+            if rendezvous.device == "cuda":
                 _check_devices(rank, count)
-            command = torch_launcher(gathering.nodes, rank, count, gathering.master, gathering.port, folder)
+            command = torch_launcher(rendezvous.nodes, rank, count, rendezvous.master, rendezvous.port, folder)
             out = stack.enter_context(log.open("ab")) if log else None
-            environment = local_exchange(gathering.master, child_environment(dict(os.environ)))
+            environment = with_loopback(rendezvous.master, child_environment(dict(os.environ)))
             process = start(command, environment, out)
             stack.callback(stop, process)
-            while process.poll() is None and not watch.over():
-                pulse.beat()
-                time.sleep(GLANCE)
+            while process.poll() is None and not monitor.should_stop():
+                heartbeat.beat()
+                time.sleep(POLL_INTERVAL)
             status = process.poll()
     except KeyboardInterrupt:
         fix = "--resume on all nodes goes on from the last checkpoint"
-        leave(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
+        write_error(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
         raise
     except Exception as error:
-        leave(folder, f"node-{rank}", error)
+        write_error(folder, f"node-{rank}", error)
         raise
     if status == 0:
         return count
-    if not known_error(folder):
-        watch.explain()
+    if not has_known_error(folder):
+        monitor.report_missing()
     if not error_paths(folder):
         what = "Node 0 has ended before this one was done; it says why."
         if status is not None:
             what = f"The launcher of {_name(rank)} ended with status {status}, and no rank has said why."
-        leave(folder, f"node-{rank}", SweetError(what, where=log or gathering.log))
-    raise error_of(folder, log or gathering.log, status or 1)
+        write_error(folder, f"node-{rank}", SweetError(what, where=log or rendezvous.log))
+    raise error_of(folder, log or rendezvous.log, status or 1)
 
 
-def _come(folder: Path, rank: int, gathering: Gathering) -> Pulse:
+def _join(folder: Path, rank: int, rendezvous: Rendezvous) -> Heartbeat:
     """Take a node's place."""
-    if rank >= gathering.nodes:
-        what = f"There are {gathering.nodes} nodes, numbered from 0."
-        raise UsageError(what, where=f"node {rank}", fix=option("node_rank", gathering.nodes - 1))
-    mine = versions()
-    other = [
-        f"{name} {mine.get(name)} (node 0: {told})"
-        for name, told in gathering.versions.items()
-        if mine.get(name) != told
+    if rank >= rendezvous.nodes:
+        what = f"There are {rendezvous.nodes} nodes, numbered from 0."
+        raise UsageError(what, where=f"node {rank}", fix=option("node_rank", rendezvous.nodes - 1))
+    own = versions()
+    different = [
+        f"{name} {own.get(name)} (node 0: {required})"
+        for name, required in rendezvous.versions.items()
+        if own.get(name) != required
     ]
-    if other:
-        what = f"The nodes have different versions: {', '.join(other)}."
+    if different:
+        what = f"The nodes have different versions: {', '.join(different)}."
         raise UsageError(what, where=_name(rank), fix="one Python environment at the same path on all nodes")
-    path = node_pulse(folder, rank)
+    path = node_heartbeat(folder, rank)
     try:
         path.touch(exist_ok=False)
     except FileExistsError as error:
         what = f"Another node is number {rank} already: {_text(path).partition(' ')[0]}."
         raise UsageError(what, where=_name(rank), fix="a number of its own for each, from 0") from error
-    return Pulse(path)
+    return Heartbeat(path)
 
 
 def _check_devices(rank: int, wanted: int) -> None:
     import torch
 
-    there = torch.cuda.device_count()
-    if there < wanted:
-        fix = f"--devices {there}" if there else "allocate GPUs on every node (sbatch --gpus-per-node), or --device cpu"
-        raise UsageError(f"torch sees {there} GPUs, and {wanted} are to be used.", where=_name(rank), fix=fix)
+    available = torch.cuda.device_count()
+    if available < wanted:
+        fix = (
+            f"--devices {available}"
+            if available
+            else "allocate GPUs on every node (sbatch --gpus-per-node), or --device cpu"
+        )
+        raise UsageError(f"torch sees {available} GPUs, and {wanted} are to be used.", where=_name(rank), fix=fix)
 
 
 def _name(rank: int) -> str:
@@ -273,10 +279,10 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # in order: no death of this node
     try:
-        serve(folder, slurm.node_rank(os.environ), None, None)
+        run_node(folder, slurm.node_rank(os.environ), None, None)
     except SweetError as error:
-        shared = (folder / GATHERING).exists()
-        sys.stderr.write(f"{error}\n" if shared else f"{SAID}{json.dumps(told(error))}\n")
+        shared = (folder / RENDEZVOUS).exists()
+        sys.stderr.write(f"{error}\n" if shared else f"{LOG_PREFIX}{json.dumps(error_fields(error))}\n")
         return 1
     return 0
 

@@ -67,7 +67,7 @@ def rows(
 
 def arguments(job: DpoJob) -> list[str]:
     """What follows the command's name. Paths are relative: OpenRLHF cuts those of its data at commas and at signs."""
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "model.model_name_or_path": job.model,
         "ref.model_name_or_path": job.model,
         "data.dataset": DATA,
@@ -92,16 +92,16 @@ def arguments(job: DpoJob) -> list[str]:
         "ckpt.path": CHECKPOINTS,
     }
     if job.save_every is not None:
-        told["ckpt.save_steps"] = job.save_every
-    words = [word for name, value in told.items() for word in (f"--{name}", str(value))]
-    words += ["--adam.betas", "0.9", "0.95", "--model.gradient_checkpointing_enable"]
+        options["ckpt.save_steps"] = job.save_every
+    arguments_ = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    arguments_ += ["--adam.betas", "0.9", "0.95", "--model.gradient_checkpointing_enable"]
     if job.offload != "none":
-        words.append("--ds.adam_offload")
+        arguments_.append("--ds.adam_offload")
     if job.offload == "all":
-        words.append("--ref.offload")
+        arguments_.append("--ref.offload")
     if job.resume:
-        words.append("--ckpt.load_enable")
-    return words
+        arguments_.append("--ckpt.load_enable")
+    return arguments_
 
 
 def command(python: str, job: DpoJob) -> list[str]:
@@ -134,11 +134,11 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
             process.wait()
-    made = folder / OUTPUT
-    if status != 0 or not (made / "config.json").is_file():
-        why = f"ended with status {status}" if status else f"left no model in {made}"
+    output_folder = folder / OUTPUT
+    if status != 0 or not (output_folder / "config.json").is_file():
+        why = f"ended with status {status}" if status else f"left no model in {output_folder}"
         raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *last_lines(log)]), where=log)
-    return made
+    return output_folder
 
 
 def steps(pairs: int, batch: int, epochs: int) -> int:
@@ -146,8 +146,8 @@ def steps(pairs: int, batch: int, epochs: int) -> int:
     return epochs * (pairs // batch)
 
 
-def write_rows(path: Path, told: Iterator[dict[str, str]]) -> int:
+def write_rows(path: Path, options: Iterator[dict[str, str]]) -> int:
     """Write them, one JSON object a line; how many."""
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in told]
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in options]
     path.write_text("".join(lines), encoding="utf-8")
     return len(lines)

@@ -16,8 +16,8 @@ INSTALL = (
     f"python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export {PYTHON_VARIABLE}=$PWD/openrlhf/bin/python"
 )
 
-_ASKING = "import importlib.metadata as m; print(m.version('openrlhf'))"
-_PATIENCE = 60.0
+_VERSION_QUERY = "import importlib.metadata as m; print(m.version('openrlhf'))"
+_TIMEOUT = 60.0
 
 
 def find_python() -> tuple[str, str]:
@@ -26,24 +26,24 @@ def find_python() -> tuple[str, str]:
     Raises:
         UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
     """
-    elsewhere = os.environ.get(PYTHON_VARIABLE)
+    configured = os.environ.get(PYTHON_VARIABLE)
     # It is run in another directory later. A bare name is looked up, and a link is an environment of its own.
-    named = str(Path(elsewhere).expanduser().absolute()) if elsewhere and os.sep in elsewhere else elsewhere
-    python = named or sys.executable
-    where = f"{PYTHON_VARIABLE}={elsewhere}" if elsewhere else python
-    fix = f"{elsewhere} -m pip install openrlhf, or unset {PYTHON_VARIABLE}" if elsewhere else INSTALL
+    resolved = str(Path(configured).expanduser().absolute()) if configured and os.sep in configured else configured
+    python = resolved or sys.executable
+    where = f"{PYTHON_VARIABLE}={configured}" if configured else python
+    fix = f"{configured} -m pip install openrlhf, or unset {PYTHON_VARIABLE}" if configured else INSTALL
     try:
-        asked = subprocess.run(
-            [python, "-I", "-c", _ASKING],
+        result = subprocess.run(
+            [python, "-I", "-c", _VERSION_QUERY],
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{python} cannot be run: {error}", where=where, fix=fix) from error
-    if asked.returncode != 0:
-        last = asked.stderr.strip().splitlines()[-1:] or [f"exit code {asked.returncode}"]
+    if result.returncode != 0:
+        last = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.returncode}"]
         raise UsageError(f"OpenRLHF is not installed for {python}: {last[0]}", where=where, fix=fix)
-    return python, asked.stdout.strip()
+    return python, result.stdout.strip()

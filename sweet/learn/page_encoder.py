@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from sweet.errors import UsageError
 from sweet.learn.tokens import PROBE, ChatEncoder, ReplyText, TokenSequence
-from sweet.learn.vision_processor import Eye, Picture
+from sweet.learn.vision_processor import Picture, VisionProcessor
 from sweet.tasks.base import Message, Recipe
 
 NO_PAGE = "There is no page in this reply."
@@ -29,22 +29,22 @@ FAILED = "The page did not load: "
 
 _OPEN, _CLOSE = "\ue000", "\ue001"  # of Unicode's private use area: no text has a reason to hold them
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
-_SPOILT = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
+_REPLACED = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
 _NEXT = "Wvuts"
 """A human reply nobody would write."""
 
 
-class Album(Protocol):
+class Screenshots(Protocol):
     """Where the screenshots of pages are."""
 
-    def gather(self, pages: Iterable[str]) -> None:
+    def render_missing(self, pages: Iterable[str]) -> None:
         """Make those that are missing, together. SweetError where that cannot be done."""
 
     def __call__(self, page: str) -> Path | str:
         """The file of a page's screenshot, or in words why there is none."""
 
 
-class SightedEncoder(ChatEncoder):
+class PageEncoder(ChatEncoder):
     """Encodes dialogues with the screenshots of their pages; c is HTML, and is shown as its screenshot.
 
     Args:
@@ -54,11 +54,13 @@ class SightedEncoder(ChatEncoder):
         UsageError: as of `ChatEncoder`, or the chat template takes no pictures.
     """
 
-    def __init__(self, tokenizer: Any, eye: Eye, album: Album, page_of: Callable[[str], str | None]) -> None:
-        self.eye, self.album, self.page_of = eye, album, page_of
+    def __init__(
+        self, tokenizer: Any, vision: VisionProcessor, screenshots: Screenshots, page_of: Callable[[str], str | None]
+    ) -> None:
+        self.vision, self.screenshots, self.page_of = vision, screenshots, page_of
         self._pictures: list[Picture] = []
         self._numbers: dict[Path, int] = {}
-        self._barred: list[str] = tokenizer.convert_ids_to_tokens(sorted(eye.barred))
+        self._reserved: list[str] = tokenizer.convert_ids_to_tokens(sorted(vision.reserved))
         super().__init__(tokenizer)
         self._find_picture()
         self._find_opening()
@@ -67,15 +69,15 @@ class SightedEncoder(ChatEncoder):
 
     def _find_picture(self) -> None:
         """What the template writes for a picture."""
-        said = {"type": "text", "text": PROBE}
-        with_it, without = (
+        turn_messages = {"type": "text", "text": PROBE}
+        with_picture, without = (
             str(self.tokenizer.apply_chat_template([{"role": "user", "content": parts}], tokenize=False))
-            for parts in ([{"type": "image"}, said], [said])
+            for parts in ([{"type": "image"}, turn_messages], [turn_messages])
         )
         before, found, after = without.partition(PROBE)
-        self._picture = with_it[len(before) : len(with_it) - len(found + after)]
-        rebuilt = before + self._picture + found + after == with_it
-        if not found or not rebuilt or super()._tokenize([self._picture])[0].count(self.eye.token) != 1:
+        self._picture = with_picture[len(before) : len(with_picture) - len(found + after)]
+        rebuilt = before + self._picture + found + after == with_picture
+        if not found or not rebuilt or super()._tokenize([self._picture])[0].count(self.vision.token) != 1:
             raise UsageError(
                 "The chat template of the model takes no pictures.",
                 where=self.name,
@@ -84,30 +86,30 @@ class SightedEncoder(ChatEncoder):
 
     def _find_opening(self) -> None:
         """What stands between a reply and the human's next words."""
-        told = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
-        rendered = self._template([{"role": role, "content": text} for role, text in told], generate=False)
+        dialogue_ = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
+        rendered = self._template([{"role": role, "content": text} for role, text in dialogue_], generate=False)
         self._opening, found, _ = rendered.partition(PROBE)[2].partition(_NEXT)
         if not found or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
             raise self._unmaskable("what stands behind a reply does not begin with the end of its turn")
 
     # Pictures in texts -----------------------------------------------------------------------------------------
 
-    def _sight(self, page: str | None) -> str:
+    def _page_text(self, page: str | None) -> str:
         """What is seen of a page: its mark, or words, and the end of a line."""
         if page is None:
             return f"{NO_PAGE}\n"
-        found = self.album(page)
+        found = self.screenshots(page)
         if isinstance(found, str):
             return f"{FAILED}{self._clean(found)}\n"
         if found not in self._numbers:
             self._numbers[found] = len(self._pictures)
-            self._pictures.append(self.eye.picture(found))
+            self._pictures.append(self.vision.picture(found))
         return f"{_OPEN}{self._numbers[found]}{_CLOSE}\n"
 
     def _clean(self, text: str) -> str:
         """`text` without what could pass for a picture."""
-        text = text.translate(_SPOILT)
-        for token in self._barred:
+        text = text.translate(_REPLACED)
+        for token in self._reserved:
             text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
@@ -116,16 +118,16 @@ class SightedEncoder(ChatEncoder):
         if not any(marked):
             return super()._tokenize(texts)
         rows = super()._tokenize([_MARK.sub(lambda _: self._picture, text) for text in texts])
-        return [self._expanded(row, numbers) for row, numbers in zip(rows, marked, strict=True)]
+        return [self._expand_pictures(row, numbers) for row, numbers in zip(rows, marked, strict=True)]
 
-    def _expanded(self, row: list[int], numbers: list[int]) -> list[int]:
+    def _expand_pictures(self, row: list[int], numbers: list[int]) -> list[int]:
         """Each placeholder as many times as its picture has tokens, by the picture's own number."""
-        if row.count(self.eye.token) != len(numbers):
+        if row.count(self.vision.token) != len(numbers):
             raise ValueError("a placeholder that is no picture's")
         waiting = iter(numbers)
         ids: list[int] = []
         for token in row:
-            if token == self.eye.token:
+            if token == self.vision.token:
                 number = next(waiting)
                 ids.extend([-1 - number] * self._pictures[number].tokens)
             else:
@@ -134,13 +136,13 @@ class SightedEncoder(ChatEncoder):
 
     # Dialogues -------------------------------------------------------------------------------------------------
 
-    def expect(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
+    def prepare(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
         found = [page for page in map(self.page_of, texts) if page is not None]
-        self.album.gather(dict.fromkeys([*hidden, *found]))
+        self.screenshots.render_missing(dict.fromkeys([*hidden, *found]))
 
     def save_pretrained(self, folder: Path) -> None:
         super().save_pretrained(folder)
-        self.eye.save_pretrained(folder)
+        self.vision.save_pretrained(folder)
 
     def prompts(
         self,
@@ -150,29 +152,29 @@ class SightedEncoder(ChatEncoder):
         recipe: Recipe = "paper",
     ) -> list[list[int]]:
         """As of `ChatEncoder`. c stands where recipe `paper` puts it: the published code has no critic of pages."""
-        return super().prompts(conversations, hidden=None if hidden is None else self._sight(hidden).rstrip())
+        return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
-        return super().replies([self._harmless(reply) for reply in replies])
+        return super().replies([self._sanitized(reply) for reply in replies])
 
-    def _harmless(self, reply: ReplyText) -> ReplyText:
-        barred = self.eye.barred.intersection(reply.token_ids or ())
-        return replace(reply, text=self._clean(reply.text), token_ids=None if barred else reply.token_ids)
+    def _sanitized(self, reply: ReplyText) -> ReplyText:
+        reserved = self.vision.reserved.intersection(reply.token_ids or ())
+        return replace(reply, text=self._clean(reply.text), token_ids=None if reserved else reply.token_ids)
 
-    def _shown(self, messages: list[Message]) -> list[Message]:
+    def _prepare_messages(self, messages: list[Message]) -> list[Message]:
         shown: list[Message] = []
         for number, message in enumerate(messages):
             text = self._clean(message.content)
             if message.role == "user" and number and messages[number - 1].role == "assistant":
-                text = self._sight(self.page_of(messages[number - 1].content)) + text.lstrip()
+                text = self._page_text(self.page_of(messages[number - 1].content)) + text.lstrip()
             shown.append(Message(role=message.role, content=text))
         return shown
 
-    def _behind(self, reply: ReplyText) -> list[int]:
-        ids = self._tokenize([self._opening + self._sight(self.page_of(reply.text))])[0]
+    def _reply_suffix(self, reply: ReplyText) -> list[int]:
+        ids = self._tokenize([self._opening + self._page_text(self.page_of(reply.text))])[0]
         return ids[1:] if reply.ended else ids
 
-    def _settled(self, sequence: TokenSequence) -> TokenSequence:
+    def _finalize(self, sequence: TokenSequence) -> TokenSequence:
         numbers = [-1 - token for token, _ in groupby(sequence.ids) if token < 0]
-        ids = tuple(self.eye.token if token < 0 else token for token in sequence.ids)
+        ids = tuple(self.vision.token if token < 0 else token for token in sequence.ids)
         return TokenSequence(ids, sequence.spans, tuple(self._pictures[number] for number in numbers))

@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.learn.attention import LAYERS_RECOMPUTED, replanted
+from sweet.learn.attention import LAYERS_RECOMPUTED, current_tree_attention
 
-RECOMPUTED = 1_000_000_000
+RECOMPUTE_THRESHOLD = 1_000_000_000
 """Parameters from which a GPU's memory is mostly too small for the states of a step's tokens."""
 
 
@@ -46,36 +46,36 @@ def recompute_layers(model: Any) -> None:
 
 
 def _recompute(layer: Any, model: Any) -> None:
-    once = _copies_dropped()(layer.forward)
+    compute = _no_autocast_cache()(layer.forward)
 
-    def forward(*args: Any, **more: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
-            return once(*args, **more)
-        again = replanted(model)
+            return compute(*args, **kwargs)
+        restore_attention = current_tree_attention(model)
 
         def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-            return nullcontext(), again
+            return nullcontext(), restore_attention
 
         # ZeRO-3 keeps weights in parts, whose shapes change between the passes: no comparison of what is kept.
         return checkpoint(
-            once,
+            compute,
             *args,
             use_reentrant=False,
             preserve_rng_state=False,
             determinism_check="none",
             context_fn=contexts,
-            **more,
+            **kwargs,
         )
 
     layer.forward = forward
 
 
 @contextmanager
-def _copies_dropped() -> Iterator[None]:
+def _no_autocast_cache() -> Iterator[None]:
     """Autocast keeps no copies of what it casts; those that a backward needs are its own."""
-    kept = torch.is_autocast_cache_enabled()
+    enabled = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
     finally:
-        torch.set_autocast_cache_enabled(kept)
+        torch.set_autocast_cache_enabled(enabled)

@@ -30,16 +30,16 @@ from torch import Tensor
 from sweet.files import UNFINISHED, write_whole
 from sweet.learn.engine import Engine
 from sweet.learn.logprobs import Scorer, span_logprobs
-from sweet.learn.sharding import own_groups
+from sweet.learn.sharding import rank_groups
 from sweet.learn.tokens import TokenSequence
 from sweet.llm.weights import weights_digest
 from sweet.runs.cache import cache_folder, prune
 
 FORMAT = 1
 """Raised when what is computed, or how it is written, changes."""
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """All files together: some three million sequences."""
-PORTION = 256
+GROUPS_PER_FILE = 256
 """Forwards of a rank after which what was found is written."""
 
 _NAME = re.compile(rf"[0-9a-f]{{64}}\.safetensors|.*{re.escape(UNFINISHED)}")
@@ -69,15 +69,15 @@ class ReferenceCache:
         key = self._key(compute_type)
         if key is None:
             return {}
-        wanted: dict[bytes, list[int]] = {}
+        indices: dict[bytes, list[int]] = {}
         for index, digest in enumerate(digests):
-            wanted.setdefault(digest, []).append(index)
+            indices.setdefault(digest, []).append(index)
         found: dict[int, Tensor] = {}
         for path in sorted(self._folder(key).glob("*.safetensors")):
             rows = _read(path, key)
             used = False
             for digest, sums in (rows or {}).items():
-                for index in wanted.get(digest, ()):
+                for index in indices.get(digest, ()):
                     if len(sums) == spans[index]:
                         found[index], used = sums, True
             if used:
@@ -85,17 +85,17 @@ class ReferenceCache:
                     os.utime(path)
         return found
 
-    def keep(self, rows: Mapping[bytes, Tensor], compute_type: str) -> None:
+    def store(self, rows: Mapping[bytes, Tensor], compute_type: str) -> None:
         """Keep sums by digest; what is not finite is left out. A folder that cannot be written only costs time."""
         key = self._key(compute_type)
         rows = {digest: sums for digest, sums in rows.items() if bool(torch.isfinite(sums).all())}
         if key is None or not rows:
             return
-        content = _written(rows, key)
+        content = _serialize(rows, key)
         name = f"{hashlib.sha256(content).hexdigest()}.safetensors"
         with contextlib.suppress(OSError):
             write_whole(self._folder(key) / name, content)
-            prune(cache_folder("reference"), MOST_BYTES, lambda path: bool(_NAME.fullmatch(path.name)))
+            prune(cache_folder("reference"), MAX_BYTES, lambda path: bool(_NAME.fullmatch(path.name)))
 
     def _key(self, compute_type: str) -> bytes | None:
         if self._weights is None:
@@ -124,22 +124,22 @@ def reference_logprobs(
     found: dict[int, Tensor] = {}
     if cache is not None and engine.rank == 0:
         found = cache.find(digests, [len(sequence.spans) for sequence in pool], scorer.compute_type)
-    known = engine.gather(found)[0]
-    cached = len(known)
-    missing = [index for index in range(len(pool)) if index not in known]
-    groups = scorer.packs([[pool[index]] for index in missing], budget)
-    share = own_groups([[missing[i] for i in group] for group in groups], engine.rank, engine.world)
-    for start in range(0, len(share), PORTION):
-        mine: dict[int, Tensor] = {}
-        for group, counts in share[start : start + PORTION]:
+    sums_by_index = engine.all_gather(found)[0]
+    cached = len(sums_by_index)
+    missing = [index for index in range(len(pool)) if index not in sums_by_index]
+    groups = scorer.pack([[pool[index]] for index in missing], budget)
+    share = rank_groups([[missing[i] for i in group] for group in groups], engine.rank, engine.world)
+    for start in range(0, len(share), GROUPS_PER_FILE):
+        own: dict[int, Tensor] = {}
+        for group, counts in share[start : start + GROUPS_PER_FILE]:
             scored = span_logprobs(scorer, [pool[i] for i in group], budget)
             if counts:
-                mine.update(zip(group, (sums for sums, _ in scored), strict=True))
-        fresh = {index: sums for part in engine.gather(mine) for index, sums in part.items()}
-        known.update(fresh)
+                own.update(zip(group, (sums for sums, _ in scored), strict=True))
+        computed = {index: sums for part in engine.all_gather(own) for index, sums in part.items()}
+        sums_by_index.update(computed)
         if cache is not None and engine.rank == 0:
-            cache.keep({digests[index]: sums for index, sums in fresh.items()}, scorer.compute_type)
-    return ReferenceLogprobs([known[index] for index in range(len(pool))], cached)
+            cache.store({digests[index]: sums for index, sums in computed.items()}, scorer.compute_type)
+    return ReferenceLogprobs([sums_by_index[index] for index in range(len(pool))], cached)
 
 
 def sequence_digest(sequence: TokenSequence) -> bytes:
@@ -149,7 +149,7 @@ def sequence_digest(sequence: TokenSequence) -> bytes:
     return hashlib.sha256(numbers.tobytes()).digest()
 
 
-def _written(rows: Mapping[bytes, Tensor], key: bytes) -> bytes:
+def _serialize(rows: Mapping[bytes, Tensor], key: bytes) -> bytes:
     from safetensors.torch import save
 
     tensors = {

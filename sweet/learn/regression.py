@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sweet.learn.critic import Reader, TurnReplies, Verdict, by_turn
+from sweet.learn.critic import Reader, ScoredReply, TurnReplies, by_turn
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, span_values
 from sweet.learn.objectives import Target, dialogue_scores
 from sweet.learn.tokens import ChatEncoder, TokenSequence
@@ -44,39 +44,42 @@ class RegressionCritic:
     ) -> None:
         self.reader = Reader(encoder, informed=True, recipe=recipe, max_length=max_length)
         self.scorer = Scorer(model, share=share)
-        self.scorer.reads_tokens = False
+        self.scorer.computes_logprobs = False
         self.target, self.budget = target, budget
 
-    def judge(self, turns: Sequence[TurnReplies]) -> list[list[Verdict]]:
-        self.reader.expect(turns=turns)
+    def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
+        self.reader.prepare(turns=turns)
         groups = [self.reader.turn(turn) for turn in turns]
         unique = list(dict.fromkeys(row for rows in groups for row in rows))
         scores = {row: float(values[0]) for row, values in zip(unique, self._values(unique), strict=True)}
-        verdicts = []
+        scored_replies = []
         for turn, rows in zip(turns, groups, strict=True):
-            found = [scores[row] for row in rows]
-            drawn = found[: turn.drawn]
-            usual = sum(drawn) / max(len(drawn), 1)
+            row_scores = [scores[row] for row in rows]
+            sampled = row_scores[: turn.sampled]
+            baseline = sum(sampled) / max(len(sampled), 1)
             lengths = [row.spans[0].stop - row.spans[0].start for row in rows]
-            verdicts.append(
-                [Verdict(score - usual, size, score=score) for score, size in zip(found, lengths, strict=True)]
+            scored_replies.append(
+                [
+                    ScoredReply(score - baseline, size, score=score)
+                    for score, size in zip(row_scores, lengths, strict=True)
+                ]
             )
-        return verdicts
+        return scored_replies
 
-    def scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
+    def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
         """The score of each turn that the agent took, by the turn's index in its dialogue.
 
         A dialogue is computed once for all its turns. Turns left out for its length have none.
         """
-        self.reader.expect(dialogues)
+        self.reader.prepare(dialogues)
         encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]
         return by_turn(encoded, self._values([row for rows in encoded for row in rows]))
 
-    def likings(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
+    def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
         """As the training compares dialogues (`sweet.learn.objectives.dialogue_scores`)."""
-        return [self._liking(list(scores.values())) for scores in self.scores(dialogues, system)]
+        return [self._dialogue_score(list(scores.values())) for scores in self.turn_scores(dialogues, system)]
 
-    def _liking(self, scores: list[float]) -> float | None:
+    def _dialogue_score(self, scores: list[float]) -> float | None:
         if not scores:
             return None
         values, owner = torch.tensor(scores), torch.zeros(len(scores), dtype=torch.long)

@@ -100,15 +100,15 @@ class _Target:
     index: int
     replies: list[list[int]]
     turn: int
-    behind: list[list[int]]
+    suffix: list[list[int]]
 
     def whole(self, number: int) -> list[int]:
-        return self.replies[number] + self.behind[number]
+        return self.replies[number] + self.suffix[number]
 
     def span(self, start: int, number: int = 0) -> Span:
         """The span of a reply that begins at `start`."""
-        stop, behind = start + len(self.replies[number]), len(self.behind[number])
-        return Span(start, stop, self.turn, stop + behind if behind else None)
+        stop, suffix = start + len(self.replies[number]), len(self.suffix[number])
+        return Span(start, stop, self.turn, stop + suffix if suffix else None)
 
 
 class ChatEncoder:
@@ -167,15 +167,15 @@ class ChatEncoder:
             raise self._unmaskable("nothing marks the end of a reply")
         self._lead = lead
         texts = [prompt, bare, tail, lead + PROBE, lead + PROBE + tail, prompt + lead + PROBE, rendered]
-        prompt_ids, bare_ids, tail_ids, alone, ended, joined, whole = self._tokenize(texts)
+        prompt_ids, bare_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
         self.end_of_turn = tail_ids[0]
         self.header = len(prompt_ids) - len(bare_ids) if prompt.startswith(bare) else 0
         # SentencePiece puts a space before a text that stands alone; inside the dialogue there is none.
         self._anchor: str | None = None
-        if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != alone:
+        if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
             self._anchor, self._anchor_ids = prompt, len(prompt_ids)
-            alone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
-        if ended[: len(alone) + 1] != [*alone, self.end_of_turn]:
+            standalone, ended = joined[len(prompt_ids) :], whole[len(prompt_ids) :]
+        if ended[: len(standalone) + 1] != [*standalone, self.end_of_turn]:
             raise self._unmaskable("the end of a reply is not a token of its own")
         special = {self.end_of_turn, *getattr(self.tokenizer, "all_special_ids", ())}
         self._ends: frozenset[int] = frozenset(special)
@@ -249,7 +249,7 @@ class ChatEncoder:
             TooLong: its last turn does not fit.
             UsageError: the dialogue has no turn of the agent.
         """
-        messages = self._shown(as_messages(trajectory.dialogue_history, system))
+        messages = self._prepare_messages(as_messages(trajectory.dialogue_history, system))
         offset = len(messages) - len(trajectory.dialogue_history)
         turns = trajectory.agent_turns
         if not turns:
@@ -257,13 +257,13 @@ class ChatEncoder:
                 f"Dialogue {trajectory.id} has no turn of the agent, so there is nothing to learn from it.",
                 fix="leave it out of the data",
             )
-        said = [trajectory.dialogue_history[i] for i in turns]
-        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in said]
-        rows = zip(turns, self.replies(texts), map(self._behind, texts), strict=True)
-        targets = [_Target(i + offset, [row], i, [behind]) for i, row, behind in rows]
+        turn_messages = [trajectory.dialogue_history[i] for i in turns]
+        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in turn_messages]
+        rows = zip(turns, self.replies(texts), map(self._reply_suffix, texts), strict=True)
+        targets = [_Target(i + offset, [row], i, [suffix]) for i, row, suffix in rows]
         name = f"Dialogue {trajectory.id}"
-        kept, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
-        return EncodedDialogue(tuple(map(self._settled, _merge(kept, prompts))), dropped)
+        remaining, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
+        return EncodedDialogue(tuple(map(self._finalize, _merge(remaining, prompts))), dropped)
 
     def turn(
         self,
@@ -281,33 +281,37 @@ class ChatEncoder:
         Raises:
             TooLong: the turn does not fit `max_length`; `name` says which it is.
         """
-        target = _Target(len(observation), self.replies(replies), turn, [self._behind(reply) for reply in replies])
-        _, prompts, dropped = self._fit(self._shown(list(observation)), [target], hidden, recipe, max_length, name)
+        target = _Target(
+            len(observation), self.replies(replies), turn, [self._reply_suffix(reply) for reply in replies]
+        )
+        _, prompts, dropped = self._fit(
+            self._prepare_messages(list(observation)), [target], hidden, recipe, max_length, name
+        )
         prompt, start = prompts[0], len(prompts[0])
         rows = [
             TokenSequence((*prompt, *target.whole(number)), (target.span(start, number),))
             for number in range(len(replies))
         ]
-        return [self._settled(row) for row in rows], dropped
+        return [self._finalize(row) for row in rows], dropped
 
     # Overridden by an encoder that shows more than text (`sweet.learn.page_encoder`) ----------------------------------
 
-    def expect(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
+    def prepare(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
         """Told beforehand which replies and which c will be encoded, to prepare together what they need."""
 
     def save_pretrained(self, folder: Path) -> None:
         """Write what a model that reads these sequences is kept with: the tokenizer."""
         self.tokenizer.save_pretrained(folder)
 
-    def _shown(self, messages: list[Message]) -> list[Message]:
+    def _prepare_messages(self, messages: list[Message]) -> list[Message]:
         """The messages as they are put to the model."""
         return messages
 
-    def _behind(self, reply: ReplyText) -> list[int]:
+    def _reply_suffix(self, reply: ReplyText) -> list[int]:
         """The ids of what became of a reply, which follow its own."""
         return []
 
-    def _settled(self, sequence: TokenSequence) -> TokenSequence:
+    def _finalize(self, sequence: TokenSequence) -> TokenSequence:
         """A sequence as the model takes it."""
         return sequence
 
@@ -325,15 +329,15 @@ class ChatEncoder:
         cuts = [i for i, message in enumerate(messages[:last]) if message.role == "assistant"] + [last]
         longest = 0
         for dropped, cut in enumerate(cuts):
-            kept = [target for target in targets if target.index >= cut]
+            remaining = [target for target in targets if target.index >= cut]
             head = messages[: cuts[0]]
-            prompts = self.prompts([head + messages[cut : t.index] for t in kept], hidden=hidden, recipe=recipe)
+            prompts = self.prompts([head + messages[cut : t.index] for t in remaining], hidden=hidden, recipe=recipe)
             longest = max(
                 len(prompt) + max(len(target.whole(number)) for number in range(len(target.replies)))
-                for prompt, target in zip(prompts, kept, strict=True)
+                for prompt, target in zip(prompts, remaining, strict=True)
             )
             if max_length is None or longest <= max_length:
-                return kept, prompts, dropped
+                return remaining, prompts, dropped
         raise TooLong(
             f"{name}: its last turn with the opening takes {longest} tokens, more than --max-length {max_length}, "
             "so nothing of it could be supervised.",

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from sweet.device import Device
 from sweet.hf import without_progress_bars
-from sweet.learn.engine import put_weights, size_of, trained_weights
-from sweet.learn.head import attach_head, headless, save_head
+from sweet.learn.engine import copy_weights, parameter_count, trainable_weights
+from sweet.learn.head import attach_head, detached_head, save_head
 from sweet.learn.lora import LoraSettings, add_lora, save_adapter
-from sweet.learn.recompute import RECOMPUTED, recompute_layers
+from sweet.learn.recompute import RECOMPUTE_THRESHOLD, recompute_layers
 from sweet.llm.adapter import CONFIG as ADAPTER_CONFIG
 from sweet.llm.pretrained import absolute_name, load_model, meta_model, stored_type
 
@@ -59,12 +59,12 @@ class Trainee:
 
     def __init__(self, start: Start, model: Any) -> None:
         self.start, self.model = start, model
-        self.parameters = size_of(model.parameters())
+        self.parameters = parameter_count(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
         if start.head:  # behind the adapter, which freezes all that is there
             attach_head(model)
-        self.trained = size_of(trained_weights(model).values())
-        self.recomputed = self.parameters >= RECOMPUTED if start.recompute is None else start.recompute
+        self.trained = parameter_count(trainable_weights(model).values())
+        self.recomputed = self.parameters >= RECOMPUTE_THRESHOLD if start.recompute is None else start.recompute
         if self.recomputed:
             recompute_layers(model)
 
@@ -74,22 +74,22 @@ class Trainee:
         return cls(start, load_model(start.base, device, "float32", tokenizer=tokenizer))
 
     @classmethod
-    def outline(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
+    def on_meta(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
         """Shapes only."""
         return cls(start, meta_model(start.base, tokenizer=tokenizer))
 
-    def put(self, weights: Mapping[str, Tensor]) -> None:
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take these for the weights that are trained.
 
         Raises:
             ValueError: they are not of this model.
         """
-        put_weights(trained_weights(self.model), weights)
+        copy_weights(trainable_weights(self.model), weights)
 
     def write(self, tokenizer: Any, folder: Path) -> None:
         """Write what was trained, with the tokenizer. The model is of no use for training afterwards."""
         if self._adapted is not None and self.start.output == "adapter":
-            with _laid_out(folder, tokenizer) as part, headless(self.model) as head:
+            with _staged_folder(folder, tokenizer) as part, detached_head(self.model) as head:
                 save_adapter(self._adapted, absolute_name(self.start.base), part)
                 if head is not None:
                     save_head(head, part)
@@ -97,21 +97,21 @@ class Trainee:
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
         kind = stored_type(self.start.base)
         if kind is not None:
-            with headless(model):  # which stays fp32
+            with detached_head(model):  # which stays fp32
                 model.to(kind)
         save_model(model, tokenizer, folder)
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write model, tokenizer and chat template in the ordinary Hugging Face layout, a regression head beside them."""
-    with _laid_out(folder, tokenizer) as part, headless(model) as head:
+    with _staged_folder(folder, tokenizer) as part, detached_head(model) as head:
         model.save_pretrained(part)
         if head is not None:
             save_head(head, part)
 
 
 @contextmanager
-def _laid_out(folder: Path, tokenizer: Any) -> Iterator[Path]:
+def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
     """A place to write to; then the tokenizer is written there too and all moved into `folder`, file by file, the
     configuration last: a folder that has one is whole."""
     last = ("config.json", ADAPTER_CONFIG)

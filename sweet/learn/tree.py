@@ -31,31 +31,31 @@ class Tree:
     paths: list[list[int]]
 
 
-def plant(sequences: Sequence[Sequence[int]]) -> Tree:
+def build_tree(sequences: Sequence[Sequence[int]]) -> Tree:
     """The prefix tree of `sequences`, which must not be empty."""
     ids: list[int] = []
     positions: list[int] = []
     ends: list[int] = []
     paths: list[list[int]] = [[] for _ in sequences]
     path: list[int] = []
-    before: tuple[int, ...] = ()
-    for here, index in sorted((tuple(sequence), index) for index, sequence in enumerate(sequences)):
-        shared = common(before, here)
+    previous: tuple[int, ...] = ()
+    for sequence, index in sorted((tuple(sequence), index) for index, sequence in enumerate(sequences)):
+        shared = common(previous, sequence)
         for slot in path[shared:]:
             ends[slot] = len(ids)
-        start, depth = len(ids), len(here) - shared
-        ids.extend(here[shared:])
-        positions.extend(range(shared, len(here)))
+        start, depth = len(ids), len(sequence) - shared
+        ids.extend(sequence[shared:])
+        positions.extend(range(shared, len(sequence)))
         ends.extend([0] * depth)
         path = path[:shared] + list(range(start, start + depth))
         paths[index] = path
-        before = here
+        previous = sequence
     for slot in path:
         ends[slot] = len(ids)
     return Tree(ids, positions, ends, paths)
 
 
-class Grove:
+class Forest:
     """Counts the slots of the tree of what was added so far, without building it."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ class Grove:
     def add(self, sequences: Iterable[tuple[int, ...]]) -> None:
         """Add sequences; each needs slots for what it does not share with its nearest neighbours."""
         for row in sequences:
-            place = bisect(self._rows, row)
-            beside = self._rows[max(0, place - 1) : place + 1]
-            self.slots += len(row) - max((common(row, other) for other in beside), default=0)
-            self._rows.insert(place, row)
+            position = bisect(self._rows, row)
+            neighbours = self._rows[max(0, position - 1) : position + 1]
+            self.slots += len(row) - max((common(row, other) for other in neighbours), default=0)
+            self._rows.insert(position, row)
 
 
 def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:

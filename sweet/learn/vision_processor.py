@@ -24,7 +24,7 @@ from sweet.errors import SweetError, UsageError
 from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.render.screenshot_images import read_image
 
-KEPT = 8
+CACHE_SIZE = 8
 """Prepared pictures that are kept for the next forward: one of 512 tokens has 10 MB."""
 
 _INPUTS = {"pixel_values", "image_grid_thw"}
@@ -36,10 +36,10 @@ class Picture:
 
     path: Path
     tokens: int
-    eye: Eye = field(compare=False, repr=False)
+    vision: VisionProcessor = field(compare=False, repr=False)
 
 
-class Eye:
+class VisionProcessor:
     """How a vision-language model is shown pictures: its image processor with a bound on their size.
 
     Attributes:
@@ -53,7 +53,7 @@ class Eye:
         UsageError: the model has no image processor, or one that gives something else than named above.
     """
 
-    def __init__(self, name: str, most_pixels: int | None = None) -> None:
+    def __init__(self, name: str, max_pixels: int | None = None) -> None:
         self.processor = load_image_processor(name)
         config = load_config(name)
         token = getattr(config, "image_token_id", None)
@@ -64,14 +64,17 @@ class Eye:
                 fix="a model of the families Qwen2-VL, Qwen2.5-VL or Qwen3-VL",
             )
         self.token = int(token)
-        self.barred = {int(i) for i in (token, getattr(config, "video_token_id", None)) if i is not None}
+        self.reserved = {int(i) for i in (token, getattr(config, "video_token_id", None)) if i is not None}
         """Ids that may stand for nothing but what the model is shown."""
-        if most_pixels is not None:
-            own = self.processor.size
-            most = min(most_pixels, int(own["longest_edge"]))
-            self.processor.size = {"shortest_edge": min(int(own["shortest_edge"]), most), "longest_edge": most}
-        self._merged = int(self.processor.merge_size) ** 2
-        self._kept = lru_cache(maxsize=KEPT)(self._prepare)
+        if max_pixels is not None:
+            size = self.processor.size
+            longest_edge = min(max_pixels, int(size["longest_edge"]))
+            self.processor.size = {
+                "shortest_edge": min(int(size["shortest_edge"]), longest_edge),
+                "longest_edge": longest_edge,
+            }
+        self._patches_per_token = int(self.processor.merge_size) ** 2
+        self._cached = lru_cache(maxsize=CACHE_SIZE)(self._prepare)
 
     def picture(self, path: Path) -> Picture:
         """The picture in a file. Only its size is looked at."""
@@ -83,7 +86,7 @@ class Eye:
             patches = int(self.processor.get_number_of_image_patches(height, width, {}))
         except (OSError, ValueError) as error:
             raise SweetError(f"A screenshot cannot be shown to the model: {error}.", where=path) from error
-        return Picture(path, patches // self._merged, self)
+        return Picture(path, patches // self._patches_per_token, self)
 
     def patches(self, picture: Picture) -> tuple[Tensor, Tensor]:
         """Its patches [patches, numbers] and its grid [3].
@@ -91,8 +94,8 @@ class Eye:
         Raises:
             SweetError: the file is not what it was.
         """
-        pixels, grid = self._kept(picture.path)
-        if int(grid.prod()) // self._merged != picture.tokens:
+        pixels, grid = self._cached(picture.path)
+        if int(grid.prod()) // self._patches_per_token != picture.tokens:
             raise SweetError("A screenshot changed while it was in use.", where=picture.path, fix="start again")
         return pixels, grid
 
@@ -101,8 +104,8 @@ class Eye:
             png = path.read_bytes()
         except OSError as error:
             raise SweetError(f"A screenshot cannot be read: {error.strerror}.", where=path) from error
-        found = self.processor(images=[read_image(png)], return_tensors="pt")
-        return found["pixel_values"], found["image_grid_thw"][0]
+        prepared_image = self.processor(images=[read_image(png)], return_tensors="pt")
+        return prepared_image["pixel_values"], prepared_image["image_grid_thw"][0]
 
     def save_pretrained(self, folder: Path) -> None:
         """Write the image processor, its bound included."""
@@ -113,12 +116,12 @@ def image_inputs(model: Any, pictures: Sequence[Picture], ids: Tensor) -> dict[s
     """What `model`'s forward takes besides `ids` for the pictures of their rows, in order; nothing without any."""
     if not pictures:
         return {}
-    prepared = [picture.eye.patches(picture) for picture in pictures]
-    more = {
+    prepared = [picture.vision.patches(picture) for picture in pictures]
+    inputs = {
         "pixel_values": torch.cat([pixels for pixels, _ in prepared]).to(ids.device),
         "image_grid_thw": torch.stack([grid for _, grid in prepared]).to(ids.device),
     }
     # Later versions of the library want to be told where the pictures stand, from which positions follow.
     if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
-        more["mm_token_type_ids"] = (ids == pictures[0].eye.token).int()
-    return more
+        inputs["mm_token_type_ids"] = (ids == pictures[0].vision.token).int()
+    return inputs

@@ -32,19 +32,19 @@ class Work:
         return self.tokens + self.padding
 
 
-def longest_shared(sequences: Sequence[TokenSequence], shares_up_to: int) -> int:
+def longest_shared(sequences: Sequence[TokenSequence], max_shared_length: int) -> int:
     """The longest sequence that may stand in a tree with all of these: 0 where one of them has pictures."""
-    return 0 if any(sequence.images for sequence in sequences) else shares_up_to
+    return 0 if any(sequence.images for sequence in sequences) else max_shared_length
 
 
-def stands_in_tree(lengths: Sequence[int], slots: int, shares_up_to: int) -> bool:
+def uses_tree(lengths: Sequence[int], slots: int, max_shared_length: int) -> bool:
     """Whether sequences of these lengths are computed as their tree of `slots`; `shares_up_to` as of a scorer."""
     longest = max(lengths)
-    return longest <= shares_up_to and slots < len(lengths) * longest
+    return longest <= max_shared_length and slots < len(lengths) * longest
 
 
-def work_of(lengths: Sequence[int], slots: int, shares_up_to: int) -> Work:
+def computed_work(lengths: Sequence[int], slots: int, max_shared_length: int) -> Work:
     """What one forward over sequences of these lengths computes; arguments as of `stands_in_tree`."""
-    if stands_in_tree(lengths, slots, shares_up_to):
+    if uses_tree(lengths, slots, max_shared_length):
         return Work(slots)
     return Work(sum(lengths), len(lengths) * max(lengths) - sum(lengths))

@@ -23,14 +23,14 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
-from sweet.learn.failure import leave
-from sweet.learn.heartbeat import STILL, Listener
-from sweet.learn.job import FILE, PROGRESS, PULSE, Job, checkpoint_path
+from sweet.learn.failure import write_error
+from sweet.learn.heartbeat import HEARTBEAT_TIMEOUT, HeartbeatReader
+from sweet.learn.job import FILE, HEARTBEAT, PROGRESS, Job, checkpoint_path
 from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.trainee import Trainee
-from sweet.learn.zero import ZeroEngine, join, loading
+from sweet.learn.zero import ZeroEngine, init_ranks, partitioned_loading
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
@@ -38,13 +38,13 @@ from sweet.runs.jsonl import JsonlWriter
 _PR_SET_PDEATHSIG = 1
 
 
-def work(folder: Path) -> None:
+def run(folder: Path) -> None:
     """Do this rank's part of the job in `folder`."""
     job = Job.read(folder / FILE)
-    device = join(job.device)
+    device = init_ranks(job.device)
     log = JsonlWriter(folder / PROGRESS) if torch.distributed.get_rank() == 0 else None
 
-    def tell(record: Record) -> None:
+    def report(record: Record) -> None:
         if log is not None:
             log.write({"record": record})
 
@@ -52,9 +52,9 @@ def work(folder: Path) -> None:
         return ZeroEngine(model, clip, job.zero, device)
 
     # An adapter to start from is merged into whole weights.
-    in_parts = job.zero.stage == 3 and find_adapter(job.start.base) is None
-    with loading(job.zero, job.settings.clip) if in_parts else nullcontext():
-        trainee = Trainee.load(job.start, job.device if in_parts else "cpu")
+    partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
+    with partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext():
+        trainee = Trainee.load(job.start, job.device if partitioned else "cpu")
     loop = Loop(
         trainee.model,
         job.pool,
@@ -64,17 +64,17 @@ def work(folder: Path) -> None:
         digest=job.digest,
         heldout=job.heldout,
         checkpoint=checkpoint_path(folder),
-        on_step=tell,
+        on_step=report,
         make_engine=make_engine,
         cache=ReferenceCache(job.start.base),
     )
     summary = loop.run(resume=job.resume)
-    weights = loop.kept()
+    weights = loop.final_weights()
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     if log is not None and weights is not None:
         trainee = Trainee.load(job.start, "cpu")
-        trainee.put(weights)
+        trainee.load_weights(weights)
         trainee.write(load_tokenizer(job.start.base), job.output)
         log.write({"summary": vars(summary)})
         log.close()
@@ -84,31 +84,31 @@ def main(arguments: Sequence[str]) -> int:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     folder = Path(arguments[0])
-    if (folder / PULSE).exists():
-        threading.Thread(target=watch, args=(folder / PULSE,), daemon=True).start()
+    if (folder / HEARTBEAT).exists():
+        threading.Thread(target=exit_with_command, args=(folder / HEARTBEAT,), daemon=True).start()
     try:
-        work(folder)
+        run(folder)
     except Exception as error:
         traceback.print_exc()
-        _leave(folder, error)
+        _write_error(folder, error)
         sys.stderr.flush()
         os._exit(1)  # the other ranks wait in an exchange, and an orderly end would wait for them
     return 0
 
 
-def _leave(folder: Path, error: Exception) -> None:
+def _write_error(folder: Path, error: Exception) -> None:
     """The error, for the command to show."""
     if isinstance(error, torch.OutOfMemoryError):
         fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
         error = SweetError("A GPU's memory is full.", fix=fix)
-    leave(folder, os.environ.get("RANK", "0"), error)
+    write_error(folder, os.environ.get("RANK", "0"), error)
 
 
-def watch(pulse: Path) -> None:
+def exit_with_command(heartbeat: Path) -> None:
     """End this process once the pulse has stood still, or the command has ended."""
-    listener = Listener(pulse)
-    while listener.still() < STILL and not listener.ended:
-        time.sleep(STILL / 10)
+    listener = HeartbeatReader(heartbeat)
+    while listener.silence() < HEARTBEAT_TIMEOUT and not listener.ended:
+        time.sleep(HEARTBEAT_TIMEOUT / 10)
     os._exit(1)
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import Hint, option
-from sweet.learn.engine import BETAS, trained_weights
+from sweet.learn.engine import BETAS, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
 
@@ -38,7 +38,7 @@ Offload = Literal["none", "optimizer", "all"]
 
 T = TypeVar("T")
 
-SETTLED = "settled.json"
+CHECKPOINT_FILE = "settled.json"
 """Beside the folders of checkpoints: which one counts. Replaced when a checkpoint is whole."""
 
 
@@ -50,7 +50,7 @@ class ZeroSettings:
     offload: Offload = "none"
 
 
-def join(device: Literal["cpu", "cuda"]) -> torch.device:
+def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     """Meet the other ranks that the launcher has started; the device of this one."""
     os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would take a GPU that is there
     import deepspeed
@@ -68,7 +68,7 @@ def join(device: Literal["cpu", "cuda"]) -> torch.device:
 
 
 @contextmanager
-def loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
+def partitioned_loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
     """While it is open, models are loaded as `settings` will keep them. The ranks load together."""
     if settings.stage < 3:
         yield
@@ -76,18 +76,18 @@ def loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
     from transformers.integrations import deepspeed as integration
 
     library: Any = integration
-    told = library.HfDeepSpeedConfig(deepspeed_config(settings, clip, torch.distributed.get_world_size()))
+    config = library.HfDeepSpeedConfig(deepspeed_config(settings, clip, torch.distributed.get_world_size()))
     try:
         yield
     finally:
-        del told  # the library knows it as long as it lives
+        del config  # the library knows it as long as it lives
         library.unset_hf_deepspeed_config()
 
 
 class _Forward(torch.nn.Module):
     """A scorer as a module."""
 
-    scorer: _ManyScorer
+    scorer: _DeepSpeedScorer
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -98,19 +98,19 @@ class _Forward(torch.nn.Module):
         return tuple(tensor for tensor in (scores.sums, scores.counts, scores.values) if tensor is not None)
 
 
-class _ManyScorer(Scorer):
+class _DeepSpeedScorer(Scorer):
     """A scorer whose forwards go through DeepSpeed."""
 
-    through: Any = None
+    deepspeed_engine: Any = None
 
     def compute(self, sequences: Sequence[TokenSequence]) -> SpanScores:
         return super().__call__(sequences)
 
     def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
         # Weights that are fetched in inference mode could not be changed afterwards. Leaving it enables gradients.
-        graded = torch.is_grad_enabled()
-        with torch.inference_mode(False), torch.set_grad_enabled(graded):
-            return SpanScores(*self.through(sequences))
+        grad_enabled = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
+            return SpanScores(*self.deepspeed_engine(sequences))
 
 
 class ZeroEngine:
@@ -137,7 +137,7 @@ class ZeroEngine:
         self._frozen = not all(parameter.requires_grad for parameter in model.parameters())
         forward = _Forward(model)
         optimizer = torch.optim.AdamW(
-            trained_weights(model).values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True
+            trainable_weights(model).values(), lr=0.0, betas=BETAS, weight_decay=0.0, fused=True
         )
         self._engine, self._optimizer, *_ = deepspeed.initialize(
             model=forward,
@@ -147,8 +147,8 @@ class ZeroEngine:
         )
         self._engine.eval()
         # FlexAttention tries its gradients outside of DeepSpeed's backward pass, which ZeRO-3 knows nothing of.
-        forward.scorer = _ManyScorer(model, device=device, attention="blocks")
-        forward.scorer.through = self._engine
+        forward.scorer = _DeepSpeedScorer(model, device=device, attention="blocks")
+        forward.scorer.deepspeed_engine = self._engine
         self.scorer: Scorer = forward.scorer
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
@@ -168,25 +168,25 @@ class ZeroEngine:
         self._engine.step()
         return norm
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         sums = torch.tensor(values, dtype=torch.float64, device=self.scorer.device)
         torch.distributed.all_reduce(sums)
-        found: list[float] = sums.tolist()
-        return found
+        result: list[float] = sums.tolist()
+        return result
 
-    def gather(self, mine: T) -> list[T]:
-        found: list[Any] = [None] * self.world
-        torch.distributed.all_gather_object(found, mine)
-        return found
+    def all_gather(self, value: T) -> list[T]:
+        result: list[Any] = [None] * self.world
+        torch.distributed.all_gather_object(result, value)
+        return result
 
     def weights(self) -> dict[str, Tensor] | None:
         """All trained weights by name, whole, fp32, on the host of rank 0; None on the others."""
-        whole = {}
-        for name, parameter in trained_weights(self.model).items():
+        content = {}
+        for name, parameter in trainable_weights(self.model).items():
             with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
                 if self.rank == 0:
-                    whole[name] = parameter.detach().to("cpu", copy=True)
-        return whole if self.rank == 0 else None
+                    content[name] = parameter.detach().to("cpu", copy=True)
+        return content if self.rank == 0 else None
 
     # Checkpoints -----------------------------------------------------------------------------------------------
 
@@ -198,36 +198,36 @@ class ZeroEngine:
         )
         torch.distributed.barrier()
         if self.rank == 0:
-            settled = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
-            write_whole(path, json.dumps(settled).encode())
+            metadata = {"tag": tag, "world": self.world, "stage": self.settings.stage, "state": state}
+            write_whole(path, json.dumps(metadata).encode())
             for folder in path.parent.glob("step-*"):
                 if folder.name != tag:
                     shutil.rmtree(folder)
         torch.distributed.barrier()
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
-        anew = "train without --resume"
+        fix = "train without --resume"
         try:
-            settled = json.loads(path.read_text(encoding="utf-8"))
-            state: dict[str, Any] = settled["state"]
-            made = (settled["world"], settled["stage"])
+            metadata = json.loads(path.read_text(encoding="utf-8"))
+            state: dict[str, Any] = metadata["state"]
+            layout = (metadata["world"], metadata["stage"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=anew) from error
+            raise UsageError(f"The checkpoint cannot be read: {error}", where=path, fix=fix) from error
         if state["digest"] != digest:
             what = "The checkpoint belongs to a training with other settings or other data."
-            raise UsageError(what, where=path, fix=anew)
-        if made != (self.world, self.settings.stage):
+            raise UsageError(what, where=path, fix=fix)
+        if layout != (self.world, self.settings.stage):
             raise UsageError(
-                f"The checkpoint was made by {made[0]} ranks with ZeRO {made[1]}, and these are {self.world} with "
+                f"The checkpoint was made by {layout[0]} ranks with ZeRO {layout[1]}, and these are {self.world} with "
                 f"ZeRO {self.settings.stage}: its parts are cut otherwise.",
                 where=path,
-                fix=Hint(option("devices"), " and ", option("zero", made[1]), f" as before, or {anew}"),
+                fix=Hint(option("devices"), " and ", option("zero", layout[1]), f" as before, or {fix}"),
             )
-        found, _ = self._engine.load_checkpoint(
-            str(path.parent), tag=settled["tag"], load_module_strict=not self._frozen
+        result, _ = self._engine.load_checkpoint(
+            str(path.parent), tag=metadata["tag"], load_module_strict=not self._frozen
         )
-        if found is None:
-            raise UsageError("The checkpoint is not whole.", where=path.parent / settled["tag"], fix=anew)
+        if result is None:
+            raise UsageError("The checkpoint is not whole.", where=path.parent / metadata["tag"], fix=fix)
         return state
 
 

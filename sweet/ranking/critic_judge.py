@@ -23,7 +23,7 @@ from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Recipe
 
 if TYPE_CHECKING:
-    from sweet.learn.critic import Critic, TurnReplies, Verdict
+    from sweet.learn.critic import Critic, ScoredReply, TurnReplies
 
 TOO_LONG = "with the opening and the training-time information the turn is longer than the critic's --max-length"
 """Why a critic cannot judge a turn."""
@@ -52,13 +52,13 @@ class CriticJudge:
 
     def judge_now(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
         """Judge in the calling thread."""
-        verdicts = self.critic.judge([_turn_replies(turn) for turn in turns])
-        return [self._judged(turn, of_turn) for turn, of_turn in zip(turns, verdicts, strict=True)]
+        scored_replies = self.critic.judge([_turn_replies(turn) for turn in turns])
+        return [self._judged(turn, of_turn) for turn, of_turn in zip(turns, scored_replies, strict=True)]
 
-    def _judged(self, turn: SampledTurn, verdicts: Sequence[Verdict]) -> JudgedTurn:
-        if not verdicts:
+    def _judged(self, turn: SampledTurn, scored_replies: Sequence[ScoredReply]) -> JudgedTurn:
+        if not scored_replies:
             return JudgedTurn(self.basis, tuple(UnjudgedReply(reply.text, TOO_LONG) for reply in turn.all_replies))
-        return JudgedTurn(self.basis, tuple(map(_judged_reply, turn.all_replies, verdicts)))
+        return JudgedTurn(self.basis, tuple(map(_judged_reply, turn.all_replies, scored_replies)))
 
 
 def load_trained_judge(
@@ -94,13 +94,13 @@ def start_model(run: Run, rollouts: Artifact, reference: str | None) -> str:
     return reference or agent_of(run, rollouts, "reference")
 
 
-def _judged_reply(reply: Reply, verdict: Verdict) -> Candidate:
+def _judged_reply(reply: Reply, scored: ScoredReply) -> Candidate:
     fields = {
-        "logprob": rounded(verdict.logprob),
-        "reference": rounded(verdict.reference),
-        "tokens": verdict.tokens,
+        "logprob": rounded(scored.logprob),
+        "reference": rounded(scored.reference),
+        "tokens": scored.tokens,
     }
-    return candidate(reply, verdict.advantage, verdict.score).model_copy(update=fields)
+    return candidate(reply, scored.advantage, scored.score).model_copy(update=fields)
 
 
 def _turn_replies(turn: SampledTurn) -> TurnReplies:
@@ -114,5 +114,5 @@ def _turn_replies(turn: SampledTurn) -> TurnReplies:
         hidden=turn.trajectory.task.hidden,
         replies=[ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length") for reply in turn.all_replies],
         sampler=turn.logprobs,
-        drawn=len(turn.replies),
+        sampled=len(turn.replies),
     )

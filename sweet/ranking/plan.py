@@ -82,11 +82,11 @@ def count_tokens(
 def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnTokens:
     from sweet.learn.critic import TurnReplies
     from sweet.learn.tokens import ReplyText
-    from sweet.learn.tree import Grove
+    from sweet.learn.tree import Forest
 
     prompts = plain = 0
     replies: list[int] = []
-    forests: dict[str, Grove] = {}
+    forests: dict[str, Forest] = {}
     for turn in turns:
         dialogue, said = turn.trajectory, turn.trajectory.dialogue_history[turn.index]
         given = TurnReplies(
@@ -97,13 +97,13 @@ def _encode(reader: Reader, turns: Iterable[SelectedTurn], system: str) -> TurnT
             replies=[ReplyText(said.said, said.token_ids, said.finish_reason != "length")],
             sampler=[None],
         )
-        informed, bare = reader.turn(given), reader.turn(given, bare=True)
-        if not informed or not bare:
+        informed, without_hidden = reader.turn(given), reader.turn(given, without_hidden=True)
+        if not informed or not without_hidden:
             continue
-        prompts += bare[0].spans[0].start
+        prompts += without_hidden[0].spans[0].start
         plain += len(informed[0].ids)
         replies.append(informed[0].spans[0].stop - informed[0].spans[0].start)
-        forests.setdefault(dialogue.id, Grove()).add([informed[0].ids])
+        forests.setdefault(dialogue.id, Forest()).add([informed[0].ids])
     shared = sum(forest.slots for forest in forests.values())
     return TurnTokens(prompts, shared, plain, fmean(replies) if replies else None)
 

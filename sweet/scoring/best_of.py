@@ -113,4 +113,4 @@ def by_liking(found: Sequence[Liked]) -> list[float]:
 def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
     for start in range(0, len(dialogues), _TOGETHER):
         part = dialogues[start : start + _TOGETHER]
-        yield from zip(part, critic.likings(part, system), strict=True)
+        yield from zip(part, critic.score_dialogues(part, system), strict=True)

@@ -75,7 +75,7 @@ def load_critic(
     from sweet.learn.head import load_head
     from sweet.learn.regression import RegressionCritic
     from sweet.learn.tokens import ChatEncoder
-    from sweet.learn.vision_processor import Eye
+    from sweet.learn.vision_processor import VisionProcessor
     from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
 
@@ -91,7 +91,7 @@ def load_critic(
         encoder = ChatEncoder(tokenizer)
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
-            encoder = page_encoder(run, rollouts, tokenizer, Eye(path), RunAlbum(run, reporter))
+            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), RunAlbum(run, reporter))
         return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
     base = reference or recorded_model(run, artifact, "base")
     if not base:
@@ -109,7 +109,7 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
 
     tokenizer = load_tokenizer(name)
     model = load_model(name, settings.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, model, tokenizer, blind_reference=True, **_reader_settings(settings, model))
+    return AdvantageCritic(model, model, tokenizer, reference_without_hidden=True, **_reader_settings(settings, model))
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
 if TYPE_CHECKING:
-    from sweet.learn.page_encoder import SightedEncoder
-    from sweet.learn.vision_processor import Eye
+    from sweet.learn.page_encoder import PageEncoder
+    from sweet.learn.vision_processor import VisionProcessor
 
 
 def shows_pages(run: Run, model: str) -> bool:
@@ -38,12 +38,12 @@ def shows_pages(run: Run, model: str) -> bool:
     return task_kind(run.manifest().task).visual and is_vision_model(model)
 
 
-def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: Eye, album: RunAlbum) -> SightedEncoder:
+def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: VisionProcessor, album: RunAlbum) -> PageEncoder:
     """What shows the dialogues of these rollouts, and others of their kind, with the screenshots of their pages."""
-    from sweet.learn.page_encoder import SightedEncoder
+    from sweet.learn.page_encoder import PageEncoder
 
     recipe = RolloutsMeta.of(rollouts).recipe or "paper"
-    return SightedEncoder(tokenizer, eye, album, partial(_page_of, task_kind(run.manifest().task), recipe))
+    return PageEncoder(tokenizer, eye, album, partial(_page_of, task_kind(run.manifest().task), recipe))
 
 
 def _page_of(kind: TaskKind, recipe: Recipe, text: str) -> str | None:
@@ -63,7 +63,7 @@ class RunAlbum:
         self._store, self._settings = ScreenshotStore(self.folder), RenderSettings()
         self._known: dict[str, Path | str] = {}
 
-    def gather(self, pages: Iterable[str]) -> None:
+    def render_missing(self, pages: Iterable[str]) -> None:
         """Find the screenshots of pages, and render those that are missing.
 
         Raises:
@@ -93,7 +93,7 @@ class RunAlbum:
     def __call__(self, page: str) -> Path | str:
         key = page_key(page, self._settings)
         if key not in self._known:
-            self.gather([page])
+            self.render_missing([page])
         return self._known[key]
 
     def _find(self, key: str) -> bool:

@@ -56,16 +56,16 @@ def dialogue_examples(
     wanted_names = [n for item in items for n in ([item] if isinstance(item, str) else [item.chosen, item.rejected])]
     coming = [dialogues[name] for name in dict.fromkeys(wanted_names) if name in dialogues]
     said = [t.dialogue_history[i].said for t in coming for i in t.agent_turns]
-    training.encoder.expect(said, [t.task.hidden for t in coming] if reveal else [])
+    training.encoder.prepare(said, [t.task.hidden for t in coming] if reveal else [])
 
     def wanted(*names: str) -> tuple[float, ...]:
         return () if goals is None else tuple(goals[name] for name in names)
 
     def example(item: Preference | str) -> Example:
         if isinstance(item, str):
-            return Example(item, side(item), kin=dialogues[item].task.id, goals=wanted(item))
+            return Example(item, side(item), group=dialogues[item].task.id, goals=wanted(item))
         goals = wanted(item.chosen, item.rejected)
-        return Example(item.name, side(item.chosen), side(item.rejected), kin=item.task_id, goals=goals)
+        return Example(item.name, side(item.chosen), side(item.rejected), group=item.task_id, goals=goals)
 
     return training.fitting(items, example)
 
@@ -82,6 +82,6 @@ def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
             pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
         )
         chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        return Example(pair.id, (chosen,), (rejected,), kin=pair.trajectory_id)
+        return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
 
     return training.fitting(pairs, example)

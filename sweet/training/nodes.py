@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from sweet.learn.multinode import GLANCE, Gathering, await_job, serve
+from sweet.learn.multinode import POLL_INTERVAL, Rendezvous, run_node, wait_for_job
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
@@ -29,12 +29,12 @@ def take_part(run: Run, config: TrainConfig, stage: str, kind: Kind, reporter: R
     layout_of(config)  # which checks the options
     nodes, rank = config.nnodes or 0, config.node_rank or 0
     reporter.say(f"Node {rank} of {nodes}: waiting for node 0 to begin in {run.path}.")
-    folder = await_job(run.path / kind, f"*/{RANKS}", nodes)
-    told = Gathering.read(folder)
+    folder = wait_for_job(run.path / kind, f"*/{RANKS}", nodes)
+    told = Rendezvous.read(folder)
     log = told.log.with_suffix(f".{rank}.log")
     reporter.say(f"Takes part in {folder.parent.name}, with {told.master}; what its ranks say is in {log}.")
     began = time.monotonic()
-    ranks = serve(folder, rank, config.devices, log)
+    ranks = run_node(folder, rank, config.devices, log)
     metrics = {"node": rank, "nodes": nodes, "ranks": ranks, "seconds": round(time.monotonic() - began, 3)}
     return StageResult(stage, run.path, metrics, _made(run, folder.parent.name))
 
@@ -47,5 +47,5 @@ def _made(run: Run, name: str) -> list[Artifact]:
             artifact for artifact in run.manifest().artifacts if (artifact.id, artifact.status) == (name, "done")
         ]:
             return found
-        time.sleep(GLANCE)
+        time.sleep(POLL_INTERVAL)
     return []

@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from sweet.learn.attention import TAKEN
+from sweet.learn.attention import SUPPORTED
 from sweet.learn.batches import epoch_order, step_groups, token_count
-from sweet.learn.distributed import world_of
-from sweet.learn.estimate import Shape, buffers, casts, model_states, of_forward
-from sweet.learn.logprobs import packs
+from sweet.learn.distributed import world_size
+from sweet.learn.estimate import Shape, buffers, casts, forward_memory, model_states
+from sweet.learn.logprobs import pack_bundles
 from sweet.learn.loop import LoopSettings
 from sweet.learn.metrics import PASS_FLOPS, WEIGHT_FLOPS
 from sweet.learn.openrlhf import steps
-from sweet.learn.tree import Grove
-from sweet.learn.work import Work, longest_shared, stands_in_tree, work_of
+from sweet.learn.tree import Forest
+from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 from sweet.llm.pretrained import stored_type
 from sweet.stages.plans import Plan, PlanBuilder
 from sweet.stages.rates import GPU, GPUS, EarlierAttempt, times
@@ -39,7 +39,7 @@ def plan(training: Training, meta: dict[str, Any]) -> Plan[TrainWork]:
     training.check_examples()
     config, hyper = training.config, training.hyper
     settings, parameters, trainable = training.loop_settings(), training.parameters, training.trainee.trained
-    world = world_of(training.layout)
+    world = world_size(training.layout)
     found: dict[str, Any] = {
         "base": training.base,
         "parameters": parameters,
@@ -140,39 +140,41 @@ def _written(training: Training) -> float | None:
 
 def _epoch(training: Training, settings: LoopSettings, shape: Shape, world: int) -> tuple[Work, int, dict[str, float]]:
     """Of the first epoch: what is computed, the number of micro-batches, and what the largest keeps in memory."""
-    objective, shares_up_to = training.objective, _shares_up_to(training)
+    objective, max_shared_length = training.objective, _max_shared_length(training)
     assert objective is not None
     pool = [s.with_whole() if objective.whole_nll else s for s in training.pool.sequences]
     mixed, recomputed = training.on_gpu, training.trainee.recomputed
-    order = epoch_order(training.examples, settings.seed, 0, together=settings.together)
+    order = epoch_order(training.examples, settings.seed, 0, grouped=settings.grouped)
     work, count = Work(), 0
     largest: dict[str, float] = {}
     for start in range(0, len(order), settings.batch):
         step = [training.examples[i] for i in order[start : start + settings.batch]]
 
         def parted(items: Any, budget: int) -> list[list[int]]:
-            return packs(items, budget, shares_up_to)
+            return pack_bundles(items, budget, max_shared_length)
 
         for group in step_groups(pool, step, parted, settings.token_budget, world):
             taken = [step[i] for i in group]
             sequences = [pool[i] for i in dict.fromkeys(i for example in taken for i in example.sides)]
-            grove = Grove()
-            grove.add(sequence.ids for sequence in sequences)
+            forest = Forest()
+            forest.add(sequence.ids for sequence in sequences)
             lengths = [len(sequence.ids) for sequence in sequences]
-            shared = longest_shared(sequences, shares_up_to)
-            part = work_of(lengths, grove.slots, shared)
-            tree = stands_in_tree(lengths, grove.slots, shared)
+            shared = longest_shared(sequences, max_shared_length)
+            part = computed_work(lengths, forest.slots, shared)
+            tree = uses_tree(lengths, forest.slots, shared)
             spans = [span for sequence in sequences for span in sequence.spans] if objective.needs_tokens else []
             supervised, longest = sum(span.stop - span.start for span in spans), max(lengths) if tree else 0
-            kept = of_forward(shape, part.positions, supervised, mixed=mixed, longest=longest, checkpointing=recomputed)
+            kept = forward_memory(
+                shape, part.positions, supervised, mixed=mixed, longest=longest, checkpointing=recomputed
+            )
             largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
             work, count = work + part, count + 1
     return work, count, largest
 
 
-def _shares_up_to(training: Training) -> int:
+def _max_shared_length(training: Training) -> int:
     """`Scorer.shares_up_to`, as far as the model's configuration tells."""
     config = training.trainee.model.config.get_text_config()
-    if training.config.packing != "tree" or config._attn_implementation not in TAKEN:
+    if training.config.packing != "tree" or config._attn_implementation not in SUPPORTED:
         return 0
     return int(getattr(config, "sliding_window", None) or sys.maxsize)

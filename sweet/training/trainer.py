@@ -19,14 +19,14 @@ from sweet.hints import Hint, option
 from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.best_checkpoint import best_files
 from sweet.learn.data import Example, Objective, Pool
-from sweet.learn.distributed import train_in_ranks, world_of
+from sweet.learn.distributed import train_in_ranks, world_size
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record, Summary
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.tokens import ChatEncoder, TooLong
 from sweet.learn.trainee import Trainee
-from sweet.learn.vision_processor import Eye
+from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.runs.jsonl import JsonlWriter
@@ -100,7 +100,7 @@ class Training:
             reporter.say(f"The critic reads pages as HTML: {self.base} does not see pictures.")
         self.on_gpu = resolve_device(config.device).type == "cuda"
         whole = weights and self.layout is None
-        load = partial(Trainee.load, device=config.device) if whole else Trainee.outline
+        load = partial(Trainee.load, device=config.device) if whole else Trainee.on_meta
         start = start_of(config, self.base, self.on_gpu, head=learner == "regression")
         self.trainee: Trainee = load(start, tokenizer=self.tokenizer)
         self.parameters = self.trainee.parameters
@@ -133,7 +133,7 @@ class Training:
                     option("engine", "torch"), ", with ", option("lora"), " where memory is short, or a model of text"
                 ),
             )
-        eye = Eye(self.base, getattr(self.config, "image_pixels", None))
+        eye = VisionProcessor(self.base, getattr(self.config, "image_pixels", None))
         album = RunAlbum(self.run, self.reporter, renders=weights)
         self.encoder = page_encoder(self.run, rollouts, self.tokenizer, eye, album)
         self.reporter.say(
@@ -188,7 +188,7 @@ class Training:
             seed=config.seed,
             token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.on_gpu else CPU_TOKENS),
             save_every=config.save_every,
-            together=config.shuffle == "grouped",
+            grouped=config.shuffle == "grouped",
             share=config.packing == "tree",
             keep_best=self.keep_best,
         )
@@ -204,7 +204,7 @@ class Training:
         if self.trainee.start.lora is not None:
             lora = self.trainee.start.lora
             meta |= {"lora": lora.rank, "lora_alpha": lora.alpha, "lora_output": config.lora_output}
-        held = {GPUS: world_of(self.layout) if self.on_gpu else 0}
+        held = {GPUS: world_size(self.layout) if self.on_gpu else 0}
         with self.run.attempt(stage, config, inputs=self.inputs, environment=held) as attempt:
             draft = attempt.start_artifact(kind, suffix="", meta=meta, resume=config.resume)
             begun = self._checkpoint(draft.path)
@@ -252,11 +252,11 @@ class Training:
         """Whether an attempt before has left a checkpoint. UsageError where it is one of the other engine."""
         single, many = (folder / CHECKPOINT).exists(), checkpoint_path(folder / RANKS).exists()
         if (many and self.layout is None) or (single and self.layout is not None):
-            began = "deepspeed" if many else "torch"
+            started = "deepspeed" if many else "torch"
             raise UsageError(
-                f"The training was begun with the engine {began}, and its checkpoint is of no use to another.",
+                f"The training was begun with the engine {started}, and its checkpoint is of no use to another.",
                 where=folder,
-                fix=Hint(option("engine", began), ", or train without ", option("resume")),
+                fix=Hint(option("engine", started), ", or train without ", option("resume")),
             )
         return single or many
 
@@ -322,13 +322,13 @@ class Training:
             on_step=tell,
             cache=ReferenceCache(self.base),
         )
-        if settings.share and not loop.scorer.shares_up_to and not self.sees_pages:
+        if settings.share and not loop.scorer.max_shared_length and not self.sees_pages:
             self.reporter.say("Sequences are computed one by one: this model's attention takes no prefix tree.")
-        if loop.scorer.refused is not None:
-            self.reporter.say(f"Attention goes block by block, not by FlexAttention: {loop.scorer.refused}.")
+        if loop.scorer.flex_error is not None:
+            self.reporter.say(f"Attention goes block by block, not by FlexAttention: {loop.scorer.flex_error}.")
         summary = loop.run(resume=self.config.resume)
-        weights = loop.kept()
+        weights = loop.final_weights()
         assert weights is not None
-        self.trainee.put(weights)
+        self.trainee.load_weights(weights)
         self.trainee.write(self.encoder, folder)
         return summary

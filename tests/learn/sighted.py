@@ -130,7 +130,7 @@ class PaintedAlbum:
                 self.found[page] = folder / f"{number}.png"
                 (folder / f"{number}.png").write_bytes(shot)
 
-    def gather(self, pages: Iterable[str]) -> None:
+    def render_missing(self, pages: Iterable[str]) -> None:
         self.told.extend(pages)
 
     def __call__(self, page: str) -> Path | str:

@@ -24,7 +24,7 @@ class Scripted(Loop):
     accuracies: Sequence[float] = ()
     seen: list[dict[str, torch.Tensor]]
 
-    def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
+    def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
         weights = self.engine.weights()
         assert weights is not None
         self.seen.append({name: tensor.clone() for name, tensor in weights.items()})
@@ -58,7 +58,7 @@ def test_the_best_epoch_is_kept_and_the_later_of_equals(
     loop = make(tokenizer, tmp_path / "c.pt", accuracies)
     summary = loop.run()
     assert (summary.best_step, summary.heldout_accuracy) == (2 * best + 2, accuracies[best])
-    assert same(loop.kept(), loop.seen[best])
+    assert same(loop.final_weights(), loop.seen[best])
     assert [path.name for path in best_files(tmp_path / "c.pt")] == [f"c.pt.best-{2 * best + 2}"]
 
 
@@ -79,7 +79,7 @@ def test_the_best_survives_a_stop(tokenizer: Any, tmp_path: Path, stopped_at: in
     again = make(tokenizer, path, accuracies, save_every=save_every)
     found = again.run(resume=True)
     assert (found.best_step, found.heldout_accuracy) == (expected.best_step, expected.heldout_accuracy) == (4, 1.0)
-    assert same(again.kept(), whole.seen[1])
+    assert same(again.final_weights(), whole.seen[1])
 
 
 def test_a_checkpoint_finds_the_best_it_knows_of_though_a_better_one_came_after_it(
@@ -97,7 +97,7 @@ def test_a_checkpoint_finds_the_best_it_knows_of_though_a_better_one_came_after_
     assert {file.name for file in best_files(path)} == {"c.pt.best-2", "c.pt.best-4"}
     again = make(tokenizer, path, (0.5, 0.4, 0.1), save_every=3)
     assert again.run(resume=True).best_step == 2
-    assert not same(again.kept(), again.engine.weights() or {})
+    assert not same(again.final_weights(), again.engine.weights() or {})
     assert {file.name for file in best_files(path)} == {"c.pt.best-2"}
 
 
@@ -106,7 +106,7 @@ def test_weights_that_are_gone_are_told(tokenizer: Any, tmp_path: Path) -> None:
     loop.run()
     best_files(tmp_path / "c.pt")[0].write_bytes(b"torn")
     with pytest.raises(UsageError, match="best weights cannot be read"):
-        loop.kept()
+        loop.final_weights()
 
 
 def test_without_a_place_or_a_measure_there_is_no_best(tokenizer: Any) -> None:

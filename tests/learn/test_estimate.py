@@ -11,16 +11,16 @@ from torch.profiler import ProfilerActivity, profile
 from sweet.learn.data import Example, Objective
 from sweet.learn.estimate import (
     BUCKET,
-    FACTOR,
-    FACTOR_AGAIN,
-    FETCHED,
+    LIVE_PARAMETERS,
+    RECOMPUTE_TOLERANCE,
+    TOLERANCE,
     Shape,
     activations,
     buffers,
     casts,
+    forward_memory,
     logits,
     model_states,
-    of_forward,
 )
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.recompute import recompute_layers
@@ -99,7 +99,7 @@ def measured(
     peak, shape, parameters = measured_peak(train), Shape.of(config), loops[0].parameters
     positions, states = shared + 2 * (length - shared), model_states(parameters, parameters)
     supervised, longest = 2 * (length - length // 2), length if shared else 0
-    forward = of_forward(shape, positions, supervised, mixed=mixed, longest=longest, checkpointing=recompute)
+    forward = forward_memory(shape, positions, supervised, mixed=mixed, longest=longest, checkpointing=recompute)
     rest = sum(forward.values()) + casts(shape, parameters, mixed=mixed, checkpointing=recompute)
     return Measured(peak, states.weights + states.gradients + states.optimizer, rest, parameters)
 
@@ -111,12 +111,16 @@ def measured(
 )
 def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recompute: bool, mixed: bool) -> None:
     found = measured(*sizes, mixed=mixed, recompute=recompute)
-    assert found.peak / FACTOR < found.states + found.rest < (FACTOR_AGAIN if recompute else FACTOR) * found.peak
+    assert (
+        found.peak / TOLERANCE
+        < found.states + found.rest
+        < (RECOMPUTE_TOLERANCE if recompute else TOLERANCE) * found.peak
+    )
 
 
 def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:
     found = measured(64, 2, 128, 9000, 200, 50)
-    assert found.peak / FACTOR < found.states + found.rest < FACTOR * found.peak
+    assert found.peak / TOLERANCE < found.states + found.rest < TOLERANCE * found.peak
 
 
 def test_layers_that_are_computed_again_keep_no_copies_of_weights() -> None:
@@ -169,7 +173,7 @@ def test_checkpointing_and_half_precision_take_less() -> None:
 def test_buffers_are_those_of_deepspeeds_defaults() -> None:
     zero_config = pytest.importorskip("deepspeed.runtime.zero.config", reason="DeepSpeed is not installed")
     defaults = zero_config.DeepSpeedZeroConfig()
-    assert (defaults.max_live_parameters, defaults.reduce_bucket_size) == (FETCHED, BUCKET)
+    assert (defaults.max_live_parameters, defaults.reduce_bucket_size) == (LIVE_PARAMETERS, BUCKET)
     shape = Shape(hidden=8192, layers=80, queries=8192, keys=1024, inner=28672, vocabulary=128256)
     assert buffers(shape, 7 * 10**10, ZeroSettings(2)) == 4 * BUCKET
     assert buffers(shape, 7 * 10**10, ZeroSettings(3)) == 4 * (BUCKET + 128256 * 8192)

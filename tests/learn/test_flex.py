@@ -14,7 +14,7 @@ from sweet.learn import flex
 from sweet.learn.flex import FlexTree, tiles_of
 from sweet.learn.logprobs import Scorer
 from sweet.learn.tokens import TokenSequence
-from sweet.learn.tree import plant
+from sweet.learn.tree import build_tree
 from tests.learn.builders import build_model
 from tests.learn.test_logprobs import VOCABULARY, dialogue_of
 
@@ -45,9 +45,9 @@ def test_flex_attention_gives_the_means_and_gradients_of_plain_sequences(family:
         for layer in model.model.layers:
             layer.self_attn.attn_logit_softcapping = 0.5
     scorer = Scorer(model, attention="flex")
-    assert (scorer.attention, scorer.refused) == ("flex", None)
+    assert (scorer.attention, scorer.flex_error) == ("flex", None)
     rows = dialogue_of(turns=4)
-    assert len(plant([row.ids for row in rows]).ids) > 2 * flex.TILE
+    assert len(build_tree([row.ids for row in rows]).ids) > 2 * flex.TILE
     tree_means, tree_gradient = means_and_gradient(scorer, rows)
     means, gradient = means_and_gradient(Scorer(model, share=False), rows)
     assert float((means - tree_means).abs().max()) < 1e-5
@@ -59,7 +59,7 @@ def test_flex_attention_gives_the_means_and_gradients_of_plain_sequences(family:
 def test_tiles_are_those_of_the_whole_mask(sequences: list[list[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flex, "TILE", 3)
-        ends = plant(sequences).ends
+        ends = build_tree(sequences).ends
         spare = -len(ends) % 3
         padded = torch.tensor([*ends, *range(len(ends) + 1, len(ends) + spare + 1)])
         slot = torch.arange(len(padded))
@@ -75,14 +75,14 @@ def test_what_flex_attention_cannot_do_goes_by_blocks(monkeypatch: pytest.Monkey
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     scorer = Scorer(build_model(VOCABULARY), attention="flex")
     assert scorer.attention == "blocks"
-    assert scorer.refused is not None
-    assert "backward on CPU" in scorer.refused
-    assert scorer.shares_up_to
+    assert scorer.flex_error is not None
+    assert "backward on CPU" in scorer.flex_error
+    assert scorer.max_shared_length
 
 
 @pytest.mark.parametrize("more", [{"s_aux": torch.zeros(2)}, {"dropout": 0.1}])
 def test_sinks_and_dropout_are_refused(more: dict[str, object]) -> None:
-    tree = FlexTree(plant([[1, 2, 3]]), torch.device("cpu"))
+    tree = FlexTree(build_tree([[1, 2, 3]]), torch.device("cpu"))
     heads = torch.zeros(1, 2, 3, 16)
     with pytest.raises(ValueError, match="cannot express"):
         tree.attend(heads, heads, heads, **more)  # type: ignore[arg-type]

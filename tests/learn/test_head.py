@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sweet.errors import UsageError
 from sweet.learn import attention
-from sweet.learn.head import FILE, attach_head, head_of, headless, load_head, prefix_means
+from sweet.learn.head import FILE, attach_head, detached_head, get_head, load_head, prefix_means
 from sweet.learn.logprobs import Scorer, span_values
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import save_model
@@ -33,7 +33,7 @@ def naive(model: Any, sequence: TokenSequence) -> torch.Tensor:
     """The head on the mean of the last hidden states up to the end of each span, one sequence alone."""
     states = model.base_model(input_ids=torch.tensor([sequence.ids]), use_cache=False).last_hidden_state[0]
     means = torch.stack([states[: span.stop].mean(0) for span in sequence.spans])
-    head = head_of(model)
+    head = get_head(model)
     assert head is not None
     return means @ head.weight[0] + head.bias
 
@@ -65,21 +65,21 @@ def test_scores_and_gradients_are_those_of_the_mean_of_the_states(
     weights = torch.linspace(-1, 1, 2 * len(rows)).reshape(-1, 2)
     expected = torch.stack([naive(model, row) for row in rows])
     torch.autograd.backward([(expected * weights).sum()])
-    wanted = torch.cat([p.grad.flatten() for p in model.parameters()])
+    gradients = torch.cat([p.grad.flatten() for p in model.parameters()])
     assert float(expected.detach().std()) > 0.01
     for share in (True, False):
         scorer = Scorer(model, share=share)
-        scorer.reads_tokens = False
+        scorer.computes_logprobs = False
         model.zero_grad()
         found = torch.zeros_like(expected)
-        for pack in scorer.packs([[row] for row in rows], budget):
+        for pack in scorer.pack([[row] for row in rows], budget):
             values = scorer([rows[i] for i in pack]).values
             assert values is not None
             part = values.reshape(-1, 2)
             torch.autograd.backward([(part * weights[pack]).sum()])
             found[pack] = part.detach()
         assert float((found - expected.detach()).abs().max()) < 1e-5
-        assert close(torch.cat([p.grad.flatten() for p in model.parameters()]), wanted, 1e-4)
+        assert close(torch.cat([p.grad.flatten() for p in model.parameters()]), gradients, 1e-4)
 
 
 def test_a_long_dialogue_is_read_to_its_end() -> None:
@@ -101,7 +101,7 @@ def test_log_probabilities_are_what_they_are_without_a_head_and_nan_where_not_as
         bare = Scorer(model)(rows)
         scorer = Scorer(with_head(model))
         both = scorer(rows)
-        scorer.reads_tokens = False
+        scorer.computes_logprobs = False
         values_alone = scorer(rows)
     assert bare.values is None
     assert both.values is not None
@@ -160,17 +160,17 @@ def test_it_is_saved_beside_a_model_that_any_program_loads(tmp_path: Path, token
     from sweet.llm.pretrained import load_model
 
     model = with_head(build_model(len(tokenizer)))
-    with headless(model) as head:
-        assert head_of(model) is None
+    with detached_head(model) as head:
+        assert get_head(model) is None
         model.to(torch.bfloat16)
-    assert head_of(model) is head
+    assert get_head(model) is head
     save_model(model, tokenizer, tmp_path)
-    assert head_of(model) is head
+    assert get_head(model) is head
     assert not [name for name in load_file(tmp_path / "model.safetensors") if "head" in name.replace("lm_head", "")]
     found = load_model(str(tmp_path), "cpu", tokenizer=tokenizer)
-    assert head_of(found) is None
+    assert get_head(found) is None
     load_head(found, tmp_path)
-    again = head_of(found)
+    again = get_head(found)
     assert head is not None
     assert again is not None
     assert torch.equal(again.weight, head.weight)

@@ -20,12 +20,12 @@ def test_a_job_comes_back_as_it_was(tmp_path: Path) -> None:
         output=tmp_path / "model",
         device="cpu",
         zero=ZeroSettings(2),
-        settings=LoopSettings(lr=1e-4, epochs=1, batch=2, together=True),
+        settings=LoopSettings(lr=1e-4, epochs=1, batch=2, grouped=True),
         objective=Objective(0.1, 0.01),
         digest="d",
         resume=False,
         pool=pool,
-        examples=[Example("pair", (0,), (1,), kin="dialogue 1")],
+        examples=[Example("pair", (0,), (1,), group="dialogue 1")],
         heldout=[Example("apart", (1,), (0,), goals=(1.0, 0.25))],
     )
     job.write(tmp_path / "job.pt")

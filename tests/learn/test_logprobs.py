@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweet.learn import attention
 from sweet.learn.logprobs import Scorer, batches, group_logprobs, span_logprobs
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.learn.tree import Grove, plant
+from sweet.learn.tree import Forest, build_tree
 from tests.learn.builders import build_model
 
 VOCABULARY = 97
@@ -80,7 +80,7 @@ def groups_of(seed: int = 0) -> list[list[TokenSequence]]:
 def test_shared_prompts_give_the_same_means(family: str) -> None:
     model = build_model(VOCABULARY, family=family)
     scorer = Scorer(model)
-    assert bool(scorer.shares_up_to) == (family != "mamba")
+    assert bool(scorer.max_shared_length) == (family != "mamba")
     groups = groups_of()
     for budget in (30, 70, 4096):
         for group, found in zip(groups, group_logprobs(scorer, groups, budget), strict=True):
@@ -100,7 +100,7 @@ def test_a_model_whose_logits_are_its_own_affair_is_still_right(make_model: Call
 
     model.register_forward_hook(shift)
     scorer = Scorer(model)
-    assert not scorer.shares_up_to
+    assert not scorer.max_shared_length
     sequences = random_sequences(3)
     with torch.no_grad():
         expected = [torch.stack(naive(model, sequence)) for sequence in sequences]
@@ -140,8 +140,8 @@ def test_a_tree_gives_the_means_and_gradients_of_plain_sequences(
     results = []
     for share in (False, True):
         scorer = Scorer(model, share=share)
-        assert bool(scorer.shares_up_to) == share
-        packs = scorer.packs([[row] for row in rows], budget) if share else [[i] for i in range(len(rows))]
+        assert bool(scorer.max_shared_length) == share
+        packs = scorer.pack([[row] for row in rows], budget) if share else [[i] for i in range(len(rows))]
         assert not share or len(packs) == {1 << 20: 1, 150: 3, 70: 9}[budget]
         model.zero_grad()
         means = torch.zeros(len(rows), 2)
@@ -169,10 +169,10 @@ def test_a_tree_leaves_the_attention_of_the_model_as_it_was(family: str) -> None
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(1, 9))
 def test_blocks_show_each_slot_its_own_path(sequences: list[list[int]], size: int) -> None:
-    tree = plant(sequences)
+    tree = build_tree(sequences)
     seen = {
-        block.start + row: [int(block.keys[place]) for place in block.seen[row].nonzero()[:, 0]]
-        for block in attention.blocks_of(tree, torch.device("cpu"), size)
+        block.start + row: [int(block.keys[place]) for place in block.visible[row].nonzero()[:, 0]]
+        for block in attention.build_blocks(tree, torch.device("cpu"), size)
         for row in range(block.stop - block.start)
     }
     assert sorted(seen) == list(range(len(tree.ids)))
@@ -189,14 +189,14 @@ def test_blocks_show_each_slot_its_own_path(sequences: list[list[int]], size: in
 )
 def test_packs_hold_every_bundle_once_within_the_budget(bundles: list[list[list[int]]], budget: int) -> None:
     scorer = Scorer.__new__(Scorer)
-    scorer.shares_up_to = 6
+    scorer.max_shared_length = 6
     rows = [[TokenSequence(tuple(ids), (Span(1, 2, 0),)) for ids in bundle] for bundle in bundles]
-    packs = scorer.packs(rows, budget)
+    packs = scorer.pack(rows, budget)
     assert sorted(i for pack in packs for i in pack) == list(range(len(rows)))
     for pack in packs:
         ids = [row.ids for i in pack for row in rows[i]]
         longest = max(map(len, ids))
-        slots = len(plant(ids).ids) if longest <= 6 else sum(max(len(r.ids) for r in rows[i]) for i in pack)
+        slots = len(build_tree(ids).ids) if longest <= 6 else sum(max(len(r.ids) for r in rows[i]) for i in pack)
         assert len(pack) == 1 or longest > 6 or slots <= budget
 
 
@@ -205,7 +205,7 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
     model.config.sliding_window = 8
     groups = groups_of()
     scorer = Scorer(model)
-    assert scorer.shares_up_to == 8
+    assert scorer.max_shared_length == 8
     for group, found in zip(groups, group_logprobs(scorer, groups), strict=True):
         want = [float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, group)]
         assert found == pytest.approx(want, abs=1e-5)
@@ -213,7 +213,7 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8))
 def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> None:
-    tree = plant(sequences)
+    tree = build_tree(sequences)
     for sequence, path in zip(sequences, tree.paths, strict=True):
         assert [tree.ids[slot] for slot in path] == sequence
         assert [tree.positions[slot] for slot in path] == list(range(len(sequence)))
@@ -221,7 +221,7 @@ def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> 
         assert [k for k in range(last + 1) if last < tree.ends[k]] == path
     prefixes = {tuple(sequence[: i + 1]) for sequence in sequences for i in range(len(sequence))}
     assert len(tree.ids) == len(prefixes)
-    grove = Grove()
+    grove = Forest()
     grove.add(map(tuple, sequences))
     assert grove.slots == len(tree.ids)
 

@@ -146,14 +146,14 @@ taken: list[list[str]] = []
 
 def test_kin_come_together_in_an_order_of_their_own(tokenizer: Any) -> None:
     pool, examples = make_data(tokenizer, 9)
-    kin = [Example(e.name, e.chosen, e.rejected, kin=str(number % 3)) for number, e in enumerate(examples)]
-    settings = LoopSettings(lr=1e-3, epochs=2, batch=3, together=True)
+    grouped = [Example(e.name, e.chosen, e.rejected, group=str(number % 3)) for number, e in enumerate(examples)]
+    settings = LoopSettings(lr=1e-3, epochs=2, batch=3, grouped=True)
     taken.clear()
-    Watched(build_model(len(tokenizer)), pool.sequences, kin, CRITIC, settings).run()
+    Watched(build_model(len(tokenizer)), pool.sequences, grouped, CRITIC, settings).run()
     families = [{int(name.split()[1]) % 3 for name in names} for names in taken]
     assert all(len(family) == 1 for family in families)
     epochs = [[name for names in part for name in names] for part in (taken[:3], taken[3:])]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(example.name for example in kin)
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(example.name for example in grouped)
     assert epochs[0] != epochs[1]
     assert any(names != sorted(names) for names in taken)
 

@@ -11,7 +11,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn import lora
-from sweet.learn.engine import TorchEngine, put_weights, trained_weights
+from sweet.learn.engine import TorchEngine, copy_weights, trainable_weights
 from sweet.learn.head import load_head
 from sweet.learn.job import Job
 from sweet.learn.logprobs import Scorer, span_logprobs
@@ -44,12 +44,12 @@ def save_base(folder: Path, tokenizer: Any, kind: torch.dtype = torch.float32) -
 def test_an_adapter_stands_beside_every_linear_layer_but_the_output(tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     add_lora(model, LORA)
-    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in trained_weights(model)}
+    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in trainable_weights(model)}
     assert adapted == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-    assert all(".lora_" in name for name in trained_weights(model))
+    assert all(".lora_" in name for name in trainable_weights(model))
     few = build_model(len(tokenizer))
     add_lora(few, LoraSettings(4, 8, ("q_proj", "v_proj")))
-    assert len(trained_weights(few)) == 2 * 2 * 2
+    assert len(trainable_weights(few)) == 2 * 2 * 2
 
 
 def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any) -> None:
@@ -62,17 +62,17 @@ def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any
     with base_alone(model):
         assert torch.equal(scores(model, tokenizer), expected)
     assert not torch.allclose(scores(model, tokenizer), expected, atol=1e-2)
-    assert trained_weights(model)
+    assert trainable_weights(model)
 
 
 def test_a_regression_head_is_trained_whole_beside_the_adapter(tokenizer: Any, tmp_path: Path) -> None:
     base = save_base(tmp_path / "base", tokenizer, torch.bfloat16)
     for output in get_args(LoraOutput):
         trainee = Trainee.load(Start(base, LORA, output, head=True), "cpu")
-        head = {name for name in trained_weights(trainee.model) if ".lora_" not in name}
+        head = {name for name in trainable_weights(trainee.model) if ".lora_" not in name}
         assert head == {"regression_head.weight", "regression_head.bias"}
         nudge(trainee.model)
-        expected = {name: value.clone() for name, value in trained_weights(trainee.model).items() if name in head}
+        expected = {name: value.clone() for name, value in trainable_weights(trainee.model).items() if name in head}
         trainee.write(tokenizer, tmp_path / output)
         model = load_model(str(tmp_path / output), "cpu")
         load_head(model, tmp_path / output)
@@ -89,7 +89,7 @@ def test_the_seed_alone_decides_and_nothing_else_is_drawn(tokenizer: Any) -> Non
         state = torch.get_rng_state()
         add_lora(model, LoraSettings(4, 8, seed=seed))
         assert torch.equal(torch.get_rng_state(), state)
-        made.append(torch.cat([weights.flatten() for weights in trained_weights(model).values()]))
+        made.append(torch.cat([weights.flatten() for weights in trainable_weights(model).values()]))
     assert torch.equal(made[0], made[1])
     assert not torch.equal(made[0], made[2])
 
@@ -163,11 +163,11 @@ def test_resumed_equals_uninterrupted_and_the_checkpoint_holds_the_adapter_alone
         loop_of(tokenizer, path, on_step=stop).run()
     held = torch.load(path, weights_only=True)
     assert held.keys() == {"model", "optimizer", "random", "state"}
-    assert held["model"].keys() == trained_weights(whole.model).keys()
+    assert held["model"].keys() == trainable_weights(whole.model).keys()
     assert len(held["optimizer"]["state"]) == len(held["model"])
     again = loop_of(tokenizer, path)
     found = again.run(resume=True)
-    kept, right = again.kept(), whole.kept()
+    kept, right = again.final_weights(), whole.final_weights()
     assert kept is not None
     assert right is not None
     assert all(torch.equal(kept[name], right[name]) for name in right)
@@ -191,7 +191,7 @@ def test_trees_and_plain_sequences_train_the_same_adapter(tokenizer: Any, tmp_pa
     for share in (True, False):
         loop = loop_of(tokenizer, tmp_path / f"{share}.pt", share)
         loop.run()
-        ends.append(torch.cat([weights.flatten() for weights in (loop.kept() or {}).values()]))
+        ends.append(torch.cat([weights.flatten() for weights in (loop.final_weights() or {}).values()]))
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-3, atol=1e-4)
 
 
@@ -199,9 +199,9 @@ def test_weights_of_another_model_are_refused(tokenizer: Any) -> None:
     one, other = build_model(len(tokenizer)), build_model(len(tokenizer))
     add_lora(one, LORA)
     add_lora(other, LoraSettings(2, 8))
-    for weights in (trained_weights(other), trained_weights(build_model(len(tokenizer)))):
+    for weights in (trainable_weights(other), trainable_weights(build_model(len(tokenizer)))):
         with pytest.raises(ValueError, match="another model"):
-            put_weights(trained_weights(one), weights)
+            copy_weights(trainable_weights(one), weights)
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_an_engine_moves_the_adapter_alone(tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     add_lora(model, LORA)
     engine = TorchEngine(model, 1.0)
-    assert engine.weights().keys() == trained_weights(model).keys()
+    assert engine.weights().keys() == trainable_weights(model).keys()

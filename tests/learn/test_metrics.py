@@ -16,11 +16,11 @@ import sweet
 from sweet.learn.data import Example, Objective, losses
 from sweet.learn.logprobs import Scorer
 from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.metrics import PartSums, Record, Sums, most_turns, rounded, speeds, turn_places
+from sweet.learn.metrics import MetricSums, MicroBatchSums, Record, max_turns, rounded, speeds, turn_positions
 from sweet.learn.objectives import turn_advantages
 from sweet.learn.tokens import Span, TokenSequence
-from sweet.learn.tree import plant
-from sweet.learn.work import Work, work_of
+from sweet.learn.tree import build_tree
+from sweet.learn.work import Work, computed_work
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 
@@ -47,10 +47,10 @@ def test_advantages_by_turn_are_those_of_equation_3(tokenizer: Any) -> None:
     with torch.no_grad():
         reference = [base([sequence]).sums for sequence in pool.sequences]
         found = losses(policy, CRITIC, pool.sequences, examples, reference)
-        sums = PartSums(most_turns(pool.sequences), policy.device)
+        sums = MicroBatchSums(max_turns(pool.sequences), policy.device)
         sums.add(pool.sequences, examples, found, Work(1))
         own, _ = sums.fetch()
-        means = Sums.filled(4, own.flat()).means(preference=True)
+        means = MetricSums.from_flat(4, own.flat()).means(preference=True)
         for side, name in (("chosen", "advantage_chosen"), ("rejected", "advantage_rejected")):
             by_turn: dict[int, list[float]] = {}
             for example in examples:
@@ -65,7 +65,7 @@ def test_advantages_by_turn_are_those_of_equation_3(tokenizer: Any) -> None:
 
 def test_margins_are_the_advantages_of_all_turns(tokenizer: Any) -> None:
     records, loop = train(tokenizer, batch=6)
-    _, counts = turn_places(loop.pool, loop.examples, 3)
+    _, counts = turn_positions(loop.pool, loop.examples, 3)
     for record in records:
         signed = [*record["advantage_chosen"], *(-a for a in record["advantage_rejected"])]
         total = sum(advantage * count for advantage, count in zip(signed, counts, strict=True))
@@ -75,9 +75,9 @@ def test_margins_are_the_advantages_of_all_turns(tokenizer: Any) -> None:
 
 def test_a_turn_that_no_side_has_is_none() -> None:
     pool = [TokenSequence((1, 2, 3), (Span(1, 3, 5),)), TokenSequence((1, 2), (Span(1, 2, 1),))]
-    places, counts = turn_places(pool, [Example("a", (0,), (1,))], most_turns(pool))
+    places, counts = turn_positions(pool, [Example("a", (0,), (1,))], max_turns(pool))
     assert (places, counts) == ([2, 3], [0, 0, 1, 1, 0, 0])
-    means = Sums(1, advantages=[0, 0, 0.5, 0.25, 0, 0], turns=counts).means(preference=True)
+    means = MetricSums(1, advantages=[0, 0, 0.5, 0.25, 0, 0], turns=counts).means(preference=True)
     assert (means["advantage_chosen"], means["advantage_rejected"]) == ([None, None, 0.5], [0.25, None, None])
 
 
@@ -124,21 +124,21 @@ def test_utilisation_counts_both_ways() -> None:
 
 
 @given(rows, st.sampled_from([0, 3, 100]))
-def test_work_is_no_more_than_the_rows(sequences: list[list[int]], shares_up_to: int) -> None:
+def test_work_is_no_more_than_the_rows(sequences: list[list[int]], max_shared_length: int) -> None:
     lengths = [len(row) for row in sequences]
-    work = work_of(lengths, len(plant(sequences).ids), shares_up_to)
+    work = computed_work(lengths, len(build_tree(sequences).ids), max_shared_length)
     assert work.tokens <= sum(lengths)
     assert work.positions <= len(lengths) * max(lengths)
-    if not shares_up_to:
+    if not max_shared_length:
         assert work == Work(sum(lengths), len(lengths) * max(lengths) - sum(lengths))
 
 
 @given(st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_sums_of_steps_add_up(steps: list[list[float]]) -> None:
-    total = Sums()
+    total = MetricSums()
     for figures in steps:
         loss, right, margin, advantage = figures
-        total.add(Sums.filled(2, Sums(0, loss, right, margin, 5, 1, [advantage] * 2, [1, 0]).flat()))
+        total.add(MetricSums.from_flat(2, MetricSums(0, loss, right, margin, 5, 1, [advantage] * 2, [1, 0]).flat()))
     assert (total.examples, total.tokens_computed, total.padding) == (2 * len(steps), 5 * len(steps), len(steps))
     assert total.loss == pytest.approx(sum(figures[0] for figures in steps))
     assert total.means(preference=True)["advantage_rejected"] == [None]

@@ -14,15 +14,15 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn import heartbeat, multinode
-from sweet.learn.failure import SAID, error_of, error_path, leave
-from sweet.learn.heartbeat import Listener, Pulse
-from sweet.learn.job import PULSE
-from sweet.learn.multinode import GATHERING, Gathering, Watch, await_job, clear, node_pulse, serve
+from sweet.learn.failure import LOG_PREFIX, error_of, error_path, write_error
+from sweet.learn.heartbeat import Heartbeat, HeartbeatReader
+from sweet.learn.job import HEARTBEAT
+from sweet.learn.multinode import RENDEZVOUS, NodeMonitor, Rendezvous, clear, node_heartbeat, run_node, wait_for_job
 
 
 @pytest.fixture
-def gathering(tmp_path: Path) -> Gathering:
-    made = Gathering(2, "127.0.0.1", 1234, "cpu", 1, tmp_path / "log")
+def rendezvous(tmp_path: Path) -> Rendezvous:
+    made = Rendezvous(2, "127.0.0.1", 1234, "cpu", 1, tmp_path / "log")
     made.write(tmp_path)
     return made
 
@@ -30,17 +30,17 @@ def gathering(tmp_path: Path) -> Gathering:
 @pytest.fixture
 def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
     """Has the pulse of a path beat until the test is over, and lets the nodes wait for no other one for long."""
-    monkeypatch.setattr(heartbeat, "PULSE_EVERY", 0.05)
-    monkeypatch.setattr(multinode, "PULSE_EVERY", 0.4)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.05)
+    monkeypatch.setattr(multinode, "HEARTBEAT_INTERVAL", 0.4)
     over = threading.Event()
     started: list[threading.Thread] = []
 
-    def beat(heart: Pulse) -> None:
+    def beat(heart: Heartbeat) -> None:
         while not over.wait(0.05):
             heart.beat()
 
     def begin(path: Path) -> None:
-        started.append(threading.Thread(target=beat, args=(Pulse(path),)))
+        started.append(threading.Thread(target=beat, args=(Heartbeat(path),)))
         started[-1].start()
 
     yield begin
@@ -49,46 +49,46 @@ def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         thread.join()
 
 
-def test_what_the_nodes_are_told_is_read_as_it_was_written(tmp_path: Path, gathering: Gathering) -> None:
-    assert Gathering.read(tmp_path) == gathering
-    assert {"sweet", "python", "torch"} <= gathering.versions.keys()
-    node_pulse(tmp_path, 1).touch()
+def test_what_the_nodes_are_told_is_read_as_it_was_written(tmp_path: Path, rendezvous: Rendezvous) -> None:
+    assert Rendezvous.read(tmp_path) == rendezvous
+    assert {"sweet", "python", "torch"} <= rendezvous.versions.keys()
+    node_heartbeat(tmp_path, 1).touch()
     (tmp_path / "nodes").touch()
     clear(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["nodes"]
 
 
-def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, gathering: Gathering) -> None:
-    replace(gathering, versions=dict(gathering.versions) | {"torch": "1.0"}).write(tmp_path)
+def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, rendezvous: Rendezvous) -> None:
+    replace(rendezvous, versions=dict(rendezvous.versions) | {"torch": "1.0"}).write(tmp_path)
     with pytest.raises(UsageError, match=r"different versions: torch .* \(node 0: 1\.0\)"):
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     told = error_of(tmp_path, tmp_path / "log", 1)
     assert isinstance(told, UsageError)
     assert str(told.where).startswith("node 1 (")
 
 
-def test_what_another_version_has_left_is_refused(tmp_path: Path, gathering: Gathering) -> None:
+def test_what_another_version_has_left_is_refused(tmp_path: Path, rendezvous: Rendezvous) -> None:
     for text in ("{", "[]", "{}", '{"log": "x", "shape": 3}'):
-        (tmp_path / GATHERING).write_text(text)
+        (tmp_path / RENDEZVOUS).write_text(text)
         with pytest.raises(UsageError, match="not understood"):
-            Gathering.read(tmp_path)
+            Rendezvous.read(tmp_path)
 
 
-def test_a_number_is_given_once(tmp_path: Path, gathering: Gathering) -> None:
-    Pulse(node_pulse(tmp_path, 1))
+def test_a_number_is_given_once(tmp_path: Path, rendezvous: Rendezvous) -> None:
+    Heartbeat(node_heartbeat(tmp_path, 1))
     with pytest.raises(UsageError, match="Another node is number 1 already"):
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     with pytest.raises(UsageError, match="There are 2 nodes"):
-        serve(tmp_path, 2, None, tmp_path / "log")
+        run_node(tmp_path, 2, None, tmp_path / "log")
 
 
 def test_a_node_without_its_gpus_is_refused(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    replace(gathering, device="cuda", devices=8).write(tmp_path)
+    replace(rendezvous, device="cuda", devices=8).write(tmp_path)
     with pytest.raises(UsageError, match="torch sees 0 GPUs, and 8 are to be used") as caught:
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     assert "--gpus-per-node" in str(caught.value.fix)
 
 
@@ -98,7 +98,7 @@ def test_a_node_that_does_not_see_the_folder_says_so_in_the_log(
     monkeypatch.setenv("SLURM_NODEID", "1")
     assert multinode.main([str(tmp_path / "none")]) == 1
     said = capsys.readouterr().err
-    assert said.startswith(SAID)
+    assert said.startswith(LOG_PREFIX)
     log = tmp_path / "log"
     log.write_text(f"0: something\n1: {said}srun: error\n")
     told = error_of(tmp_path, log, 1)
@@ -107,61 +107,61 @@ def test_a_node_that_does_not_see_the_folder_says_so_in_the_log(
 
 
 def test_a_launcher_that_dies_is_told_by_its_node(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch, living: Callable[[Path], None]
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch, living: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["false"])
-    living(tmp_path / PULSE)
+    living(tmp_path / HEARTBEAT)
     with pytest.raises(SweetError, match=r"launcher of node 1 .* ended with status 1"):
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     assert error_path(tmp_path, "node-1").exists()
-    assert node_pulse(tmp_path, 1).read_text() == heartbeat.ENDED
+    assert node_heartbeat(tmp_path, 1).read_text() == heartbeat.ENDED
 
 
 def test_an_error_elsewhere_ends_this_nodes_launcher(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
-    monkeypatch.setattr(multinode, "GRACE", 0.2)
-    leave(tmp_path, 0, SweetError("A GPU's memory is full.", fix="a smaller one"))
-    began = time.monotonic()
+    monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.2)
+    write_error(tmp_path, 0, SweetError("A GPU's memory is full.", fix="a smaller one"))
+    started = time.monotonic()
     with pytest.raises(SweetError, match="memory is full") as caught:
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     assert (caught.value.where, caught.value.fix) == ("rank 0", "a smaller one")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - started < 30
 
 
 def test_a_node_that_is_stopped_says_so_to_the_others(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
     threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,)).start()
     with pytest.raises(KeyboardInterrupt):
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
     assert "was stopped" in error_of(tmp_path, tmp_path / "log", 1).what
 
 
 def test_the_end_of_the_command_ends_its_nodes(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
-    monkeypatch.setattr(multinode, "GRACE", 0.2)
-    command = Pulse(tmp_path / PULSE)
+    monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.2)
+    command = Heartbeat(tmp_path / HEARTBEAT)
     threading.Timer(1.0, command.end).start()
     with pytest.raises(SweetError, match="Node 0 has ended before this one"):
-        serve(tmp_path, 1, None, tmp_path / "log")
+        run_node(tmp_path, 1, None, tmp_path / "log")
 
 
 def test_nodes_that_fall_silent_or_never_come_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multinode, "STILL", 0.3)
-    monkeypatch.setattr(multinode, "COME", 0.6)
-    monkeypatch.setattr(multinode, "GRACE", 0.0)
-    Pulse(node_pulse(tmp_path, 1))
-    Pulse(node_pulse(tmp_path, 2)).end()  # an end of another time
-    watch = Watch(tmp_path, (1, 3))
-    assert not watch.over()
+    monkeypatch.setattr(multinode, "HEARTBEAT_TIMEOUT", 0.3)
+    monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 0.6)
+    monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.0)
+    Heartbeat(node_heartbeat(tmp_path, 1))
+    Heartbeat(node_heartbeat(tmp_path, 2)).end()  # an end of another time
+    monitor = NodeMonitor(tmp_path, (1, 3))
+    assert not monitor.should_stop()
     time.sleep(1)
-    watch.over()
-    assert watch.over()
+    monitor.should_stop()
+    assert monitor.should_stop()
     words = {who: json.loads(error_path(tmp_path, f"node-{who}").read_text())["what"] for who in (1, 3)}
     assert "is gone: nothing was heard of it" in words[1]
     assert words[3].startswith("Node 3 has not come within")
@@ -170,45 +170,45 @@ def test_nodes_that_fall_silent_or_never_come_are_named(tmp_path: Path, monkeypa
 def test_ranks_that_fail_beside_living_nodes_are_not_the_nodes_fault(
     tmp_path: Path, living: Callable[[Path], None]
 ) -> None:
-    leave(tmp_path, 0, RuntimeError("Connection closed by peer"))
-    living(node_pulse(tmp_path, 1))
-    Watch(tmp_path, (1,)).explain()
+    write_error(tmp_path, 0, RuntimeError("Connection closed by peer"))
+    living(node_heartbeat(tmp_path, 1))
+    NodeMonitor(tmp_path, (1,)).report_missing()
     assert "Rank 0 failed: RuntimeError: Connection closed" in error_of(tmp_path, tmp_path / "log", 1).what
-    Pulse(node_pulse(tmp_path, 2))
-    Watch(tmp_path, (1, 2, 3)).explain()
+    Heartbeat(node_heartbeat(tmp_path, 2))
+    NodeMonitor(tmp_path, (1, 2, 3)).report_missing()
     assert not error_path(tmp_path, "node-3").exists()
     assert not error_path(tmp_path, "node-1").exists()
     assert "is gone" in error_of(tmp_path, tmp_path / "log", 1).what
 
 
 def test_a_pulse_of_another_time_is_no_training(
-    tmp_path: Path, gathering: Gathering, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(multinode, "COME", 2.0)
+    monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 2.0)
     folder = tmp_path / "critic-1" / "ranks"
-    gathering.write(folder)
-    stale = Pulse(folder / PULSE)
+    rendezvous.write(folder)
+    stale = Heartbeat(folder / HEARTBEAT)
     with pytest.raises(SweetError, match="No training by several nodes began"):
-        await_job(tmp_path, "*/ranks", 2)
+        wait_for_job(tmp_path, "*/ranks", 2)
     stale.end()
-    monkeypatch.setattr(multinode, "COME", 30.0)
-    threading.Timer(0.5, lambda: Pulse(folder / PULSE)).start()
-    assert await_job(tmp_path, "*/ranks", 2) == folder
+    monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 30.0)
+    threading.Timer(0.5, lambda: Heartbeat(folder / HEARTBEAT)).start()
+    assert wait_for_job(tmp_path, "*/ranks", 2) == folder
     stale.end()
-    threading.Timer(0.5, lambda: Pulse(folder / PULSE)).start()
+    threading.Timer(0.5, lambda: Heartbeat(folder / HEARTBEAT)).start()
     with pytest.raises(UsageError, match="Node 0 was started for 2 nodes"):
-        await_job(tmp_path, "*/ranks", 3)
+        wait_for_job(tmp_path, "*/ranks", 3)
 
 
 def test_an_end_counts_after_a_beat_alone(tmp_path: Path) -> None:
-    heart = Pulse(tmp_path / "p")
+    heart = Heartbeat(tmp_path / "p")
     heart.end()
-    late = Listener(tmp_path / "p")
-    late.still()
+    late = HeartbeatReader(tmp_path / "p")
+    late.silence()
     assert not late.ended
-    Pulse(tmp_path / "p")
-    late.still()
-    assert late.begun
+    Heartbeat(tmp_path / "p")
+    late.silence()
+    assert late.started
     heart.end()
-    late.still()
+    late.silence()
     assert late.ended

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sweet.errors import SweetError, UsageError
 from sweet.learn.critic import TurnReplies
 from sweet.learn.head import attach_head
-from sweet.learn.logprobs import Scorer, packs, span_values
+from sweet.learn.logprobs import Scorer, pack_bundles, span_values
 from sweet.learn.lora import LoraSettings, add_lora
-from sweet.learn.page_encoder import FAILED, NO_PAGE, SightedEncoder
+from sweet.learn.page_encoder import FAILED, NO_PAGE, PageEncoder
 from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
-from sweet.learn.vision_processor import Eye
+from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_tokenizer
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
@@ -64,8 +64,8 @@ class Sighted:
 
     def show(self, folder: Path, shots: dict[str, bytes | str]) -> None:
         folder.mkdir(exist_ok=True)
-        self.eye, self.album = Eye(self.name, BOUND), PaintedAlbum(folder, shots)
-        self.encoder = SightedEncoder(self.tokenizer, self.eye, self.album, page_of)
+        self.vision, self.album = VisionProcessor(self.name, BOUND), PaintedAlbum(folder, shots)
+        self.encoder = PageEncoder(self.tokenizer, self.vision, self.album, page_of)
         self.critic = RegressionCritic(self.model, self.encoder)
 
     def encode(self, *said: str, max_length: int | None = None, **turn: Any) -> TokenSequence:
@@ -75,7 +75,7 @@ class Sighted:
 
     def runs(self, sequence: TokenSequence) -> list[int]:
         """How long each run of placeholders is."""
-        return [len(list(ids)) for token, ids in groupby(sequence.ids) if token == self.eye.token]
+        return [len(list(ids)) for token, ids in groupby(sequence.ids) if token == self.vision.token]
 
     def text(self, ids: Any) -> str:
         return str(self.tokenizer.decode(list(ids))).replace("<|image_pad|>", "")
@@ -126,10 +126,10 @@ def test_a_reply_that_was_cut_has_no_supervised_end(one: Sighted) -> None:
 def test_large_screenshots_are_scaled_down_to_the_bound(one: Sighted) -> None:
     sequence = one.encode(f"See {TALL}")
     _, tall = sequence.images
-    pixels, grid = one.eye.patches(tall)
+    pixels, grid = one.vision.patches(tall)
     assert tall.tokens == one.runs(sequence)[1] == len(pixels) // 4 == int(grid.prod()) // 4
     assert 0.5 * BOUND <= tall.tokens * 64 <= BOUND
-    whole = Eye(one.name).picture(tall.path)
+    whole = VisionProcessor(one.name).picture(tall.path)
     assert whole.tokens == 128 * 640 // 64
 
 
@@ -177,7 +177,7 @@ def test_scores_are_means_of_the_models_own_states(each: Sighted) -> None:
     said = [f"See {RED}", "What do you sell?", f"See {TALL}"]
     sequence = each.encode(*said)
     ids = torch.tensor([sequence.ids])
-    prepared = [each.eye.patches(picture) for picture in sequence.images]
+    prepared = [each.vision.patches(picture) for picture in sequence.images]
     with torch.no_grad():
         states = each.model(
             input_ids=ids,
@@ -188,18 +188,18 @@ def test_scores_are_means_of_the_models_own_states(each: Sighted) -> None:
         ).hidden_states[-1][0]
     head = each.model.regression_head
     weight, bias = head.weight[0].detach(), head.bias.detach()
-    wanted = {s.turn: float(states[: s.end].mean(0) @ weight + bias) for s in sequence.spans}
-    (found,) = each.critic.scores([dialogue(*said)], "You build.")
-    assert found == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+    expected = {s.turn: float(states[: s.end].mean(0) @ weight + bias) for s in sequence.spans}
+    (found,) = each.critic.turn_scores([dialogue(*said)], "You build.")
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
 def test_scores_depend_on_each_picture_that_was_seen_by_then(each: Sighted, tmp_path: Path) -> None:
     said = dialogue(f"See {RED}", f"See {BLUE}")
-    (before,) = each.critic.scores([said], None)
+    (before,) = each.critic.turn_scores([said], None)
     try:
         for changed, moved in ((REFERENCE, {1, 3}), (RED, {1, 3}), (BLUE, {3})):
             each.show(tmp_path / changed[6:9], SHOTS | {changed: paint("white", corner="black")})
-            (after,) = each.critic.scores([said], None)
+            (after,) = each.critic.turn_scores([said], None)
             assert {turn for turn in after if abs(after[turn] - before[turn]) > 1e-4} == moved
     finally:
         each.show(tmp_path / "again", SHOTS)
@@ -221,7 +221,7 @@ def test_equal_ids_with_other_pictures_are_two_sequences(one: Sighted) -> None:
     assert twin != red
     values = [float(v) for v in torch.cat(span_values(one.critic.scorer, [red, twin]))]
     assert abs(values[0] - values[1]) > 1e-4
-    assert packs([[red, twin]], 10_000, 1 << 20) == [[0]]
+    assert pack_bundles([[red, twin]], 10_000, 1 << 20) == [[0]]
     with torch.inference_mode():
         together = one.critic.scorer([red, twin]).values
     assert together is not None
@@ -230,15 +230,15 @@ def test_equal_ids_with_other_pictures_are_two_sequences(one: Sighted) -> None:
 
 def test_a_reply_at_a_turn_scores_as_in_its_dialogue(each: Sighted) -> None:
     said = dialogue(f"See {RED}", f"See {BLUE}", "What do you sell?")
-    (whole,) = each.critic.scores([said], "You build.")
+    (whole,) = each.critic.turn_scores([said], "You build.")
     for turn in said.agent_turns:
         texts = [said.dialogue_history[turn].said, f"Or {TALL}", f"Or {BROKEN}"]
         asked = TurnReplies(
             "x", turn, said.observation(turn, "You build."), REFERENCE, [ReplyText(text) for text in texts], [None] * 3
         )
-        (verdicts,) = each.critic.judge([asked])
-        assert verdicts[0].score == pytest.approx(whole[turn], rel=1e-4, abs=1e-4)
-        assert len({verdict.score for verdict in verdicts}) == 3
+        (scored,) = each.critic.judge([asked])
+        assert scored[0].score == pytest.approx(whole[turn], rel=1e-4, abs=1e-4)
+        assert len({reply.score for reply in scored}) == 3
     assert {REFERENCE, RED, BLUE, TALL, BROKEN} <= set(each.album.told)
 
 
@@ -246,7 +246,7 @@ def test_text_alone_goes_by_the_text_path(each: Sighted) -> None:
     encoder = ChatEncoder(each.tokenizer)
     rows = [encoder.dialogue(dialogue("One.", word), None).sequences[0] for word in ("Two.", "Three.")]
     scorer = Scorer(each.model)
-    assert scorer.shares_up_to > 0
+    assert scorer.max_shared_length > 0
     plain = Scorer(each.model, share=False)
     with torch.inference_mode():
         assert torch.allclose(scorer(rows).sums, plain(rows).sums, atol=1e-3)
@@ -267,26 +267,26 @@ def test_an_adapter_stands_in_the_language_model_alone(each: Sighted) -> None:
 def test_a_screenshot_that_is_gone_or_another_is_an_error(one: Sighted, tmp_path: Path) -> None:
     path = tmp_path / "shot.png"
     path.write_bytes(paint("red"))
-    picture = one.eye.picture(path)
+    picture = one.vision.picture(path)
     path.write_bytes(paint("red", 200, 8))
     with pytest.raises(SweetError, match="changed"):
-        one.eye.patches(picture)
+        one.vision.patches(picture)
     path.unlink()
     with pytest.raises(SweetError, match="cannot be read"):
-        Eye(one.name).patches(picture)
+        VisionProcessor(one.name).patches(picture)
     with pytest.raises(SweetError, match="cannot be shown"):
-        one.eye.picture(path)
+        one.vision.picture(path)
 
 
 def test_a_template_without_pictures_is_refused(one: Sighted) -> None:
     blind = load_tokenizer(one.name)
     blind.chat_template = TEMPLATES["chatml"].replace("m['content']", "(m['content'] | string)")
     with pytest.raises(UsageError, match="no pictures"):
-        SightedEncoder(blind, one.eye, one.album, page_of)
+        PageEncoder(blind, one.vision, one.album, page_of)
 
 
 def test_a_model_that_takes_pictures_otherwise_is_refused(tmp_path: Path) -> None:
     name = make_clip(tmp_path / "clip")
     assert is_vision_model(name)
     with pytest.raises(UsageError, match="otherwise than Qwen2-VL"):
-        Eye(name)
+        VisionProcessor(name)

@@ -26,7 +26,7 @@ def gradients(tokenizer: Any, *, share: bool, recompute: bool, lora: bool, famil
     if recompute:
         recompute_layers(model)
     scorer = Scorer(model, share=share)
-    assert bool(scorer.shares_up_to) is share
+    assert bool(scorer.max_shared_length) is share
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     kept: dict[tuple[int, int], int] = {}
 

@@ -84,9 +84,9 @@ def test_a_second_training_computes_no_reference(
     assert again is not None
     fresh = Loop(load_model(base, "cpu"), one.pool, one.examples, CRITIC, SETTINGS).reference()
     assert fresh is not None
-    for known, found, computed in zip(kept, again, fresh, strict=True):
-        assert torch.equal(known, found)
-        torch.testing.assert_close(found, computed, rtol=1e-5, atol=1e-4)
+    for one_sums, other_sums, expected in zip(kept, again, fresh, strict=True):
+        assert torch.equal(one_sums, other_sums)
+        torch.testing.assert_close(other_sums, expected, rtol=1e-5, atol=1e-4)
     third, _ = train(base, tokenizer, count=8)
     assert counts(third) == (12, 4)
 
@@ -135,7 +135,7 @@ def test_a_torn_or_foreign_file_is_not_there(base: str, tokenizer: Any, cache: P
 def test_a_pass_that_is_stopped_has_kept_what_it_found(
     base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reference, "PORTION", 2)
+    monkeypatch.setattr(reference, "GROUPS_PER_FILE", 2)
     inner, calls = span_logprobs, []
 
     def stop(*args: Any) -> Any:
@@ -171,11 +171,11 @@ def test_the_least_used_files_go_when_all_are_too_large(
     os.utime(first, (1, 1))
     foreign = cache / "kept.txt"
     foreign.write_text("x" * 1000)
-    monkeypatch.setattr(reference, "MOST_BYTES", first.stat().st_size + 100)
+    monkeypatch.setattr(reference, "MAX_BYTES", first.stat().st_size + 100)
     train(base, tokenizer, count=5)
     left = list(cache.glob("*/*.safetensors"))
     assert first not in left or len(left) == 1
-    assert sum(path.stat().st_size for path in left) <= reference.MOST_BYTES
+    assert sum(path.stat().st_size for path in left) <= reference.MAX_BYTES
     assert foreign.exists()
 
 

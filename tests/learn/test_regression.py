@@ -123,22 +123,22 @@ def test_an_advantage_is_the_score_less_the_mean_of_what_was_drawn(share: bool) 
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model = with_head(build_model(len(tokenizer)))
     critic = RegressionCritic(model, ChatEncoder(tokenizer), share=share)
-    turns = [TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [None] * 4, drawn=3) for hidden in ("C0", "other c")]
+    turns = [TurnReplies("x", 1, OBSERVATION, hidden, REPLIES, [None] * 4, sampled=3) for hidden in ("C0", "other c")]
     encoder = ChatEncoder(tokenizer)
     found = critic.judge(turns)
-    for turn, verdicts in zip(turns, found, strict=True):
+    for turn, scored in zip(turns, found, strict=True):
         rows, _ = encoder.turn(OBSERVATION, REPLIES, turn=1, name="x", hidden=turn.hidden)
         with torch.no_grad():
-            wanted = [float(naive(model, row)) for row in rows]
-        usual = sum(wanted[:3]) / 3
-        assert [verdict.score for verdict in verdicts] == pytest.approx(wanted, abs=1e-5)
-        assert [verdict.advantage for verdict in verdicts] == pytest.approx([w - usual for w in wanted], abs=1e-5)
-        assert [v.tokens for v in verdicts] == [len(reply) for reply in encoder.replies(REPLIES)]
-        assert verdicts[0] == verdicts[2]
-        assert all(verdict.logprob is None and verdict.reference is None for verdict in verdicts)
+            expected = [float(naive(model, row)) for row in rows]
+        usual = sum(expected[:3]) / 3
+        assert [reply.score for reply in scored] == pytest.approx(expected, abs=1e-5)
+        assert [reply.advantage for reply in scored] == pytest.approx([w - usual for w in expected], abs=1e-5)
+        assert [v.tokens for v in scored] == [len(reply) for reply in encoder.replies(REPLIES)]
+        assert scored[0] == scored[2]
+        assert all(reply.logprob is None and reply.reference is None for reply in scored)
     assert found[0][0].score != pytest.approx(found[1][0].score, abs=1e-4), "c is told"
     everything = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", REPLIES, [None] * 4)])[0]
-    assert sum(verdict.advantage for verdict in everything) == pytest.approx(0, abs=1e-5)
+    assert sum(reply.advantage for reply in everything) == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("template", ["chatml", "qwen"])
@@ -149,8 +149,8 @@ def test_a_dialogue_is_liked_as_the_training_compares_it(template: str, target: 
     model = with_head(build_model(len(tokenizer)))
     critic = RegressionCritic(model, ChatEncoder(tokenizer), target=target)
     dialogues = [build_trajectory(f"t{number}", turns=2 + number) for number in range(3)]
-    found = critic.scores(dialogues, SYSTEM)
-    for dialogue, scores, liking in zip(dialogues, found, critic.likings(dialogues, SYSTEM), strict=True):
+    found = critic.turn_scores(dialogues, SYSTEM)
+    for dialogue, scores, liking in zip(dialogues, found, critic.score_dialogues(dialogues, SYSTEM), strict=True):
         assert list(scores) == dialogue.agent_turns
         values = list(scores.values())
         assert liking == pytest.approx(sum(values) if target == "preference" else values[-1], abs=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.learn.logprobs import batches
-from sweet.learn.sharding import own_groups, own_share
+from sweet.learn.sharding import rank_groups, rank_share
 
 
 def within(budget: int, sizes: list[int]) -> Callable[[list[int]], list[list[int]]]:
@@ -22,7 +22,7 @@ SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 
 @given(SIZES, st.integers(1, 7), st.integers(1, 120))
 def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int], world: int, budget: int) -> None:
-    shares = [own_share(sizes, within(budget, sizes), rank, world) for rank in range(world)]
+    shares = [rank_share(sizes, within(budget, sizes), rank, world) for rank in range(world)]
     assert len({len(share) for share in shares}) == 1
     counted = [index for share in shares for group, counts in share if counts for index in group]
     assert sorted(counted) == list(range(len(sizes)))
@@ -34,14 +34,14 @@ def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int
 @given(SIZES, st.integers(1, 120))
 def test_one_rank_works_as_if_there_were_no_ranks(sizes: list[int], budget: int) -> None:
     alone = [(group, True) for group in batches(sizes, budget)]
-    assert own_share(sizes, within(budget, sizes), 0, 1) == alone
-    assert own_groups(list(batches(sizes, budget)), 0, 1) == alone
+    assert rank_share(sizes, within(budget, sizes), 0, 1) == alone
+    assert rank_groups(list(batches(sizes, budget)), 0, 1) == alone
 
 
 def test_large_and_small_are_dealt_evenly() -> None:
     sizes = [100, 1, 1, 60, 40, 1]
     loads = [
-        sum(sizes[i] for group, _ in own_share(sizes, within(1000, sizes), rank, 2) for i in group) for rank in (0, 1)
+        sum(sizes[i] for group, _ in rank_share(sizes, within(1000, sizes), rank, 2) for i in group) for rank in (0, 1)
     ]
     assert max(loads) <= 102
 
@@ -49,7 +49,7 @@ def test_large_and_small_are_dealt_evenly() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_groups_are_dealt_in_turn_and_filled_up(count: int) -> None:
     groups = [[number, number + 10] for number in range(count)]
-    shares = [own_groups(groups, rank, 2) for rank in (0, 1)]
+    shares = [rank_groups(groups, rank, 2) for rank in (0, 1)]
     assert len(shares[0]) == len(shares[1]) == (count + 1) // 2
     assert sorted(group for share in shares for group, counts in share if counts) == groups
-    assert own_groups([], 1, 2) == []
+    assert rank_groups([], 1, 2) == []

@@ -46,7 +46,7 @@ def alone(tokenizer: Any, name: str, folder: Path) -> tuple[list[Record], dict[s
     records: list[Record] = []
     loop = make_loop(tokenizer, name, records, checkpoint=folder / "alone" / name)
     loop.run()
-    weights = loop.kept()
+    weights = loop.final_weights()
     assert weights is not None
     return records, weights
 

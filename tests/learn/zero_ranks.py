@@ -20,7 +20,7 @@ from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.metrics import Record
 from sweet.learn.recompute import recompute_layers
-from sweet.learn.zero import ZeroEngine, ZeroSettings, join, loading
+from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
 from sweet.llm.pretrained import load_model
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.learn.test_loop import make_data
@@ -55,8 +55,8 @@ def case_name(settings: ZeroSettings, objective: str) -> str:
 class Falling(Loop):
     """Every epoch does worse than the one before."""
 
-    def measure(self, examples: Sequence[Example], reference: Reference | None) -> float:
-        super().measure(examples, reference)
+    def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
+        super().evaluate(examples, reference)
         return 1 - self._epoch / 10
 
 
@@ -88,7 +88,7 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> 
 
 
 def main(folder: Path) -> None:
-    device = join("cpu")
+    device = init_ranks("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     for settings, objective in CASES:
 
@@ -101,14 +101,14 @@ def main(folder: Path) -> None:
         if objective == "best":
             more["checkpoint"] = folder / f"{name}-checkpoint" / "settled.json"
         if objective == "loaded":
-            with loading(settings, SETTINGS.clip):
+            with partitioned_loading(settings, SETTINGS.clip):
                 more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
             held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
             (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
         loop = make_loop(tokenizer, objective, records, **more)
-        assert loop.scorer.shares_up_to, "the scorer's trials succeed on weights that are in parts as well"
+        assert loop.scorer.max_shared_length, "the scorer's trials succeed on weights that are in parts as well"
         loop.run()
-        _leave(folder / name, records, loop.kept())
+        _leave(folder / name, records, loop.final_weights())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
             continue
 
@@ -126,7 +126,7 @@ def main(folder: Path) -> None:
             again: list[Record] = []
             loop = make_loop(tokenizer, objective, again, **more)
             loop.run(resume=True)
-            _leave(folder / f"{name}-resumed", again, loop.kept())
+            _leave(folder / f"{name}-resumed", again, loop.final_weights())
     # As `sweet.learn.worker` ends: threads of the exchange that outlive the program abort it now and then.
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweet.errors import SweetError
-from sweet.learn.distributed import Layout, world_of
+from sweet.learn.distributed import Layout, world_size
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
@@ -81,8 +81,8 @@ def test_several_devices_share_what_is_kept(run: Run, tmp_path: Path) -> None:
     assert (four["devices"], four["zero"]) == (4, 3)
     assert four["memory"]["weights"] == round(alone["memory"]["weights"] / 4)
     assert four["tokens_computed"] >= alone["tokens_computed"]
-    assert world_of(Layout(1, hosts)) == 2
-    assert world_of(Layout(3)) == 3
+    assert world_size(Layout(1, hosts)) == 2
+    assert world_size(Layout(3)) == 3
 
 
 def test_logits_are_counted_where_they_are_formed(run: Run) -> None:

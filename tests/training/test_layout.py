@@ -10,7 +10,7 @@ import pytest
 
 from sweet.errors import UsageError
 from sweet.learn import distributed, slurm
-from sweet.learn.distributed import Layout, Nodes, world_of
+from sweet.learn.distributed import Layout, Nodes, world_size
 from sweet.training.config import TrainConfig
 from sweet.training.layout import layout_of, unused_nodes
 
@@ -39,7 +39,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_node_by_hand_is_told_by_three_options() -> None:
     layout = layout_of(config(nnodes=2, node_rank=1, devices=3, master_addr="node-a"))
     assert layout == Layout(3, nodes=Nodes(2, "node-a", 1))
-    assert world_of(layout) == 6
+    assert world_size(layout) == 6
     layout = layout_of(config(nnodes=2, node_rank=0))
     assert layout is not None
     assert layout.nodes == Nodes(2, socket.gethostname(), 0)
@@ -67,7 +67,7 @@ def test_slurm_gives_nodes_and_gpus(given: dict[str, Any]) -> None:
     given |= {"gpus": 8, "seen": 8}
     by_slurm = config(device="auto", hostfile=Path("slurm"))
     assert layout_of(by_slurm) == Layout(8, nodes=Nodes(2, "node-a", gpus=8))
-    assert world_of(layout_of(by_slurm)) == 16
+    assert world_size(layout_of(by_slurm)) == 16
     four = by_slurm.model_copy(update={"devices": 4, "master_addr": "10.0.0.1"})
     assert layout_of(four) == Layout(4, nodes=Nodes(2, "10.0.0.1", gpus=4))
     with pytest.raises(UsageError, match="given 8 GPUs of each node") as caught:

@@ -218,7 +218,7 @@ def test_another_screenshot_is_another_score(run: Run, sighted: dict[str, str]) 
 
     def scores() -> dict[int, float]:
         critic: Any = load_critic(run, artifact, Silent(), CriticSettings(device="cpu"))
-        return dict(critic.scores(_dialogues(run)[:1], None)[0])
+        return dict(critic.turn_scores(_dialogues(run)[:1], None)[0])
 
     before = scores()
     shoot(run, page("task-0 0 1"), paint("yellow", corner="black"))
@@ -295,8 +295,8 @@ def test_an_adapter_is_kept_with_what_shows_it_pictures(run: Run, sighted: dict[
         settings = config(sighted["qwen2_vl"], lora=2, lora_output=output, epochs=2)
         artifact = run_train_critic(run, settings, Silent()).artifacts[0]
         critic: Any = load_critic(run, artifact, Silent(), CriticSettings(device="cpu"))
-        assert critic.reader.encoder.eye.processor.size["longest_edge"] == 3200
-        assert len(critic.scores(_dialogues(run)[:1], None)[0]) == 2
+        assert critic.reader.encoder.vision.processor.size["longest_edge"] == 3200
+        assert len(critic.turn_scores(_dialogues(run)[:1], None)[0]) == 2
 
 
 def _dialogues(run: Run) -> list[Trajectory]:

@@ -258,10 +258,10 @@ def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: py
     def end(status: int) -> None:
         raise _EndedError
 
-    monkeypatch.setattr(worker, "STILL", 0.5)
+    monkeypatch.setattr(worker, "HEARTBEAT_TIMEOUT", 0.5)
     monkeypatch.setattr(os, "_exit", end)
-    monkeypatch.setattr(heartbeat, "PULSE_EVERY", 0.1)
-    heart = heartbeat.Pulse(tmp_path / "pulse")
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.1)
+    heart = heartbeat.Heartbeat(tmp_path / "pulse")
     began = time.monotonic()
 
     def beat_for_a_while() -> None:
@@ -272,7 +272,7 @@ def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: py
     beating = threading.Thread(target=beat_for_a_while)
     beating.start()
     with pytest.raises(_EndedError):
-        worker.watch(tmp_path / "pulse")
+        worker.exit_with_command(tmp_path / "pulse")
     lasted = time.monotonic() - began
     beating.join()
     assert 1.5 <= lasted < 5
