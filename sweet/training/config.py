@@ -2,15 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from sweet.device import Device
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.runs.manifest import Kind
 from sweet.stages.base import OPERATIONAL, Names, Packing, PlannedConfig, formerly
 from sweet.tasks.base import Recipe
 from sweet.training.loggers import LogTarget
+
+Engine = Literal["torch", "deepspeed", "openrlhf"]
+Offload = Literal["none", "optimizer", "all"]
+LoraOutput = Literal["merged", "adapter"]
+
+LEARNS_FROM: dict[str, Kind] = {
+    "sweet": "pairs",
+    "multi-turn-dpo": "preferences",
+    "rft": "scores",
+    "sft": "rollouts",
+}
+"""The kind of artifact that each method of the actor learns from."""
+
+
+@dataclass(frozen=True)
+class LayoutOptions:
+    """The options that say on which devices and nodes a training runs; see the fields of `TrainConfig`."""
+
+    engine: Engine
+    device: Device
+    devices: int | None
+    hostfile: Path | None
+    nnodes: int | None
+    node_rank: int | None
+    master_addr: str | None
+    zero: int | None
+    offload: Offload
+
+
+@dataclass(frozen=True)
+class LoraOptions:
+    """The options of an adapter; see the fields of `TrainConfig`.
+
+    Attributes:
+        rank: None where the whole model is trained.
+        seed: of the adapter's initial weights.
+    """
+
+    rank: int | None
+    alpha: int | None = None
+    target: Sequence[str] = ()
+    output: LoraOutput = "merged"
+    seed: int = 0
 
 
 class TrainConfig(PlannedConfig):
@@ -18,7 +66,7 @@ class TrainConfig(PlannedConfig):
 
     model: str | None = None
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
-    engine: Literal["torch", "deepspeed", "openrlhf"] = Field(default="torch", json_schema_extra=OPERATIONAL)
+    engine: Engine = Field(default="torch", json_schema_extra=OPERATIONAL)
     """What trains: plain torch on one device, DeepSpeed on several, or, the actor's pairs only, OpenRLHF's DPO."""
     lora: int | None = Field(default=None, ge=1)
     """Rank of a LoRA adapter to train in the place of the whole model; needs peft."""
@@ -27,7 +75,7 @@ class TrainConfig(PlannedConfig):
     lora_target: list[str] = Field(default_factory=list)
     """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Where not given, all but
     the output layer."""
-    lora_output: Literal["merged", "adapter"] = "merged"
+    lora_output: LoraOutput = "merged"
     """merged: a model like any other. adapter: peft's folder, small, of use beside its base; reading it needs peft."""
     lr: float | None = Field(default=None, gt=0)
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
@@ -71,7 +119,7 @@ class TrainConfig(PlannedConfig):
     """Name or address by which the other nodes reach node 0, as that one is told; its host name where not given."""
     zero: int | None = Field(default=None, ge=0, le=3, json_schema_extra=OPERATIONAL)
     """With deepspeed: what each GPU keeps only a part of. 1: optimizer, 2: gradients too, 3: weights too (default)."""
-    offload: Literal["none", "optimizer", "all"] = Field(default="none", json_schema_extra=OPERATIONAL)
+    offload: Offload = Field(default="none", json_schema_extra=OPERATIONAL)
     """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
@@ -86,6 +134,24 @@ class TrainConfig(PlannedConfig):
     """Where the figures of each step go besides the run; may be given several times."""
     resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     """Go on from the last checkpoint of the same training."""
+
+    @property
+    def layout_options(self) -> LayoutOptions:
+        return LayoutOptions(
+            engine=self.engine,
+            device=self.device,
+            devices=self.devices,
+            hostfile=self.hostfile,
+            nnodes=self.nnodes,
+            node_rank=self.node_rank,
+            master_addr=self.master_addr,
+            zero=self.zero,
+            offload=self.offload,
+        )
+
+    @property
+    def lora_options(self) -> LoraOptions:
+        return LoraOptions(self.lora, self.lora_alpha, self.lora_target, self.lora_output, self.seed)
 
 
 class TrainCriticConfig(TrainConfig):
@@ -111,3 +177,29 @@ class TrainActorConfig(TrainConfig):
     method: Literal["sweet", "multi-turn-dpo", "rft", "sft"] = "sweet"
     """sweet: step-level pairs. multi-turn-dpo: trajectory preferences. rft: the dialogues that solved their task, for
     pages each task's best. sft: every dialogue of the rollouts, good or bad; a warm-up, with --model."""
+
+
+def check_critic_options(config: TrainCriticConfig) -> None:
+    """Raise UsageError where options of a critic's training do not go together."""
+    if config.beta == 0 and config.target == "preference":
+        raise UsageError(
+            "Without log-ratios a critic has no preferences to learn.", where=option("beta", 0), fix=option("beta", 0.1)
+        )
+    if config.variant != "regression":
+        if config.target != "preference":
+            what = "Only a regression head has a target: the other variants learn from preferences."
+            raise UsageError(what, where=option("target", config.target), fix=option("variant", "regression"))
+        if config.image_pixels != TrainCriticConfig.model_fields["image_pixels"].default:
+            what = "Only a regression head is shown screenshots: the other variants read the reference's HTML."
+            raise UsageError(
+                what, where=option("image_pixels", config.image_pixels), fix=option("variant", "regression")
+            )
+        return
+    if config.normalize is not None:
+        what = "A regression head has no log-ratios to average."
+        raise UsageError(what, where=option("normalize", config.normalize), fix="omit it")
+    if config.target != "preference" and config.nll:
+        what = "The likelihood term is of the chosen side, and this target also learns from dialogues that failed."
+        raise UsageError(
+            what, where=option("nll", config.nll), fix=Hint(option("target", "preference"), ", or omit it")
+        )

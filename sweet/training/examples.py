@@ -1,87 +1,178 @@
-"""From the rows of a run to what a training learns from: sequences in its pool, and examples that point at them."""
+"""From the rows of a run to the data of a training: token sequences in a pool, and examples that refer to them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from sweet.errors import SweetError
-from sweet.hints import Hint, stage
-from sweet.learn.data import Example
-from sweet.learn.tokens import ReplyText
-from sweet.stages.base import digest_of
+from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option, stage
+from sweet.learn.data import Example, Pool
+from sweet.learn.tokens import ChatEncoder, ReplyText, TooLong
+from sweet.stages.base import Reporter, digest_of
 from sweet.stages.rows import Pair, Preference
+from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
-from sweet.training.trainer import Training
+
+MAX_OMITTED = 0.1
+"""Share of the examples that may be omitted for their length. Without more of them it would be another data set."""
+
+T = TypeVar("T")
+
+
+def draw(items: Sequence[T], limit: int | None, seed: int) -> list[T]:
+    """Draw at most `limit` items by the seed, and keep their order; all of them where it is None."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    keys = sorted(range(len(items)), key=lambda i: digest_of([seed, "limit", i]))
+    return [items[i] for i in sorted(keys[:limit])]
 
 
 def hold_out(preferences: list[Preference], share: float, seed: int) -> tuple[list[Preference], list[Preference]]:
-    """Preferences to train on and to measure on, apart by task. A share of less than one task is none."""
+    """Split preferences by task into those to train on and those to measure on.
+
+    Args:
+        share: of the tasks that are held out, rounded down.
+    """
     tasks = sorted({p.task_id for p in preferences}, key=lambda task: digest_of([seed, "holdout", task]))
-    apart = set(tasks[: math.floor(share * len(tasks))])
-    return [p for p in preferences if p.task_id not in apart], [p for p in preferences if p.task_id in apart]
+    held_out = set(tasks[: math.floor(share * len(tasks))])
+    return [p for p in preferences if p.task_id not in held_out], [p for p in preferences if p.task_id in held_out]
 
 
-def dialogue_examples(
-    training: Training,
-    dialogues: dict[str, Trajectory],
-    items: Sequence[Preference | str],
-    *,
-    reveal: bool,
-    goals: Mapping[str, float] | None = None,
-) -> list[Example]:
-    """Examples of whole dialogues: preferences, or dialogues alone by id; with the `goals` of dialogues where given.
-    Those of a task are kin."""
+@dataclass(frozen=True)
+class TrainingData:
+    """The data of one training.
 
-    def side(name: str) -> tuple[int, ...]:
-        found = training.pool.find(name)
-        if found is not None:
-            return found
+    Attributes:
+        heldout: preferences to measure on.
+        too_long: an error for each example that was omitted for its length.
+        source: id of the artifact that is learned from, for errors.
+    """
+
+    pool: Pool
+    examples: list[Example]
+    heldout: list[Example]
+    too_long: list[TooLong]
+    source: str
+
+    def check(self, reporter: Reporter) -> None:
+        """Warn of omitted examples.
+
+        Raises:
+            UsageError: more than `MAX_OMITTED` of them are omitted.
+            SweetError: none remain.
+        """
+        if self.too_long:
+            first, count = self.too_long[0], len(self.examples) + len(self.heldout) + len(self.too_long)
+            what = f"{len(self.too_long)} of {count} examples do not fit and are omitted. {first.what}"
+            if len(self.too_long) > MAX_OMITTED * count:
+                raise UsageError(what, where=self.source, fix=first.fix)
+            reporter.warn(what)
+        if not self.examples:
+            raise SweetError(
+                "There is nothing to train on.", where=self.source, fix=Hint("a larger ", option("limit"), " or run")
+            )
+
+
+class ExampleBuilder:
+    """Encodes dialogues and pairs into examples.
+
+    Args:
+        system: the agent's system prompt.
+        max_length: tokens of a sequence at most; longer dialogues lose early turns.
+        source: id of the artifact that is learned from, for errors.
+
+    Attributes:
+        pool: the encoded sequences.
+        too_long: an error for each example that cannot be cut to the length, which is omitted.
+    """
+
+    def __init__(
+        self, encoder: ChatEncoder, system: str, *, recipe: Recipe, max_length: int | None, source: str
+    ) -> None:
+        self._encoder, self._system, self._recipe, self._max_length = encoder, system, recipe, max_length
+        self.source = source
+        self.pool = Pool()
+        self.too_long: list[TooLong] = []
+
+    def dialogues(
+        self,
+        dialogues: Mapping[str, Trajectory],
+        items: Sequence[Preference | str],
+        *,
+        reveal: bool,
+        goals: Mapping[str, float] | None = None,
+    ) -> list[Example]:
+        """Build examples of whole dialogues. Those of one task are a group.
+
+        Args:
+            dialogues: by id.
+            items: preferences, or the ids of single dialogues.
+            reveal: whether the training-time information is shown.
+            goals: what a regression head learns of each dialogue, by id; None where it learns preferences.
+        """
+        names = [n for item in items for n in ([item] if isinstance(item, str) else [item.chosen, item.rejected])]
+        trajectories = [dialogues[name] for name in dict.fromkeys(names) if name in dialogues]
+        said = [t.dialogue_history[i].said for t in trajectories for i in t.agent_turns]
+        self._encoder.prepare(said, [t.task.hidden for t in trajectories] if reveal else [])
+
+        def goals_of(*names: str) -> tuple[float, ...]:
+            return () if goals is None else tuple(goals[name] for name in names)
+
+        def example(item: Preference | str) -> Example:
+            if isinstance(item, str):
+                side = self._side(item, dialogues, reveal)
+                return Example(item, side, group=dialogues[item].task.id, goals=goals_of(item))
+            chosen, rejected = (self._side(name, dialogues, reveal) for name in (item.chosen, item.rejected))
+            return Example(item.name, chosen, rejected, group=item.task_id, goals=goals_of(item.chosen, item.rejected))
+
+        return self._fitting(items, example)
+
+    def pairs(self, pairs: Sequence[Pair]) -> list[Example]:
+        """Build examples of single turns, without the training-time information. Those of one dialogue are a group."""
+
+        def example(pair: Pair) -> Example:
+            replies = [
+                ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
+                ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
+            ]
+            rows, dropped = self._encoder.turn(
+                pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=self._max_length
+            )
+            chosen, rejected = self.pool.put(pair.id, rows, dropped)
+            return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
+
+        return self._fitting(pairs, example)
+
+    def _side(self, name: str, dialogues: Mapping[str, Trajectory], reveal: bool) -> tuple[int, ...]:
+        """Return the indices of a dialogue's sequences in the pool, which it is added to at first."""
+        known = self.pool.find(name)
+        if known is not None:
+            return known
         if name not in dialogues:
             raise SweetError(
                 f"The dialogue {name} is not among the rollouts.",
-                where=training.inputs[0].id,
+                where=self.source,
                 fix=Hint(stage("label"), " again, from scores of these rollouts"),
             )
         trajectory = dialogues[name]
-        encoded = training.encoder.dialogue(
+        encoded = self._encoder.dialogue(
             trajectory,
-            training.system,
+            self._system,
             hidden=trajectory.task.hidden if reveal else None,
-            recipe=training.config.recipe,
-            max_length=training.max_length,
+            recipe=self._recipe,
+            max_length=self._max_length,
         )
-        return training.pool.put(name, encoded.sequences, encoded.dropped)
+        return self.pool.put(name, encoded.sequences, encoded.dropped)
 
-    wanted_names = [n for item in items for n in ([item] if isinstance(item, str) else [item.chosen, item.rejected])]
-    coming = [dialogues[name] for name in dict.fromkeys(wanted_names) if name in dialogues]
-    said = [t.dialogue_history[i].said for t in coming for i in t.agent_turns]
-    training.encoder.prepare(said, [t.task.hidden for t in coming] if reveal else [])
-
-    def wanted(*names: str) -> tuple[float, ...]:
-        return () if goals is None else tuple(goals[name] for name in names)
-
-    def example(item: Preference | str) -> Example:
-        if isinstance(item, str):
-            return Example(item, side(item), group=dialogues[item].task.id, goals=wanted(item))
-        goals = wanted(item.chosen, item.rejected)
-        return Example(item.name, side(item.chosen), side(item.rejected), group=item.task_id, goals=goals)
-
-    return training.fitting(items, example)
-
-
-def pair_examples(training: Training, pairs: Sequence[Pair]) -> list[Example]:
-    """Examples of single turns, without the training-time information. Those of a dialogue are kin."""
-
-    def example(pair: Pair) -> Example:
-        replies = [
-            ReplyText(pair.chosen, pair.chosen_token_ids, pair.chosen_ended),
-            ReplyText(pair.rejected, pair.rejected_token_ids, pair.rejected_ended),
-        ]
-        rows, dropped = training.encoder.turn(
-            pair.observation, replies, turn=pair.turn, name=f"Pair {pair.id}", max_length=training.max_length
-        )
-        chosen, rejected = training.pool.put(pair.id, rows, dropped)
-        return Example(pair.id, (chosen,), (rejected,), group=pair.trajectory_id)
-
-    return training.fitting(pairs, example)
+    def _fitting(self, items: Sequence[T], example: Callable[[T], Example]) -> list[Example]:
+        """Build an example of each item, without those that cannot be cut to the length."""
+        found = []
+        for item in items:
+            try:
+                found.append(example(item))
+            except TooLong as error:
+                self.too_long.append(error)
+        return found

@@ -1,4 +1,4 @@
-"""What the options of a training say of where it runs and what it starts from, checked to go together."""
+"""Where a training runs, from its options: one device, several devices of this machine, or several nodes."""
 
 from __future__ import annotations
 
@@ -14,94 +14,43 @@ from sweet.hf import resolve_device
 from sweet.hints import Hint, listed, option
 from sweet.learn import slurm
 from sweet.learn.distributed import Layout, Nodes, check_deepspeed, check_hostfile
-from sweet.learn.lora import LoraSettings, check_peft
-from sweet.learn.trainee import Start
-from sweet.llm.adapter import find_adapter
-from sweet.training.config import TrainConfig
+from sweet.training.config import LayoutOptions
 
 ZERO = 3
-"""Several devices are mostly taken because one is too small for the model: the stage that needs least memory."""
+"""The default ZeRO stage, which needs the least memory: several devices are mostly used because one is too small."""
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def start_of(config: TrainConfig, base: str, on_gpu: bool, *, head: bool = False) -> Start:
-    """What a training with these options starts from, with a regression head where it learns one.
+def layout_of(options: LayoutOptions) -> Layout | None:
+    """Return where the ranks run; None for the engine torch, which has one process.
 
     Raises:
-        UsageError: options that do not go together, or peft is not installed.
+        UsageError: options do not go together, DeepSpeed or a GPU is missing, or the hostfile is not valid.
     """
-    recompute = {"on": True, "off": False, "auto": None if on_gpu else False}[config.gradient_checkpointing]
-    given = {
-        option("lora_alpha"): config.lora_alpha,
-        option("lora_target"): config.lora_target or None,
-        option("lora_output", "adapter"): config.lora_output if config.lora_output == "adapter" else None,
+    for_several_devices = {
+        option("devices"): options.devices,
+        option("hostfile"): options.hostfile,
+        option("nnodes"): options.nnodes,
+        option("node_rank"): options.node_rank,
+        option("master_addr"): options.master_addr,
+        option("zero"): options.zero,
+        option("offload"): None if options.offload == "none" else options.offload,
     }
-    if config.lora is None:
-        named = [name for name, value in given.items() if value is not None]
-        if named:
-            what = "There is no adapter to train without a rank."
-            raise UsageError(what, where=listed(named), fix=option("lora", 16))
-        return Start(base, recompute=recompute, head=head)
-    if config.engine == "openrlhf":
-        fix = Hint(option("engine", "torch"), ", or deepspeed for several devices")
-        raise UsageError(
-            "LoRA is not handed to OpenRLHF.", where=Hint(option("lora"), " ", option("engine", "openrlhf")), fix=fix
-        )
-    check_peft()
-    if config.lora_output == "adapter" and find_adapter(base) is not None:
-        raise UsageError(
-            "An adapter on an adapter has no base that a reader of it could load.",
-            where=Hint(option("lora_output", "adapter"), " ", option("model", base)),
-            fix=option("lora_output", "merged"),
-        )
-    alpha = config.lora_alpha or 2 * config.lora
-    lora = LoraSettings(config.lora, alpha, tuple(config.lora_target), config.seed)
-    return Start(base, lora, config.lora_output, recompute, head)
-
-
-def layout_of(config: TrainConfig) -> Layout | None:
-    """Where the ranks are to run; None for the engine that has none.
-
-    Raises:
-        UsageError: options that do not go together, deepspeed or a GPU that is not there, a hostfile that is none.
-    """
-    several = {
-        option("devices"): config.devices,
-        option("hostfile"): config.hostfile,
-        option("nnodes"): config.nnodes,
-        option("node_rank"): config.node_rank,
-        option("master_addr"): config.master_addr,
-        option("zero"): config.zero,
-        option("offload"): None if config.offload == "none" else config.offload,
-    }
-    if config.engine == "torch":
-        given = [name for name, value in several.items() if value is not None]
+    if options.engine == "torch":
+        given = [name for name, value in for_several_devices.items() if value is not None]
         if given:
             what = "The torch engine trains on one device."
             raise UsageError(what, where=listed(given), fix=option("engine", "deepspeed"))
         return None
-    if config.engine == "openrlhf" and config.log_to:
-        raise UsageError(
-            "OpenRLHF keeps its figures to itself.",
-            where=option("log_to"),
-            fix=Hint(option("engine", "torch"), ", or deepspeed"),
-        )
-    if config.engine == "openrlhf" and config.recipe == "upstream":
-        what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
-        raise UsageError(
-            what,
-            where=Hint(option("recipe", "upstream"), " ", option("engine", "openrlhf")),
-            fix=Hint(option("engine", "torch"), ", or deepspeed"),
-        )
-    if config.engine == "deepspeed":
+    if options.engine == "deepspeed":
         check_deepspeed()
-    stage = ZERO if config.zero is None else config.zero
-    least = {"none": 0, "optimizer": 1, "all": 3}[config.offload]
+    stage = ZERO if options.zero is None else options.zero
+    least = {"none": 0, "optimizer": 1, "all": 3}[options.offload]
     if stage < least:
         raise UsageError(
             Hint(
                 f"ZeRO {stage} cannot offload this: ",
-                option("offload", config.offload),
+                option("offload", options.offload),
                 " needs ",
                 option("zero", least),
                 " or more.",
@@ -109,85 +58,89 @@ def layout_of(config: TrainConfig) -> Layout | None:
             where=option("offload"),
             fix=option("zero", least),
         )
-    _check_nodes(config)
-    if by_slurm(config):
-        return _slurm_layout(config)
-    if config.hostfile is not None:
-        check_hostfile(config.hostfile)
-    if config.hostfile is not None or config.engine == "openrlhf":  # whose command counts the GPUs itself
-        return Layout(config.devices, config.hostfile)
+    _check_nodes(options)
+    if by_slurm(options):
+        return _slurm_layout(options)
+    if options.hostfile is not None:
+        check_hostfile(options.hostfile)
+    if options.hostfile is not None or options.engine == "openrlhf":  # OpenRLHF's command counts the GPUs itself
+        return Layout(options.devices, options.hostfile)
     nodes = None
-    if config.nnodes is not None:
-        nodes = Nodes(config.nnodes, config.master_addr or socket.gethostname(), config.node_rank)
-    if resolve_device(config.device).type == "cpu":
-        return Layout(config.devices or 1, nodes=nodes)
-    there = torch.cuda.device_count()
-    if (config.devices or 1) > there:
+    if options.nnodes is not None:
+        nodes = Nodes(options.nnodes, options.master_addr or socket.gethostname(), options.node_rank)
+    if resolve_device(options.device).type == "cpu":
+        return Layout(options.devices or 1, nodes=nodes)
+    gpus = torch.cuda.device_count()
+    if (options.devices or 1) > gpus:
         raise UsageError(
-            f"torch sees {there} GPUs.", where=option("devices", config.devices), fix=option("devices", there)
+            f"torch sees {gpus} GPUs.", where=option("devices", options.devices), fix=option("devices", gpus)
         )
-    return Layout(config.devices or there, nodes=nodes)
+    return Layout(options.devices or gpus, nodes=nodes)
 
 
-def by_slurm(config: TrainConfig) -> bool:
-    """Whether the nodes are those of a Slurm job."""
-    return config.hostfile == Path(slurm.NAME)
+def by_slurm(options: LayoutOptions) -> bool:
+    """Return whether the nodes are those of a Slurm job."""
+    return options.hostfile == Path(slurm.NAME)
 
 
-def unused_nodes(config: TrainConfig) -> str | None:
-    """What to say where a Slurm job has several nodes and the options take one of them."""
+def unused_nodes(options: LayoutOptions) -> str | None:
+    """Return a warning where a Slurm job has several nodes and the options use one of them."""
     count = slurm.allocated_nodes(os.environ)
-    if count < 2 or config.hostfile is not None or config.nnodes is not None:
+    if count < 2 or options.hostfile is not None or options.nnodes is not None:
         return None
-    return f"This Slurm job has {count} nodes and one is used: --engine deepspeed {slurm.WORD} takes all."
+    return f"This Slurm job has {count} nodes and one is used: --engine deepspeed {slurm.WORD} uses all."
 
 
-def _check_nodes(config: TrainConfig) -> None:
+def _check_nodes(options: LayoutOptions) -> None:
     """Raise UsageError where options of several nodes do not go together."""
-    if config.engine == "openrlhf" and (config.nnodes is not None or by_slurm(config)):
-        what = "OpenRLHF's command is started by DeepSpeed's launcher, which takes hosts from a file."
-        given = option("nnodes") if config.nnodes is not None else slurm.WORD
+    if options.engine == "openrlhf" and (options.nnodes is not None or by_slurm(options)):
+        what = "OpenRLHF's command is started by DeepSpeed's launcher, which reads hosts from a file."
+        given = option("nnodes") if options.nnodes is not None else slurm.WORD
         raise UsageError(
             what, where=given, fix=Hint(option("hostfile", "FILE"), ", or ", option("engine", "deepspeed"))
         )
-    if (config.nnodes is None) != (config.node_rank is None):
+    if (options.nnodes is None) != (options.node_rank is None):
         given, other = option("nnodes"), option("node_rank")
-        if config.nnodes is None:
+        if options.nnodes is None:
             given, other = other, given
-        what = "Where each node is started by itself, it is told how many there are and which it is."
+        what = "A node that is started separately needs to know how many nodes there are and which one it is."
         raise UsageError(what, where=given, fix=Hint(other, " too, or ", option("hostfile")))
-    if config.nnodes is not None and config.hostfile is not None:
-        what = "The hosts of a hostfile are started from here; with --nnodes each is started by itself."
+    if options.nnodes is not None and options.hostfile is not None:
+        what = Hint(
+            "The hosts of a hostfile are started from here; with ", option("nnodes"), " each is started separately."
+        )
         raise UsageError(what, where=Hint(option("hostfile"), ", ", option("nnodes")), fix="one of the two")
-    if config.nnodes is not None and config.node_rank is not None and config.node_rank >= config.nnodes:
-        what = f"Of {config.nnodes} nodes the first is 0 and the last {config.nnodes - 1}."
-        raise UsageError(what, where=option("node_rank", config.node_rank), fix=option("node_rank", config.nnodes - 1))
-    if config.master_addr is not None and not _ADDRESS.fullmatch(config.master_addr):
-        what = f"{config.master_addr!r} is neither a host name nor an IPv4 address."
-        raise UsageError(what, where=option("master_addr"), fix="without a port: node 0 takes a free one, and tells it")
-    if config.master_addr is not None and config.nnodes is None and not by_slurm(config):
-        what = "Only nodes with a launcher each are told where to meet."
+    if options.nnodes is not None and options.node_rank is not None and options.node_rank >= options.nnodes:
+        what = f"The first of {options.nnodes} nodes is 0 and the last {options.nnodes - 1}."
         raise UsageError(
-            what, where=option("master_addr"), fix=Hint("leave it out, or add ", option("nnodes"), f", or {slurm.WORD}")
+            what, where=option("node_rank", options.node_rank), fix=option("node_rank", options.nnodes - 1)
+        )
+    if options.master_addr is not None and not _ADDRESS.fullmatch(options.master_addr):
+        what = f"{options.master_addr!r} is neither a host name nor an IPv4 address."
+        raise UsageError(what, where=option("master_addr"), fix="no port: node 0 chooses a free one and announces it")
+    if options.master_addr is not None and options.nnodes is None and not by_slurm(options):
+        what = "Only nodes with a launcher each need the address of node 0."
+        raise UsageError(
+            what, where=option("master_addr"), fix=Hint("omit it, or add ", option("nnodes"), f", or {slurm.WORD}")
         )
 
 
-def _slurm_layout(config: TrainConfig) -> Layout:
-    """A launcher on each node of the Slurm job that this process is in.
+def _slurm_layout(options: LayoutOptions) -> Layout:
+    """Return a layout with a launcher on each node of the Slurm job that this process is in.
 
     Raises:
-        UsageError: this is no such job, or it has not the GPUs that are asked for.
+        UsageError: this process is in no Slurm job, or the job does not have the requested GPUs.
     """
     job = slurm.allocation(os.environ)
-    master = config.master_addr or job.hosts[0]
-    if resolve_device(config.device).type == "cuda":
-        devices = config.devices or job.gpus or torch.cuda.device_count()
+    master = options.master_addr or job.hosts[0]
+    if resolve_device(options.device).type == "cuda":
+        devices = options.devices or job.gpus or torch.cuda.device_count()
         if devices > (job.gpus or devices):
-            what = f"Slurm has given {job.gpus} GPUs of each node."
-            raise UsageError(what, where=option("devices", config.devices), fix=option("devices", job.gpus))
+            what = f"Slurm has allocated {job.gpus} GPUs of each node."
+            raise UsageError(what, where=option("devices", options.devices), fix=option("devices", job.gpus))
         return Layout(devices, nodes=Nodes(len(job.hosts), master, gpus=devices))
-    if config.device == "auto":
-        given = f"has {job.gpus} GPUs a node, and torch sees none here" if job.gpus else "has no GPUs"
+    if options.device == "auto":
+        found = f"has {job.gpus} GPUs per node, and torch sees none here" if job.gpus else "has no GPUs"
         fix = "call it in the script for sbatch, on a node of the job" if job.gpus else "sbatch --gpus-per-node=8"
-        raise UsageError(f"The Slurm job {given}.", where=slurm.WORD, fix=Hint(f"{fix}, or ", option("device", "cpu")))
-    return Layout(config.devices or 1, nodes=Nodes(len(job.hosts), master))
+        raise UsageError(f"The Slurm job {found}.", where=slurm.WORD, fix=Hint(f"{fix}, or ", option("device", "cpu")))
+    return Layout(options.devices or 1, nodes=Nodes(len(job.hosts), master))

@@ -1,12 +1,12 @@
-"""`--log-to`: the figures of a training in TensorBoard, Weights & Biases or Trackio, beside the run's own JSONL.
+"""`--log-to`: the metrics of a training in TensorBoard, Weights & Biases or Trackio, in addition to the run's JSONL.
 
-A log is named after the artifact that is being trained, so a resumed training goes on with the same one. What is
-missing or refused is an error before the training begins; a log that fails later is warned of once and left, because
-the figures are in the run anyway. Only figures and the configuration are handed over: no code, no console, no texts.
+A log is named after the artifact that is trained, so a resumed training continues the same log. A missing or refused
+log is an error before the training starts; one that fails later is reported once and closed, because the metrics are in
+the run anyway. Only metrics and the configuration are sent: no code, no console output, no texts.
 
     tensorboard   `logs/tensorboard/<artifact>` of the run: `tensorboard --logdir RUN/logs/tensorboard`
-    wandb         project `sweet`; where and as whom say wandb's own variables (WANDB_MODE=offline, WANDB_PROJECT, …)
-    trackio       project `sweet`, on this machine; TRACKIO_DIR says where
+    wandb         project `sweet`; configured by wandb's own variables (WANDB_MODE=offline, WANDB_PROJECT, …)
+    trackio       project `sweet`, on this machine; TRACKIO_DIR is its folder
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ LOGIN: dict[LogTarget, str] = {
 
 
 class Log(Protocol):
-    """One place that figures go to. Any of it may raise anything."""
+    """One destination of metrics. Its methods may raise any exception."""
 
-    def write(self, step: int, figures: Mapping[str, float]) -> None: ...
+    def write(self, step: int, metrics: Mapping[str, float]) -> None: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Naming:
-    """What a log is called.
+class LogName:
+    """The name of a log.
 
     Attributes:
-        run, artifact: the run's folder, and what is trained in it.
-        id: the same for every attempt at this artifact, another for any other artifact of any run.
-        config: told with the figures.
+        run: the run's folder.
+        artifact: the artifact that is trained.
+        id: the same for every attempt at this artifact, and different for any other artifact of any run.
+        config: sent with the metrics.
     """
 
     run: Path
@@ -71,42 +72,42 @@ class Naming:
         return f"{self.run.resolve().name}/{self.artifact}"
 
 
-def naming(run: Run, artifact: str, config: Mapping[str, Any]) -> Naming:
+def log_name(run: Run, artifact: str, config: Mapping[str, Any]) -> LogName:
     created = run.artifact(artifact).created.isoformat()
-    return Naming(run.path, artifact, digest_of([artifact, created]), config)
+    return LogName(run.path, artifact, digest_of([artifact, created]), config)
 
 
 def check_logs(targets: Sequence[LogTarget]) -> None:
-    """Raise UsageError where what a log needs is not installed."""
+    """Raise UsageError where the package of a log is not installed."""
     for target in targets:
         if find_spec(target) is None:
             raise UsageError(f"{target} is not installed.", where=option("log_to", target), fix=INSTALL[target])
 
 
-class FigureLogs:
+class MetricLogs:
     """The logs of one training, open while it is a context.
 
     Raises:
-        UsageError: one of them cannot be opened.
+        UsageError: a log cannot be opened.
     """
 
-    def __init__(self, targets: Sequence[LogTarget], named: Naming, reporter: Reporter) -> None:
+    def __init__(self, targets: Sequence[LogTarget], name: LogName, reporter: Reporter) -> None:
         self._reporter = reporter
         self._open: dict[LogTarget, Log] = {}
         for target in dict.fromkeys(targets):
             try:
-                self._open[target] = OPENERS[target](named)
-            except Exception as error:  # whatever the library raises
+                self._open[target] = OPENERS[target](name)
+            except Exception as error:  # any exception of the library
                 self.close()
                 raise UsageError(
                     f"The log cannot be opened: {first_line(error)}", where=option("log_to", target), fix=LOGIN[target]
                 ) from error
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """A row of the metrics file: its numbers, at its step."""
-        figures = flat(record)
+        """Log the numbers of a row of the metrics file, at its step."""
+        metrics = flat(record)
         for target, log in list(self._open.items()):
-            self._try(target, partial(log.write, int(record["step"]), figures))
+            self._try(target, partial(log.write, int(record["step"]), metrics))
 
     def close(self) -> None:
         for target, log in list(self._open.items()):
@@ -116,14 +117,14 @@ class FigureLogs:
     def _try(self, target: LogTarget, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # whatever the library raises: a log never ends a training
+        except Exception as error:  # any exception of the library: a log never ends a training
             log = self._open.pop(target, None)
             if log is not None:
                 with contextlib.suppress(Exception):
                     log.close()
-            self._reporter.warn(f"{target} takes no more figures ({first_line(error)}); the run has all of them.")
+            self._reporter.warn(f"Logging to {target} stopped ({first_line(error)}); the run has all metrics.")
 
-    def __enter__(self) -> FigureLogs:
+    def __enter__(self) -> MetricLogs:
         return self
 
     def __exit__(self, *_about: object) -> None:
@@ -131,7 +132,7 @@ class FigureLogs:
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a row but its step: of a list one each, counted from 1 (`advantage_chosen/2`)."""
+    """Return the numbers of a row except its step. Those of a list are counted from 1 (`advantage_chosen/2`)."""
     found: dict[str, float] = {}
     for name, value in record.items():
         items = enumerate(value, 1) if isinstance(value, list) else [(0, value)]
@@ -142,19 +143,18 @@ def flat(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 class _TensorBoard:
-    """Rows of steps that a resumed training does again replace the former ones: the first step it writes says from
-    where on (`purge_step`)."""
+    """A resumed training repeats steps, so the first step that is written removes the later ones (`purge_step`)."""
 
-    def __init__(self, named: Naming) -> None:
-        self._folder = named.run / "logs" / "tensorboard" / named.artifact
+    def __init__(self, name: LogName) -> None:
+        self._folder = name.run / "logs" / "tensorboard" / name.artifact
         self._folder.mkdir(parents=True, exist_ok=True)
         self._make = import_module("torch.utils.tensorboard").SummaryWriter
         self._writer: Any = None
 
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
         if self._writer is None:
             self._writer = self._make(str(self._folder), purge_step=step, flush_secs=10)
-        for name, value in figures.items():
+        for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
@@ -163,58 +163,58 @@ class _TensorBoard:
 
 
 class _Wandb:
-    def __init__(self, named: Naming) -> None:
+    def __init__(self, name: LogName) -> None:
         wandb = import_module("wandb")
         self._run: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
-            name=named.title,
-            id=named.id,
+            name=name.title,
+            id=name.id,
             resume="allow",
-            dir=str(named.run / "logs"),
-            config=dict(named.config),
+            dir=str(name.run / "logs"),
+            config=dict(name.config),
             settings=wandb.Settings(console="off", silent=True, disable_git=True, save_code=False),
         )
         # Its own count of steps cannot go back, as a resumed training does to its checkpoint.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
 
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
-        self._run.log({"step": step, **figures})
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **metrics})
 
     def close(self) -> None:
         self._run.finish()
 
 
 class _Trackio:
-    def __init__(self, named: Naming) -> None:
+    def __init__(self, name: LogName) -> None:
         self._trackio = self._quietly(lambda: import_module("trackio"))
-        # It knows a run by its name alone.
-        name = f"{named.title}-{named.id}".replace("/", "-")
+        # Trackio identifies a run by its name.
+        run_name = f"{name.title}-{name.id}".replace("/", "-")
         self._run: Any = self._quietly(
             lambda: self._trackio.init(
                 project=PROJECT,
-                name=name,
+                name=run_name,
                 resume="allow",
-                config=dict(named.config),
+                config=dict(name.config),
                 embed=False,
                 auto_log_gpu=False,
                 auto_log_cpu=False,
             )
         )
 
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
-        self._quietly(lambda: self._run.log(dict(figures), step=step))
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._quietly(lambda: self._run.log(dict(metrics), step=step))
 
     def close(self) -> None:
         self._quietly(self._trackio.finish)
 
     @staticmethod
     def _quietly(work: Callable[[], Any]) -> Any:
-        with contextlib.redirect_stdout(io.StringIO()):  # it tells its news where a command's result goes
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints to stdout, which is for a command's result
             return work()
 
 
-OPENERS: dict[LogTarget, Callable[[Naming], Log]] = {
+OPENERS: dict[LogTarget, Callable[[LogName], Log]] = {
     "tensorboard": _TensorBoard,
     "wandb": _Wandb,
     "trackio": _Trackio,

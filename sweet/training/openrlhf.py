@@ -1,10 +1,12 @@
-"""`sweet train-actor --engine openrlhf`: the pairs handed to OpenRLHF's command, its model taken back."""
+"""`sweet train-actor --engine openrlhf`: OpenRLHF's command trains on the pairs, and its model becomes the actor."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from sweet.errors import SweetError, UsageError
 from sweet.hints import Hint, option
@@ -13,85 +15,155 @@ from sweet.learn.openrlhf_python import find_python
 from sweet.learn.tokens import ReplyText
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import absolute_name, model_path
-from sweet.stages.base import StageResult
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.base import Reporter, StageResult
 from sweet.stages.rows import Pair
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, Recipe
+from sweet.training.config import LayoutOptions
+from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.layout import ZERO
-from sweet.training.trainer import Training
+from sweet.training.loggers import LogTarget
+from sweet.training.model import StartingModel
+from sweet.training.trainer import StageRecord
 
 FOLDER = "openrlhf"
 """In the actor's folder while it is trained: the data, OpenRLHF's checkpoints, its model."""
-_LONGEST = 16384
+MAX_LENGTH = 16384
+"""Tokens of a pair at most, where neither the options nor the model has a limit."""
 
 
-def train_by_openrlhf(training: Training, pairs: Sequence[Pair]) -> StageResult:
-    """Have OpenRLHF train the actor on step-level pairs.
+@dataclass(frozen=True)
+class OpenRLHFTraining:
+    """A training by OpenRLHF that is ready to run.
+
+    Attributes:
+        model: of which OpenRLHF loads the weights itself.
+        inputs: the artifacts that are read.
+    """
+
+    model: StartingModel
+    pairs: Sequence[Pair]
+    hyperparameters: Hyperparameters
+    beta: float
+    seed: int
+    devices: LayoutOptions
+    save_every: int | None
+    inputs: Sequence[Artifact]
+
+    def job(self, *, resume: bool) -> DpoJob:
+        """Return the call of OpenRLHF's command."""
+        used, devices = self.hyperparameters, self.devices
+        return DpoJob(
+            model=absolute_name(model_path(self.model.base)),
+            lr=used.lr,
+            beta=self.beta,
+            nll=used.nll,
+            epochs=used.epochs,
+            batch=used.batch,
+            max_length=self.model.max_length or MAX_LENGTH,
+            seed=self.seed,
+            devices=devices.devices,
+            hostfile=devices.hostfile,
+            zero=ZERO if devices.zero is None else devices.zero,
+            offload=devices.offload,
+            save_every=self.save_every,
+            resume=resume,
+        )
+
+
+def check_openrlhf(*, lora: bool, recipe: Recipe, log_to: Sequence[LogTarget]) -> None:
+    """Raise UsageError for options that OpenRLHF does not support."""
+    if log_to:
+        raise UsageError(
+            "OpenRLHF does not report its metrics.",
+            where=option("log_to"),
+            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+        )
+    if recipe == "upstream":
+        what = "OpenRLHF's likelihood term is of the reply alone, and upstream's of the whole dialogue."
+        raise UsageError(
+            what,
+            where=Hint(option("recipe", "upstream"), " ", option("engine", "openrlhf")),
+            fix=Hint(option("engine", "torch"), ", or deepspeed"),
+        )
+    if lora:
+        what = "LoRA is not supported with OpenRLHF."
+        fix = Hint(option("engine", "torch"), ", or deepspeed for several devices")
+        raise UsageError(what, where=Hint(option("lora"), " ", option("engine", "openrlhf")), fix=fix)
+
+
+def unsuitable_for_openrlhf(learner: str) -> UsageError:
+    """Return the error for data that are no pairs of replies to one prompt."""
+    return UsageError(
+        f"OpenRLHF's DPO needs one prompt for both sides of a pair, and the data of {learner} have none.",
+        where=option("engine", "openrlhf"),
+        fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
+    )
+
+
+def train_by_openrlhf(run: Run, training: OpenRLHFTraining, record: StageRecord, reporter: Reporter) -> StageResult:
+    """Have OpenRLHF train the actor on step-level pairs, inside an attempt.
 
     Raises:
         UsageError: OpenRLHF is not installed, or cannot train on this.
         SweetError: its command failed.
     """
-    config, hyper, run = training.config, training.hyper, training.run
-    if not pairs:
+    _check_data(training)
+    python, version = find_python()
+    used = training.hyperparameters
+    meta = record.artifact_meta(training.model.base, used, training.beta)
+    environment = {"openrlhf": version}
+    with run.attempt(record.stage, record.config, inputs=training.inputs, environment=environment) as attempt:
+        draft = attempt.start_artifact(record.kind, suffix="", meta=meta, resume=record.resume)
+        folder = draft.path / FOLDER
+        folder.mkdir(exist_ok=True)
+        job = training.job(resume=record.resume and (folder / CHECKPOINTS).exists())
+        pairs = [_sides(pair) for pair in training.pairs]
+        count = write_rows(folder / DATA, rows(training.model.encoder, pairs))
+        log = attempt.log_path.with_suffix(".openrlhf.log")
+        reporter.say(f"OpenRLHF {version} trains on {count} pairs; its output is in {log}.")
+        attempt.environment["command"] = command(python, job)
+        began = time.monotonic()
+        _move_model(train(python, job, folder, log), draft.path)
+        shutil.rmtree(folder)
+        metrics = {
+            "examples": count,
+            "steps": steps(count, used.batch, used.epochs),
+            "parameters": training.model.trainee.parameters,
+            "seconds": round(time.monotonic() - began, 3),
+        }
+        attempt.metrics.update(metrics)
+        artifact = attempt.finish_artifact(draft, rows=None)
+    return StageResult(record.stage, run.path, metrics, [artifact])
+
+
+def _check_data(training: OpenRLHFTraining) -> None:
+    count, batch = len(training.pairs), training.hyperparameters.batch
+    if not count:
         raise SweetError(
             "There is nothing to train on.",
             where=training.inputs[0].id,
             fix=Hint("a larger ", option("limit"), " or run"),
         )
-    if len(pairs) < hyper.batch:
+    if count < batch:
         raise UsageError(
-            f"OpenRLHF leaves out what does not fill a step, and there are {len(pairs)} pairs.",
-            where=option("batch", hyper.batch),
-            fix=Hint(option("batch", len(pairs)), ", or more pairs"),
+            f"OpenRLHF omits an incomplete step, and there are only {count} pairs.",
+            where=option("batch", batch),
+            fix=Hint(option("batch", count), ", or more pairs"),
         )
-    if find_adapter(training.base) is not None:
-        what = f"OpenRLHF starts from whole models, and {training.base} is a LoRA adapter."
+    if find_adapter(training.model.base) is not None:
+        what = f"OpenRLHF starts from whole models, and {training.model.base} is a LoRA adapter."
         raise UsageError(
             what,
             where=option("engine", "openrlhf"),
             fix=Hint(option("engine", "torch"), ", or deepspeed for several devices"),
         )
-    python, version = find_python()
-    used = {"lr": hyper.lr, "nll": hyper.nll, "epochs": hyper.epochs, "batch": hyper.batch, "beta": config.beta}
-    meta = {"base": training.base, "method": "sweet", "recipe": config.recipe, **used}
-    with run.attempt("train-actor", config, inputs=training.inputs, environment={"openrlhf": version}) as attempt:
-        draft = attempt.start_artifact("actor", suffix="", meta=meta, resume=config.resume)
-        folder = draft.path / FOLDER
-        folder.mkdir(exist_ok=True)
-        job = DpoJob(
-            model=absolute_name(model_path(training.base)),
-            lr=hyper.lr,
-            beta=config.beta,
-            nll=hyper.nll,
-            epochs=hyper.epochs,
-            batch=hyper.batch,
-            max_length=training.max_length or _LONGEST,
-            seed=config.seed,
-            devices=config.devices,
-            hostfile=config.hostfile,
-            zero=ZERO if config.zero is None else config.zero,
-            offload=config.offload,
-            save_every=config.save_every,
-            resume=config.resume and (folder / CHECKPOINTS).exists(),
-        )
-        count = write_rows(folder / DATA, rows(training.encoder, [_sides(pair) for pair in pairs]))
-        log = attempt.log_path.with_suffix(".openrlhf.log")
-        training.reporter.say(f"OpenRLHF {version} trains on {count} pairs; what it says is in {log}.")
-        attempt.environment["command"] = command(python, job)
-        began = time.monotonic()
-        made = train(python, job, folder, log)
-        for entry in made.iterdir():
-            entry.replace(draft.path / entry.name)
-        shutil.rmtree(folder)
-        metrics = {
-            "examples": count,
-            "steps": steps(count, hyper.batch, hyper.epochs),
-            "parameters": training.parameters,
-            "seconds": round(time.monotonic() - began, 3),
-        }
-        attempt.metrics.update(metrics)
-        artifact = attempt.finish_artifact(draft, rows=None)
-    return StageResult("train-actor", run.path, metrics, [artifact])
+
+
+def _move_model(source: Path, target: Path) -> None:
+    for entry in source.iterdir():
+        entry.replace(target / entry.name)
 
 
 def _sides(pair: Pair) -> tuple[Sequence[Message], ReplyText, ReplyText]:

@@ -14,7 +14,7 @@ from sweet.cli.stage_command import StageCommand
 from sweet.runs.manifest import Kind
 from sweet.runs.stages import KINDS, STAGES, Stage, stage_making, stage_named
 from sweet.stages.base import PlannedConfig
-from sweet.training.stage import LEARNS_FROM
+from sweet.training.config import LEARNS_FROM
 
 each_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 

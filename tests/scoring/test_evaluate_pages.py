@@ -26,7 +26,8 @@ from sweet.stages.rows import CandidateRow, Preference
 from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.stage import kept, run_train_actor, run_train_critic
+from sweet.training.imitation import select_best
+from sweet.training.stage import run_train_actor, run_train_critic
 from tests.render.pictures import make_clip
 from tests.stages.learn_runs import make_agent, put
 from tests.stages.painted import Painter, page, plug_in, trajectory
@@ -250,8 +251,8 @@ def test_preferences_are_between_rewards_that_differ(tmp_path: Path, painter: Pa
 def test_rejection_fine_tuning_keeps_what_its_kind_calls_good() -> None:
     dialogues = [("a", "t1"), ("b", "t1"), ("c", "t1"), ("d", "t2"), ("e", "t3"), ("f", "t3")]
     rewards = {"a": 0.4, "b": 0.8, "c": 0.8, "d": 1.0, "e": 0.5, "f": 0.5}
-    assert kept(dialogues, rewards, RewardRule(solved=None)) == ["b"]
-    assert kept(dialogues, rewards, RewardRule(solved=1.0)) == ["d"]
+    assert select_best(dialogues, rewards, RewardRule(solved=None)) == ["b"]
+    assert select_best(dialogues, rewards, RewardRule(solved=1.0)) == ["d"]
 
 
 def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) -> None:

@@ -1,8 +1,9 @@
-"""Where the ranks of a training are to run, as its options and the Slurm job say."""
+"""Where the ranks of a training run, from its options and the Slurm job."""
 
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 from sweet.errors import UsageError
 from sweet.learn import distributed, slurm
 from sweet.learn.distributed import Layout, Nodes, world_size
-from sweet.training.config import TrainConfig
+from sweet.training.config import LayoutOptions, TrainConfig
 from sweet.training.layout import layout_of, unused_nodes
 
 HOSTS = ("node-a", "node-b")
 
 
-def config(**options: Any) -> TrainConfig:
-    return TrainConfig(**{"engine": "deepspeed", "device": "cpu", **options})
+def layout_options(**options: Any) -> LayoutOptions:
+    return TrainConfig(**{"engine": "deepspeed", "device": "cpu", **options}).layout_options
 
 
 @pytest.fixture(autouse=True)
@@ -27,20 +28,20 @@ def deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What Slurm has given (`gpus` of a node), and the GPUs that torch sees (`seen`): to be changed."""
-    told: dict[str, Any] = {"gpus": None, "seen": 0}
-    monkeypatch.setattr(slurm, "allocation", lambda environment: slurm.Allocation(HOSTS, told["gpus"]))
-    monkeypatch.setattr("torch.cuda.is_available", lambda: told["seen"] > 0)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: told["seen"])
-    return told
+def allocation(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The GPUs of each node that Slurm has allocated (`gpus`) and those that torch sees (`seen`); tests change them."""
+    found: dict[str, Any] = {"gpus": None, "seen": 0}
+    monkeypatch.setattr(slurm, "allocation", lambda environment: slurm.Allocation(HOSTS, found["gpus"]))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: found["seen"] > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: found["seen"])
+    return found
 
 
-def test_a_node_by_hand_is_told_by_three_options() -> None:
-    layout = layout_of(config(nnodes=2, node_rank=1, devices=3, master_addr="node-a"))
+def test_three_options_describe_a_node_that_is_started_separately() -> None:
+    layout = layout_of(layout_options(nnodes=2, node_rank=1, devices=3, master_addr="node-a"))
     assert layout == Layout(3, nodes=Nodes(2, "node-a", 1))
     assert world_size(layout) == 6
-    layout = layout_of(config(nnodes=2, node_rank=0))
+    layout = layout_of(layout_options(nnodes=2, node_rank=0))
     assert layout is not None
     assert layout.nodes == Nodes(2, socket.gethostname(), 0)
 
@@ -48,50 +49,50 @@ def test_a_node_by_hand_is_told_by_three_options() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"nnodes": 2}, "told how many there are and which it is"),
-        ({"node_rank": 0}, "told how many there are and which it is"),
-        ({"nnodes": 2, "node_rank": 2}, "the first is 0 and the last 1"),
-        ({"nnodes": 2, "node_rank": 0, "hostfile": Path("hosts")}, "each is started by itself"),
-        ({"master_addr": "node-a"}, "where to meet"),
+        ({"nnodes": 2}, "needs to know how many nodes there are"),
+        ({"node_rank": 0}, "needs to know how many nodes there are"),
+        ({"nnodes": 2, "node_rank": 2}, "The first of 2 nodes is 0 and the last 1"),
+        ({"nnodes": 2, "node_rank": 0, "hostfile": Path("hosts")}, "each is started separately"),
+        ({"master_addr": "node-a"}, "the address of node 0"),
         ({"nnodes": 2, "node_rank": 0, "master_addr": "node-a:29500"}, "neither a host name nor"),
-        ({"engine": "openrlhf", "nnodes": 2, "node_rank": 0}, "takes hosts from a file"),
-        ({"engine": "openrlhf", "hostfile": Path("slurm")}, "takes hosts from a file"),
+        ({"engine": "openrlhf", "nnodes": 2, "node_rank": 0}, "reads hosts from a file"),
+        ({"engine": "openrlhf", "hostfile": Path("slurm")}, "reads hosts from a file"),
     ],
 )
-def test_options_of_nodes_go_together(options: dict[str, Any], what: str) -> None:
+def test_options_of_nodes_that_do_not_go_together_are_refused(options: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=what):
-        layout_of(config(**options))
+        layout_of(layout_options(**options))
 
 
-def test_slurm_gives_nodes_and_gpus(given: dict[str, Any]) -> None:
-    given |= {"gpus": 8, "seen": 8}
-    by_slurm = config(device="auto", hostfile=Path("slurm"))
+def test_slurm_provides_nodes_and_gpus(allocation: dict[str, Any]) -> None:
+    allocation |= {"gpus": 8, "seen": 8}
+    by_slurm = layout_options(device="auto", hostfile=Path("slurm"))
     assert layout_of(by_slurm) == Layout(8, nodes=Nodes(2, "node-a", gpus=8))
     assert world_size(layout_of(by_slurm)) == 16
-    four = by_slurm.model_copy(update={"devices": 4, "master_addr": "10.0.0.1"})
+    four = replace(by_slurm, devices=4, master_addr="10.0.0.1")
     assert layout_of(four) == Layout(4, nodes=Nodes(2, "10.0.0.1", gpus=4))
-    with pytest.raises(UsageError, match="given 8 GPUs of each node") as caught:
-        layout_of(by_slurm.model_copy(update={"devices": 9}))
+    with pytest.raises(UsageError, match="allocated 8 GPUs of each node") as caught:
+        layout_of(replace(by_slurm, devices=9))
     assert caught.value.fix == "--devices 8"
 
 
-def test_slurm_without_gpus_is_said_unless_cpus_are_asked_for(given: dict[str, Any]) -> None:
-    by_slurm = config(device="auto", hostfile=Path("slurm"))
+def test_slurm_without_gpus_is_an_error_unless_cpus_are_requested(allocation: dict[str, Any]) -> None:
+    by_slurm = layout_options(device="auto", hostfile=Path("slurm"))
     with pytest.raises(UsageError, match="has no GPUs") as caught:
         layout_of(by_slurm)
     assert caught.value.fix == "sbatch --gpus-per-node=8, or --device cpu"
-    given["gpus"] = 8
-    with pytest.raises(UsageError, match="has 8 GPUs a node, and torch sees none here"):
+    allocation["gpus"] = 8
+    with pytest.raises(UsageError, match="has 8 GPUs per node, and torch sees none here"):
         layout_of(by_slurm)
-    on_cpus = by_slurm.model_copy(update={"device": "cpu", "devices": 2})
+    on_cpus = replace(by_slurm, device="cpu", devices=2)
     assert layout_of(on_cpus) == Layout(2, nodes=Nodes(2, "node-a"))
 
 
-def test_nodes_that_are_left_unused_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_nodes_of_a_slurm_job_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert unused_nodes(config()) is None
+    assert unused_nodes(layout_options()) is None
     for name, value in (("SLURM_JOB_ID", "7"), ("SLURM_JOB_NUM_NODES", "2")):
         monkeypatch.setenv(name, value)
-    assert "2 nodes and one is used" in (unused_nodes(config()) or "")
-    assert unused_nodes(config(hostfile=Path("slurm"))) is None
-    assert unused_nodes(config(nnodes=2, node_rank=0)) is None
+    assert "2 nodes and one is used" in (unused_nodes(layout_options()) or "")
+    assert unused_nodes(layout_options(hostfile=Path("slurm"))) is None
+    assert unused_nodes(layout_options(nnodes=2, node_rank=0)) is None

@@ -1,4 +1,4 @@
-"""Figures also go to the logs asked for; a log that is missing stops a training, one that fails does not."""
+"""`--log-to`: metrics also go to other logs; a missing log is an error, a failing one is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.training import loggers
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.loggers import FigureLogs, LogTarget, Naming, check_logs, flat
+from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import put_pairs, stopped
@@ -49,14 +49,14 @@ class Heard(Silent):
 
 
 class Fails:
-    """A log that takes one row."""
+    """A log that fails after one row."""
 
     closed = 0
 
-    def __init__(self, named: Naming) -> None:
+    def __init__(self, name: LogName) -> None:
         self.left = 1
 
-    def write(self, step: int, figures: Mapping[str, float]) -> None:
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self.left -= 1
         if self.left < 0:
             raise ConnectionError("nobody there")
@@ -70,7 +70,7 @@ def rows(run: Run, attempt: str) -> list[dict[str, Any]]:
 
 
 def trained_in_two_parts(run: Run, target: LogTarget) -> list[dict[str, Any]]:
-    """The rows that count of a training that was stopped behind its checkpoint and resumed."""
+    """Train in two parts, interrupted after a checkpoint; return the rows of the final training."""
     config = CONFIG.model_copy(update={"log_to": (target,)})
     stopped(run, config, 7)
     run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
@@ -95,27 +95,27 @@ def test_a_log_that_is_not_installed_is_an_error_before_the_training(run: Run, m
 
 
 def test_a_log_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(named: Naming) -> Fails:
+    def refuse(name: LogName) -> Fails:
         raise PermissionError("no key\nand more")
 
     monkeypatch.setitem(loggers.OPENERS, "wandb", refuse)
     with pytest.raises(UsageError, match="cannot be opened: no key ·"):
-        FigureLogs(["wandb"], Naming(tmp_path, "critic-1", "i", {}), Silent())
+        MetricLogs(["wandb"], LogName(tmp_path, "critic-1", "i", {}), Silent())
 
 
-def test_a_log_that_fails_warns_once_and_the_training_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_log_warns_once_and_the_training_continues(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers, "find_spec", lambda name: True)
     monkeypatch.setitem(loggers.OPENERS, "trackio", Fails)
     heard = Heard()
     result = run_train_critic(run, CONFIG.model_copy(update={"log_to": ("trackio",)}), heard)
-    assert heard.warnings == ["trackio takes no more figures (nobody there); the run has all of them."]
+    assert heard.warnings == ["Logging to trackio stopped (nobody there); the run has all metrics."]
     assert Fails.closed == 1
     assert result.metrics["steps"] == len([row for row in rows(run, "train-critic-1") if "loss" in row])
 
 
-def test_openrlhf_keeps_its_figures(run: Run) -> None:
+def test_openrlhf_supports_no_logs(run: Run) -> None:
     put_pairs(run)
-    with pytest.raises(UsageError, match="keeps its figures"):
+    with pytest.raises(UsageError, match="does not report its metrics"):
         run_train_actor(run, TrainActorConfig(engine="openrlhf", log_to=("tensorboard",)), Silent())
 
 
@@ -128,19 +128,19 @@ def test_tensorboard_has_each_step_once(run: Run) -> None:
     reader = import_module("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(run.path / "logs" / "tensorboard" / "critic-1"))
     events.Reload()
-    told: dict[str, list[tuple[int, float]]] = {}
+    expected_values: dict[str, list[tuple[int, float]]] = {}
     for row in expected:
         for name, value in flat(row).items():
-            told.setdefault(name, []).append((row["step"], value))
-    assert set(events.Tags()["scalars"]) == set(told)
-    assert {"loss", "heldout_accuracy", "advantage_chosen/1", "sharing"} <= set(told)
-    for name, values in told.items():
+            expected_values.setdefault(name, []).append((row["step"], value))
+    assert set(events.Tags()["scalars"]) == set(expected_values)
+    assert {"loss", "heldout_accuracy", "advantage_chosen/1", "sharing"} <= set(expected_values)
+    for name, values in expected_values.items():
         found = [(event.step, event.value) for event in events.Scalars(name)]
         assert found == [(step, pytest.approx(value, rel=1e-6)) for step, value in values], name
 
 
 def leveldb_records(data: bytes, at: int) -> Iterator[bytes]:
-    """The records of a log in LevelDB's format, which begins at byte `at` of its file."""
+    """Read the records of a log in LevelDB's format, which begins at byte `at` of its file."""
     place, parts = 0, b""
     while place < len(data):
         left = BLOCK - (place + at) % BLOCK
@@ -179,7 +179,7 @@ def test_wandb_keeps_the_run_offline(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 @needs("trackio")
 @pytest.mark.filterwarnings("ignore")
-def test_trackio_goes_on_with_the_same_run(
+def test_trackio_continues_the_same_run(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported, which is here
@@ -188,5 +188,5 @@ def test_trackio_goes_on_with_the_same_run(
     with sqlite3.connect(tmp_path / "trackio" / "sweet.db") as database:
         found = database.execute("select run_name, step, metrics from metrics order by id").fetchall()
     assert len({name for name, *_ in found}) == 1
-    logged = [step for _, step, figures in found if "loss" in json.loads(figures)]
+    logged = [step for _, step, metrics in found if "loss" in json.loads(metrics)]
     assert logged == [*range(1, 9), *range(7, max(logged) + 1)]

@@ -21,9 +21,10 @@ from sweet.ranking.stage import run_rank
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
-from sweet.training.config import TrainActorConfig, TrainConfig, TrainCriticConfig
+from sweet.training.config import LoraOptions, TrainActorConfig, TrainConfig, TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, LORA, resolve
-from sweet.training.layout import start_of
+from sweet.training.model import recompute_layers, start_of
+from sweet.training.openrlhf import check_openrlhf
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_run
 
@@ -77,7 +78,7 @@ def test_an_actor_s_adapter_is_a_model_to_go_on_from(run: Run) -> None:
     config = TrainActorConfig(method="multi-turn-dpo", lora=4, epochs=1, lr=1e-2, lora_output="adapter")
     folder = str(run.file(run_train_actor(run, config, Silent()).artifacts[0]))
     again = {"method": "rft", "model": folder, "epochs": 1}
-    with pytest.raises(UsageError, match="adapter on an adapter"):
+    with pytest.raises(UsageError, match="trained on an adapter"):
         run_train_actor(run, TrainActorConfig(**again, lora=4, lora_output="adapter"), Silent())
     merged = run_train_actor(run, TrainActorConfig(**again, lora=4), Silent())
     whole = run_train_actor(run, TrainActorConfig(**again), Silent())
@@ -92,7 +93,7 @@ def test_the_best_epoch_is_kept_where_something_is_held_out(run: Run) -> None:
     assert not [path for path in run.file(kept.artifacts[0]).iterdir() if "checkpoint" in path.name]
     for more in ({"holdout": 0.2, "keep": "last"}, {"holdout": 0.0}):
         assert run_train_critic(run, TrainCriticConfig(**settings, **more), Silent()).metrics["best_step"] is None
-    with pytest.raises(UsageError, match="Nothing is held out"):
+    with pytest.raises(UsageError, match="there are none"):
         run_train_critic(run, TrainCriticConfig(**settings, holdout=0.0, keep="best"), Silent())
 
 
@@ -110,32 +111,38 @@ def test_recomputed_layers_train_the_same(run: Run) -> None:
     assert all(torch.equal(weights, ends[1][name]) for name, weights in ends[0].items())
 
 
-def test_what_the_options_say() -> None:
-    assert start_of(TrainConfig(), "micro", False) == Start("micro", recompute=False)
-    assert start_of(TrainConfig(), "micro", True).recompute is None, "the size decides"
-    assert start_of(TrainConfig(gradient_checkpointing="on"), "micro", False).recompute is True
-    assert start_of(TrainConfig(gradient_checkpointing="off"), "micro", True).recompute is False
+def test_gradient_checkpointing_is_a_question_of_size_on_a_gpu_only() -> None:
+    assert recompute_layers("auto", on_gpu=False) is False
+    assert recompute_layers("auto", on_gpu=True) is None, "the size decides"
+    assert recompute_layers("on", on_gpu=False) is True
+    assert recompute_layers("off", on_gpu=True) is False
+    assert start_of("micro", LoraOptions(None)) == Start("micro", recompute=False)
 
 
 @needs_peft
-def test_what_the_options_of_lora_say() -> None:
-    assert start_of(TrainConfig(lora=16, seed=5), "micro", False).lora == LoraSettings(16, 32, (), 5)
-    told = TrainConfig(lora=8, lora_alpha=8, lora_target=["q_proj", "v_proj"], lora_output="adapter")
-    assert start_of(told, "micro", False) == Start("micro", LoraSettings(8, 8, ("q_proj", "v_proj")), "adapter")
+def test_the_options_of_lora_make_its_settings() -> None:
+    assert start_of("micro", TrainConfig(lora=16, seed=5).lora_options).lora == LoraSettings(16, 32, (), 5)
+    options = TrainConfig(lora=8, lora_alpha=8, lora_target=["q_proj", "v_proj"], lora_output="adapter").lora_options
+    assert start_of("micro", options) == Start("micro", LoraSettings(8, 8, ("q_proj", "v_proj")), "adapter")
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "where"),
     [
         ({"lora_alpha": 8}, "--lora-alpha"),
         ({"lora_target": ["q_proj"], "lora_output": "adapter"}, "--lora-target, --lora-output adapter"),
-        ({"lora": 4, "engine": "openrlhf"}, "--lora --engine openrlhf"),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, Any], named: str) -> None:
+def test_options_of_an_adapter_need_its_rank(options: dict[str, Any], where: str) -> None:
     with pytest.raises(UsageError) as caught:
-        start_of(TrainConfig(**options), "micro", False)
-    assert caught.value.where == named
+        start_of("micro", TrainConfig(**options).lora_options)
+    assert caught.value.where == where
+
+
+def test_openrlhf_trains_no_adapter() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_openrlhf(lora=True, recipe="paper", log_to=())
+    assert caught.value.where == "--lora --engine openrlhf"
 
 
 def test_an_adapter_s_rate_is_a_multiple_of_the_whole_model_s() -> None:

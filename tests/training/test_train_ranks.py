@@ -110,7 +110,7 @@ def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run
     assert (partial.id, partial.status) == ("critic-1", "partial")
 
     config = TrainCriticConfig(epochs=4, batch=2, lr=1e-3, save_every=2)
-    with pytest.raises(UsageError, match="begun with the engine deepspeed"):
+    with pytest.raises(UsageError, match="started with the engine deepspeed"):
         run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     several = {"engine": "deepspeed", "devices": 2, "resume": True}
     resumed = run_train_critic(run, config.model_copy(update=several), Silent())
@@ -211,7 +211,7 @@ def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="not installed") as caught:
-        layout_of(TrainConfig(engine="deepspeed"))
+        layout_of(TrainConfig(engine="deepspeed").layout_options)
     assert caught.value.fix == "pip install '.[gpu]' in the checkout of sweet"
 
 
@@ -226,7 +226,7 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
 )
 def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match="one device") as caught:
-        layout_of(TrainConfig(**options))
+        layout_of(TrainConfig(**options).layout_options)
     assert caught.value.where == named
 
 
@@ -234,8 +234,10 @@ def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any],
 def test_what_a_stage_cannot_offload(monkeypatch: pytest.MonkeyPatch, zero: int, offload: Any) -> None:
     monkeypatch.setattr(distributed, "find_spec", lambda name: object())
     with pytest.raises(UsageError, match="cannot offload"):
-        layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload))
-    assert layout_of(TrainConfig(engine="deepspeed", offload=offload, device="cpu", devices=3)) == Layout(3)
+        layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload).layout_options)
+    assert layout_of(
+        TrainConfig(engine="deepspeed", offload=offload, device="cpu", devices=3).layout_options
+    ) == Layout(3)
 
 
 def test_a_hostfile_is_checked_by_line(tmp_path: Path) -> None:

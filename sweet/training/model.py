@@ -1,0 +1,70 @@
+"""The model that a training starts from, with what encodes dialogues for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sweet.errors import UsageError
+from sweet.hints import Hint, listed, option
+from sweet.learn.lora import LoraSettings, check_peft
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.trainee import Start, Trainee
+from sweet.llm.adapter import find_adapter
+from sweet.training.config import LoraOptions
+
+
+@dataclass(frozen=True)
+class StartingModel:
+    """A model that is going to be trained.
+
+    Attributes:
+        base: its name: a directory or a hub id.
+        trainee: with weights where this process trains it, otherwise with shapes only.
+        on_gpu: whether it is trained on GPUs.
+        sees_pages: whether the encoder shows screenshots.
+        max_length: tokens of a sequence at most; None where the model has no limit.
+    """
+
+    base: str
+    trainee: Trainee
+    encoder: ChatEncoder
+    on_gpu: bool
+    sees_pages: bool
+    max_length: int | None
+
+
+def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> bool | None:
+    """Return `Start.recompute` for the option `--gradient-checkpointing`."""
+    return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
+
+
+def start_of(base: str, lora: LoraOptions, *, recompute: bool | None = False, head: bool = False) -> Start:
+    """Return the start of a training from `base`.
+
+    Args:
+        recompute: see `Start`.
+        head: whether a regression head is trained with it.
+
+    Raises:
+        UsageError: options do not go together, or peft is not installed.
+    """
+    if lora.rank is None:
+        options = {
+            option("lora_alpha"): lora.alpha,
+            option("lora_target"): lora.target or None,
+            option("lora_output", "adapter"): lora.output if lora.output == "adapter" else None,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if given:
+            raise UsageError("An adapter needs a rank.", where=listed(given), fix=option("lora", 16))
+        return Start(base, recompute=recompute, head=head)
+    check_peft()
+    if lora.output == "adapter" and find_adapter(base) is not None:
+        raise UsageError(
+            "An adapter that is trained on an adapter has no base that a reader could load.",
+            where=Hint(option("lora_output", "adapter"), " ", option("model", base)),
+            fix=option("lora_output", "merged"),
+        )
+    settings = LoraSettings(lora.rank, lora.alpha or 2 * lora.rank, tuple(lora.target), lora.seed)
+    return Start(base, settings, lora.output, recompute, head)

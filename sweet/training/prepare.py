@@ -1,0 +1,308 @@
+"""From the options of a training to a training that is ready: inputs, model, hyperparameters, examples, objective.
+
+The critic learns from trajectory preferences with the training-time information, equation (2) of the paper; one with a
+regression head may learn the outcomes of dialogues instead. The actor learns from step-level pairs without that
+information (`sweet`), or by a baseline: trajectory preferences (`multi-turn-dpo`), the likelihood of the dialogues that
+solved their task or are its best (`rft`), or of every dialogue (`sft`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sweet.errors import UsageError
+from sweet.hf import resolve_device
+from sweet.hints import Hint, option
+from sweet.learn.batches import GPU_TOKENS
+from sweet.learn.data import Example, Objective
+from sweet.learn.distributed import Layout
+from sweet.learn.loop import LoopSettings
+from sweet.learn.tokens import ChatEncoder
+from sweet.learn.trainee import Trainee
+from sweet.learn.vision_processor import VisionProcessor
+from sweet.learn.zero import ZeroSettings
+from sweet.llm.pretrained import context_length, load_tokenizer
+from sweet.preferences.label import learnable, preferences, usable_dialogues
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_of, agent_system
+from sweet.stages.base import Reporter
+from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
+from sweet.tasks.registry import task_kind
+from sweet.training.config import LEARNS_FROM, TrainActorConfig, TrainConfig, TrainCriticConfig, check_critic_options
+from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
+from sweet.training.hyperparameters import Hyperparameters, Learner, resolve
+from sweet.training.imitation import dialogues_to_imitate
+from sweet.training.layout import ZERO, layout_of, unused_nodes
+from sweet.training.loggers import check_logs
+from sweet.training.model import StartingModel, recompute_layers, start_of
+from sweet.training.openrlhf import OpenRLHFTraining, check_openrlhf, unsuitable_for_openrlhf
+from sweet.training.sources import Sources
+from sweet.training.trainer import Training
+
+CPU_TOKENS = 2048
+"""Tokens of one forward pass of a training on a CPU, where `--micro-batch-tokens` is not given."""
+
+
+def prepare_critic(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool = True
+) -> tuple[Training, dict[str, Any]]:
+    """Prepare the training of a critic.
+
+    Args:
+        weights: False for a training that is only planned: shapes are loaded, not weights, and nothing is written.
+
+    Returns:
+        The training, and the `meta` of the critic as far as it is the critic's own.
+    """
+    if config.engine == "openrlhf":
+        raise unsuitable_for_openrlhf("the critic")
+    check_critic_options(config)
+    meta: dict[str, Any] = {"variant": config.variant, "recipe": config.recipe}
+    if config.variant == "regression":
+        meta["target"] = config.target
+        objective = partial(Objective, target=config.target)
+    else:
+        meta["normalize"] = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
+        objective = partial(Objective, normalize=meta["normalize"])
+    if config.target == "preference":
+        basis, examples, heldout = _preference_examples(run, config, reporter, weights)
+        minimised = objective(config.beta, basis.hyperparameters.nll)
+    else:
+        basis, examples, heldout = _outcome_examples(run, config, reporter, weights)
+        minimised = objective(None, 0.0)
+    if config.keep == "best" and not heldout:
+        what = "The best epoch is chosen on held-out preferences, and there are none."
+        raise UsageError(what, where=option("keep", "best"), fix=Hint("a larger ", option("holdout")))
+    keep_best = config.keep != "last" and bool(heldout)
+    return basis.training(config, examples, minimised, heldout, keep_best=keep_best), meta
+
+
+def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True) -> Training:
+    """Prepare the training of an actor; see `prepare_critic` for `weights`."""
+    sources = _actor_sources(run, config)
+    basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights)
+    build, nll = basis.builder, basis.hyperparameters.nll
+    if config.method == "sweet":
+        examples = build.pairs(draw(sources.pairs(), config.limit, config.seed))
+        # The published actor's likelihood term has no response mask.
+        objective = Objective(config.beta or None, nll, "none", whole_nll=config.recipe == "upstream")
+        return basis.training(config, examples, objective)
+    dialogues = sources.dialogues()
+    if config.method == "multi-turn-dpo":
+        rows = draw(sources.preferences(), config.limit, config.seed)
+        examples = build.dialogues(dialogues, rows, reveal=False)
+        return basis.training(config, examples, Objective(config.beta or None, nll, "none"))
+    if config.method == "sft":
+        names = sorted(dialogue.id for dialogue in dialogues.values() if learnable(dialogue))
+    else:
+        rule = task_kind(run.manifest().task).rewards
+        names = dialogues_to_imitate(dialogues, sources.rewards(), rule, source=sources.inputs[0].id)
+    examples = build.dialogues(dialogues, draw(names, config.limit, config.seed), reveal=False)
+    return basis.training(config, examples, Objective(None, nll))
+
+
+def prepare_openrlhf(run: Run, config: TrainActorConfig, reporter: Reporter) -> OpenRLHFTraining:
+    """Prepare an actor's training by OpenRLHF, which encodes the pairs itself."""
+    sources = _actor_sources(run, config)
+    basis = _Basis.load(run, config, config.method, sources.inputs, reporter, weights=True)
+    return OpenRLHFTraining(
+        model=basis.model,
+        pairs=draw(sources.pairs(), config.limit, config.seed),
+        hyperparameters=basis.hyperparameters,
+        beta=config.beta,
+        seed=config.seed,
+        devices=config.layout_options,
+        save_every=config.save_every,
+        inputs=basis.inputs,
+    )
+
+
+def _actor_sources(run: Run, config: TrainActorConfig) -> Sources:
+    needed_by = f"train-actor --method {config.method}"
+    sources = Sources.find(run, LEARNS_FROM[config.method], config.from_, needed_by=needed_by)
+    if config.engine == "openrlhf" and config.method != "sweet":
+        raise unsuitable_for_openrlhf(config.method)
+    return sources
+
+
+def _preference_examples(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, weights: bool
+) -> tuple[_Basis, list[Example], list[Example]]:
+    """Build the examples of a critic that learns preferences, and the held-out ones."""
+    sources = Sources.find(run, "preferences", config.from_, needed_by="train-critic")
+    learner: Learner = "regression" if config.variant == "regression" else "critic"
+    basis = _Basis.load(run, config, learner, sources.inputs, reporter, weights)
+    train, heldout = hold_out(sources.preferences(), config.holdout, config.seed)
+    dialogues = sources.dialogues()
+    build = partial(basis.builder.dialogues, dialogues, reveal=config.variant != "no-info")
+    return basis, build(draw(train, config.limit, config.seed)), build(heldout)
+
+
+def _outcome_examples(
+    run: Run, config: TrainCriticConfig, reporter: Reporter, weights: bool
+) -> tuple[_Basis, list[Example], list[Example]]:
+    """Build the examples of a regression head that learns outcomes: every scored dialogue.
+
+    The held-out tasks are those that a training on the preferences of the same scores holds out, and the critic is
+    measured on its preferences there.
+    """
+    rule = task_kind(run.manifest().task).rewards
+    if config.target == "binary" and rule.solved is None:
+        what = f"No task of the kind {run.manifest().task} is ever solved: its rewards are degrees."
+        raise UsageError(what, where=option("target", "binary"), fix=Hint(option("target", "real"), ", or preference"))
+    sources = _scores_to_learn(run, config.from_)
+    basis = _Basis.load(run, config, "regression", sources.inputs, reporter, weights)
+    dialogues, rewards = sources.dialogues(), sources.rewards()
+    usable = usable_dialogues(dialogues.values(), rewards)
+    _, heldout = hold_out(list(preferences(usable, rewards, rule)), config.holdout, config.seed)
+    heldout_tasks = {preference.task_id for preference in heldout}
+    train = sorted(trajectory.id for trajectory in usable if trajectory.task_id not in heldout_tasks)
+    goals = {name: rule.worth(reward) for name, reward in rewards.items()} if config.target == "binary" else rewards
+    build = partial(basis.builder.dialogues, dialogues, reveal=True, goals=goals)
+    return basis, build(draw(train, config.limit, config.seed)), build(heldout)
+
+
+def _scores_to_learn(run: Run, named: Sequence[str]) -> Sources:
+    """Return the scores behind the newest preferences, so that all targets learn from the same dialogues; where there
+    are no preferences, the newest scores."""
+    labelled = run.manifest().of_kind("preferences", "done")
+    if not named and labelled:
+        return Sources(run, [run.input_of(labelled[-1], "scores")])
+    return Sources.find(run, "scores", named, needed_by="train-critic")
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """What every training has before it has examples.
+
+    Attributes:
+        inputs: the artifacts that are read.
+        layout: of the ranks; None for one device.
+    """
+
+    inputs: list[Artifact]
+    layout: Layout | None
+    model: StartingModel
+    hyperparameters: Hyperparameters
+    builder: ExampleBuilder
+
+    @classmethod
+    def load(
+        cls,
+        run: Run,
+        config: TrainConfig,
+        learner: Learner,
+        inputs: Sequence[Artifact],
+        reporter: Reporter,
+        weights: bool,
+    ) -> _Basis:
+        if config.engine == "openrlhf":
+            check_openrlhf(lora=config.lora is not None, recipe=config.recipe, log_to=config.log_to)
+        layout = layout_of(config.layout_options)
+        if warning := unused_nodes(config.layout_options):
+            reporter.warn(warning)
+        check_logs(config.log_to)
+        rollouts = next(artifact for artifact in inputs if artifact.kind == "rollouts")
+        base = config.model or agent_of(run, rollouts, "model")
+        learned = ", ".join(artifact.id for artifact in inputs if artifact.kind == inputs[0].kind)
+        reporter.say(f"Training on {learned} from {base}.")
+        model = _load_model(run, config, base, learner, layout, rollouts, reporter, weights)
+        hyperparameters = resolve(
+            learner,
+            model.trainee.parameters,
+            config.recipe,
+            lr=config.lr,
+            nll=config.nll,
+            epochs=config.epochs,
+            batch=config.batch,
+            lora=config.lora is not None,
+        )
+        builder = ExampleBuilder(
+            model.encoder,
+            agent_system(run, rollouts),
+            recipe=config.recipe,
+            max_length=model.max_length,
+            source=inputs[0].id,
+        )
+        return cls(list(inputs), layout, model, hyperparameters, builder)
+
+    def training(
+        self,
+        config: TrainConfig,
+        examples: list[Example],
+        objective: Objective,
+        heldout: Sequence[Example] = (),
+        *,
+        keep_best: bool = False,
+    ) -> Training:
+        used = self.hyperparameters
+        settings = LoopSettings(
+            lr=used.lr,
+            epochs=used.epochs,
+            batch=used.batch,
+            seed=config.seed,
+            token_budget=config.micro_batch_tokens or (GPU_TOKENS if self.model.on_gpu else CPU_TOKENS),
+            save_every=config.save_every,
+            grouped=config.shuffle == "grouped",
+            share=config.packing == "tree",
+            keep_best=keep_best,
+        )
+        return Training(
+            inputs=self.inputs,
+            model=self.model,
+            data=TrainingData(self.builder.pool, examples, list(heldout), self.builder.too_long, self.builder.source),
+            hyperparameters=used,
+            objective=objective,
+            settings=settings,
+            beta=config.beta,
+            layout=self.layout,
+            zero=ZeroSettings(ZERO if config.zero is None else config.zero, config.offload),
+        )
+
+
+def _load_model(
+    run: Run,
+    config: TrainConfig,
+    base: str,
+    learner: Learner,
+    layout: Layout | None,
+    rollouts: Artifact,
+    reporter: Reporter,
+    weights: bool,
+) -> StartingModel:
+    """Load the model, or its shapes where this process does not train it, and what encodes dialogues for it."""
+    tokenizer = load_tokenizer(base)
+    encoder = ChatEncoder(tokenizer)
+    sees_pages = learner == "regression" and shows_pages(run, base)
+    if sees_pages:
+        if layout is not None:
+            raise UsageError(
+                "Screenshots are only supported on one device.",
+                where=Hint(option("engine", config.engine), " ", option("model", base)),
+                fix=Hint(
+                    option("engine", "torch"), ", with ", option("lora"), " where memory is short, or a model of text"
+                ),
+            )
+        pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
+        encoder = page_encoder(
+            run, rollouts, tokenizer, VisionProcessor(base, pixels), RunAlbum(run, reporter, renders=weights)
+        )
+        reporter.say(
+            "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
+            "one or in padded batches: prefix trees hold no pictures."
+        )
+    elif learner == "regression" and task_kind(run.manifest().task).visual:
+        reporter.say(f"The critic reads pages as HTML: {base} does not see pictures.")
+    on_gpu = resolve_device(config.device).type == "cuda"
+    recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
+    start = start_of(base, config.lora_options, recompute=recompute, head=learner == "regression")
+    if weights and layout is None:
+        trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
+    else:
+        trainee = Trainee.on_meta(start, tokenizer=tokenizer)
+    max_length = config.max_length or context_length(trainee.model)
+    return StartingModel(base, trainee, encoder, on_gpu=on_gpu, sees_pages=sees_pages, max_length=max_length)
