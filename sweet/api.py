@@ -19,10 +19,16 @@ from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 
 if TYPE_CHECKING:
     from sweet.preferences.config import LabelConfig, PairConfig
+    from sweet.preferences.metrics import LabelMetrics, PairMetrics
     from sweet.ranking.config import RankConfig
+    from sweet.ranking.function_judge import ScoreReplies
+    from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig
+    from sweet.rollouts.metrics import RolloutMetrics
     from sweet.scoring.config import EvalConfig
+    from sweet.scoring.metrics import EvalMetrics
     from sweet.scoring.results.compare import CompareConfig
+    from sweet.scoring.results.metrics import ComparisonMetrics
     from sweet.tasks.base import Task
     from sweet.tasks.trajectory import Trajectory
     from sweet.training.config import TrainActorConfig, TrainCriticConfig
@@ -78,7 +84,9 @@ def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Traject
     return rewarded_trajectories(run, rollouts, needed_by="read_trajectories")
 
 
-def rollout(run: Run, config: RolloutConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def rollout(
+    run: Run, config: RolloutConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[RolloutMetrics]:
     """Play dialogues between the agent and the simulated human.
 
     Called again with the same configuration after an interruption, it plays the dialogues that are missing.
@@ -89,7 +97,9 @@ def rollout(run: Run, config: RolloutConfig | None = None, *, reporter: Reporter
     return _call("rollout", run, config, reporter)
 
 
-def evaluate(run: Run, config: EvalConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def evaluate(
+    run: Run, config: EvalConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[EvalMetrics]:
     """Score dialogues: code by its hidden tests, pages by their similarity to the reference.
 
     Raises:
@@ -98,7 +108,9 @@ def evaluate(run: Run, config: EvalConfig | None = None, *, reporter: Reporter |
     return _call("eval", run, config, reporter)
 
 
-def label(run: Run, config: LabelConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def label(
+    run: Run, config: LabelConfig | None = None, *, reporter: Reporter | None = None
+) -> StageResult[LabelMetrics]:
     """Make preferences between dialogues on the same task from their scores, for the critic to learn from.
 
     Raises:
@@ -116,16 +128,26 @@ def train_critic(run: Run, config: TrainCriticConfig | None = None, *, reporter:
     return _call("train-critic", run, config, reporter)
 
 
-def rank(run: Run, config: RankConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def rank(
+    run: Run,
+    config: RankConfig | None = None,
+    *,
+    judge: ScoreReplies | None = None,
+    reporter: Reporter | None = None,
+) -> StageResult[RankMetrics]:
     """Sample candidate replies at turns of the dialogues, and score each with the critic or another judge.
+
+    Args:
+        judge: a function to score with instead: `judge(task, messages, replies)` returns a number for each reply, more
+            for a better one, or None for a reply that it cannot score. `messages` are those that the agent had seen.
 
     Raises:
         SweetError: the run has no critic, the configuration does not fit, or too many turns failed.
     """
-    return _call("rank", run, config, reporter)
+    return _call("rank", run, config, reporter, function=judge)
 
 
-def pair(run: Run, config: PairConfig | None = None, *, reporter: Reporter | None = None) -> StageResult:
+def pair(run: Run, config: PairConfig | None = None, *, reporter: Reporter | None = None) -> StageResult[PairMetrics]:
     """Make pairs of a better and a worse reply from ranked candidates, for the actor to learn from.
 
     Raises:
@@ -143,7 +165,9 @@ def train_actor(run: Run, config: TrainActorConfig | None = None, *, reporter: R
     return _call("train-actor", run, config, reporter)
 
 
-def compare(a: Run | str | Path, b: Run | str | Path, config: CompareConfig | None = None) -> StageResult:
+def compare(
+    a: Run | str | Path, b: Run | str | Path, config: CompareConfig | None = None
+) -> StageResult[ComparisonMetrics]:
     """Compare two evaluations of the same tasks, task by task. Every difference is `b` minus `a`.
 
     Args:
@@ -159,11 +183,13 @@ def compare(a: Run | str | Path, b: Run | str | Path, config: CompareConfig | No
     return run_compare(left, right, config or CompareConfig())
 
 
-def _call(name: str, run: Run, config: StageConfig | None, reporter: Reporter | None) -> StageResult:
+def _call(
+    name: str, run: Run, config: StageConfig | None, reporter: Reporter | None, **arguments: object
+) -> StageResult[Any]:
     stage = stage_named(name)
     assert stage is not None
     with _outside_of_event_loops():
-        result: StageResult = stage.run(run, config or stage.config(), reporter or Silent())
+        result: StageResult = stage.run(run, config or stage.config(), reporter or Silent(), **arguments)
     return result
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from sweet.inspection.disk_use import DiskUse, disk_use
 from sweet.runs.lineage import Staleness, ancestors
@@ -152,10 +152,23 @@ def _unfinished(manifest: Manifest) -> list[Attempt]:
         attempt
         for attempt in reversed(manifest.attempts)
         if attempt.id in writing
-        and stage_named(attempt.stage) is not None
+        and _has_command(attempt)
         and attempt.status in ("failed", "interrupted")
         and latest[attempt.stage] == attempt.id
     ]
+
+
+def _has_command(attempt: Attempt) -> bool:
+    """Whether a command can do the same again. A ranking by a function of Python has none."""
+    stage = stage_named(attempt.stage)
+    if stage is None:
+        return False
+    settings = current_settings(attempt)
+    try:
+        stage.config.model_validate({name: settings[name] for name in settings.keys() & stage.config.model_fields})
+    except ValidationError:
+        return False
+    return True
 
 
 def default_settings(stage: str) -> dict[str, Any] | None:

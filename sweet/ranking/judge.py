@@ -1,8 +1,9 @@
 """The interface of judges, which score the replies at a turn for `sweet rank`, and the rows made of their scores.
 
 A judge is a critic (`sweet.ranking.critic_judge`, with `--ray` `sweet.ranking.on_ray`), a language model
-(`sweet.ranking.llm_judge`) or a control (`sweet.ranking.control_judges`). It receives turns with the replies sampled
-there and the reply that was really given, and returns a `JudgedTurn` for each, which becomes one row.
+(`sweet.ranking.llm_judge`), a control (`sweet.ranking.control_judges`) or a Python function
+(`sweet.ranking.function_judge`). It receives turns with the replies sampled there and the reply that was really given,
+and returns a `JudgedTurn` for each, which becomes one row.
 """
 
 from __future__ import annotations

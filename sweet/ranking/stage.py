@@ -1,7 +1,8 @@
 """`sweet rank`: sample candidates at some turns and score each by the critic or another judge.
 
     inputs, turns   which dialogues, and which of their turns
-    judge           the interface of the judges; critic_judge, on_ray, llm_judge and control_judges implement it
+    judge           the interface of the judges; critic_judge, on_ray, llm_judge, control_judges and
+                    function_judge implement it
     sampler         the candidates at a turn, from the agent or from an earlier ranking (`--replies`)
     pipeline        sampling and judging at the same time; each judged turn is written as a row
     metrics, credit the metrics of the rows, alone and against what the tasks know of replies
@@ -29,6 +30,7 @@ from sweet.ranking.config import CRITIC_JUDGES, RankConfig, check_options
 from sweet.ranking.control_judges import OracleJudge, RandomJudge, check_credit_known
 from sweet.ranking.credit import CreditScorer, credit_metrics
 from sweet.ranking.critic_judge import CriticJudge, load_trained_judge, load_untrained_judge, start_model
+from sweet.ranking.function_judge import FunctionJudge, ScoreReplies, config_for
 from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.judge import Judge
 from sweet.ranking.llm_judge import JudgePrompt, LLMJudge
@@ -51,13 +53,20 @@ from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 
 
-def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult[RankMetrics]:
+def run_rank(
+    run: Run, config: RankConfig, reporter: Reporter, function: ScoreReplies | None = None
+) -> StageResult[RankMetrics]:
     """Sample and score candidates, and write one row for each turn.
+
+    Args:
+        function: judges instead of the judge that `config` names.
 
     Raises:
         UsageError: options do not go together, or an input is missing.
         TooManyFailures: more turns failed than `fail_on_error` allows; the rows of the others are kept.
     """
+    if function is not None:
+        config = config_for(function, config)
     chosen = _choose_turns(run, config)
     inputs, turns = chosen.inputs, chosen.turns
     scorer = CreditScorer.for_rollouts(run, inputs.rollouts)
@@ -74,7 +83,7 @@ def run_rank(run: Run, config: RankConfig, reporter: Reporter) -> StageResult[Ra
             if missing:
                 belongs_to(local, attempt)
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
-                with _load_judge(run, config, inputs, scorer, reporter) as judge:
+                with _load_judge(run, config, inputs, scorer, reporter, function) as judge:
                     ranking = _sample_and_judge(config, chosen, missing, judge, system, local, writer, reporter)
                     attempt.environment |= asyncio.run(ranking)
                     if isinstance(judge, RayJudge):
@@ -181,10 +190,17 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
 
 @contextmanager
 def _load_judge(
-    run: Run, config: RankConfig, inputs: RankInputs, scorer: CreditScorer, reporter: Reporter
+    run: Run,
+    config: RankConfig,
+    inputs: RankInputs,
+    scorer: CreditScorer,
+    reporter: Reporter,
+    function: ScoreReplies | None,
 ) -> Iterator[Judge | None]:
     """Load the judge for the duration of the block. None for a language model: `_sample_and_judge` opens its client."""
-    if config.judge in CRITIC_JUDGES:
+    if function is not None:
+        yield FunctionJudge(function)
+    elif config.judge in CRITIC_JUDGES:
         load = _critic_loader(run, config, inputs)
         if config.ray is None:
             yield load(reporter)

@@ -24,6 +24,7 @@ UNITS = {
     "oracle": "credit",
     "random": "drawn at random",
     "untrained": "nats a token",
+    "function": "score",
 }
 POINTS = "points"
 """What a language model's advantages are in (see `sweet.stages.rows.Basis`)."""

@@ -117,7 +117,7 @@ class CandidatesMeta(Meta):
     agent: str | None = None
     """The model that was sampled, as it was named then."""
     judge: str | None = None
-    """What judged: critic, llm, oracle, random or untrained."""
+    """What judged: critic, llm, oracle, random, untrained, or the name of a Python function."""
     replies: str | None = None
     """Id of the candidates whose replies were judged again; absent where replies were sampled."""
     critic: str | None = None

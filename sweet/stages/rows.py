@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sweet.tasks.base import Message
 
-Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained"]
+Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function"]
 """What an advantage is: the critic's, in nats a token; a regression head's, in its scores; a language model's, in
 points of 1 to 9 (see `sweet.ranking.llm_judge`): the mean of its scores under their probabilities, or the score that it
-wrote; or that of a control (see `sweet.ranking.control_judges`)."""
+wrote; that of a control (see `sweet.ranking.control_judges`); or that of a Python function, in its scores."""
 
 
 class Preference(BaseModel):

@@ -25,6 +25,7 @@ BASES: dict[Basis, str] = {
     "oracle": "by the task's own knowledge",
     "random": "drawn at random",
     "untrained": "by the untrained critic, nats a token",
+    "function": "by a Python function",
 }
 TAKEN = "●"
 BAR = 4
