@@ -36,7 +36,7 @@ from typing import Any
 
 from sweet.render.assets import AssetStore, asset_at, asset_folder, picture_size, placeholder
 from sweet.render.browser import size_of
-from sweet.render.browsers import Pool, open_browsers
+from sweet.render.browsers import BrowserPool, open_browsers
 from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderFailed, RenderSettings
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
@@ -114,7 +114,7 @@ def by_selenium(driver: Any, files: list[Path]) -> tuple[float, list[bytes]]:
     return len(files) / (time.perf_counter() - began), shots
 
 
-async def by_pool(pool: Pool, pages: list[str]) -> tuple[float, list[bytes]]:
+async def by_pool(pool: BrowserPool, pages: list[str]) -> tuple[float, list[bytes]]:
     began = time.perf_counter()
     shots = await asyncio.gather(*[pool.shoot(page) for page in pages])
     return len(pages) / (time.perf_counter() - began), [shot.png for shot in shots]

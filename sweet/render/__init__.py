@@ -1,1 +1,1 @@
-"""Pages nobody trusts to screenshots (page, store, browsers), and screenshots to how alike they are."""
+"""Render untrusted pages to screenshots (page, store, browsers), and compare screenshots (similarity)."""

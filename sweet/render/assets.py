@@ -1,9 +1,9 @@
-"""What pages may load from elsewhere, served from this machine.
+"""The external resources that pages may load, served from this machine.
 
-Pages of ColBench load Tailwind from a content network and pictures from a service that gives any size. The stylesheet
-and the script lie in the asset store, a folder that `sweet data assets` fills and checks; a picture is made here, in
-the size that its address names, in colours that its address decides. Nothing else is served, and nothing is fetched
-while pages are rendered.
+Pages of ColBench load Tailwind from a CDN and images from a placeholder service. The stylesheet and the script are in
+the asset store, a folder that `sweet data assets` fills and verifies; an image is generated here, in the size that its
+address names, in colours derived from its address. Nothing else is served, and nothing is downloaded while pages are
+rendered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweet.errors import UsageError
 from sweet.paths import data_folder
 
 LARGEST_PICTURE = 5000
-"""Pixels of a side; the service gives no larger ones."""
+"""Maximum side of an image in pixels, as of the service."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,11 @@ class Asset:
     """A file of the asset store.
 
     Attributes:
-        name: of the file in the store.
-        sha256: of its content.
-        package: where it comes from, as npm names it, and `member`, the file in that package.
-        addresses: those under which pages ask for it, HOST/PATH, as regular expressions.
+        name: the name of the file in the store.
+        sha256: the digest of its content.
+        package: the npm package that contains it.
+        member: the path of the file in that package.
+        addresses: the addresses under which pages request it, HOST/PATH, as regular expressions.
     """
 
     name: str
@@ -80,51 +81,51 @@ HOSTS = (
     "cdn.tailwindcss.com",
     "picsum.photos",
 )
-"""Every host of the addresses above."""
+"""All hosts of the addresses above."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """What an address holds."""
+    """The content at an address."""
 
     body: bytes
     content_type: str
 
 
 def asset_folder() -> Path:
-    """Where `sweet data assets` puts the assets."""
+    """Return the folder into which `sweet data assets` downloads the assets."""
     return data_folder() / "assets"
 
 
 def asset_at(address: str) -> Asset | None:
-    """The asset that a page asks for under this address."""
-    place = _place(address)
-    return next((a for a in ASSETS if any(re.fullmatch(pattern, place) for pattern in a.addresses)), None)
+    """Return the asset that pages request under this address, or None."""
+    path = _host_and_path(address)
+    return next((a for a in ASSETS if any(re.fullmatch(pattern, path) for pattern in a.addresses)), None)
 
 
 class AssetStore:
-    """The assets of a folder, each read and checked when it is first asked for."""
+    """The assets in a folder, each read and verified when it is first requested."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[str, Served] = {}
 
     def at(self, address: str) -> Served | None:
-        """What lies at an address; None where pages may not load it.
+        """Return the content at an address; None if pages may not load it.
 
         Raises:
-            UsageError: the asset has not been fetched, or is not what it should be.
+            UsageError: the asset has not been downloaded, or has the wrong content.
         """
         if asset := asset_at(address):
             if asset.name not in self._read:
                 self._read[asset.name] = Served(self.check(asset), asset.content_type)
             return self._read[asset.name]
         if size := picture_size(address):
-            return Served(placeholder(*size, seed=_place(address)), "image/png")
+            return Served(placeholder(*size, seed=_host_and_path(address)), "image/png")
         return None
 
     def check(self, asset: Asset) -> bytes:
-        """Its content. Errors as of `at`."""
+        """Return the verified content of an asset; raises what `at` raises."""
         path = self.folder / asset.name
         try:
             content = path.read_bytes()
@@ -139,14 +140,14 @@ class AssetStore:
         return content
 
 
-def _place(address: str) -> str:
+def _host_and_path(address: str) -> str:
     parts = urlsplit(address)
     return f"{parts.netloc}{parts.path}"
 
 
 def picture_size(address: str) -> tuple[int, int] | None:
-    """Width and height in pixels that a picture's address names."""
-    found = _PICTURE.fullmatch(_place(address))
+    """Return width and height in pixels if this is the address of an image, else None."""
+    found = _PICTURE.fullmatch(_host_and_path(address))
     if found is None:
         return None
     width = int(found[1])
@@ -155,7 +156,7 @@ def picture_size(address: str) -> tuple[int, int] | None:
 
 
 def placeholder(width: int, height: int, seed: str) -> bytes:
-    """A PNG of this size: a vertical run between two colours that `seed` decides."""
+    """Return a PNG of this size: a vertical gradient between two colours derived from `seed`."""
     digest = hashlib.sha256(seed.encode()).digest()
     top, bottom = (tuple(64 + byte // 2 for byte in digest[i : i + 3]) for i in (0, 3))
     packer = zlib.compressobj(1)
@@ -163,7 +164,7 @@ def placeholder(width: int, height: int, seed: str) -> bytes:
     for y in range(height):
         share = y / max(1, height - 1)
         color = bytes(round(a + (b - a) * share) for a, b in zip(top, bottom, strict=True))
-        # Filter 1: each pixel is told as its difference from the one before, which is none.
+        # Filter 1 stores each pixel as its difference from the previous one, here 0.
         rows.append(packer.compress(b"\x01" + color + bytes(3 * (width - 1))))
     rows.append(packer.flush())
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -1,9 +1,9 @@
-"""A system's Firefox, driven directly by its own protocol, WebDriver BiDi: a WebSocket with JSON both ways.
+"""Drive the system's Firefox directly by its protocol, WebDriver BiDi: JSON messages over a WebSocket.
 
-A command goes out with a number, and the answer comes back with it; several may be on their way at once. Nothing is
-subscribed to, so Firefox tells of no requests, logs and contexts: telling of them is half of what a page costs where
-a general library drives it. The browser runs behind a keeper that ends it when this process is gone (see
-`sweet.supervisor`), in a folder of its own (see `sweet.render.profiles`).
+Each command has a number, which its answer repeats; several may be in flight at once. No events are subscribed to, so
+that Firefox does not report requests, logs and contexts, which is half of the cost of a page when a general library
+drives it. The browser runs under a supervisor that kills it when this process ends (see `sweet.supervisor`), in its own
+folder (see `sweet.render.profiles`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sweet.render.firefox import Processes, command, environment_of, preferences
 from sweet.render.profiles import Profile
 
 LONGEST_ANSWER = 2**28
-"""Bytes of an answer; the largest are screenshots."""
+"""Maximum bytes of an answer; the largest are screenshots."""
 
 
 CLOSING = 1.0
-"""Seconds for a browser that still lives to say good-bye."""
+"""Seconds to wait for the closing handshake."""
 
 
 class Session:
-    """One connection to a Firefox, which takes no second one. Made by `connect`; `close` must be called."""
+    """The connection to a Firefox, which accepts only one. Created by `connect`; `close` must be called."""
 
     def __init__(self, http: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._http = http
@@ -43,9 +43,11 @@ class Session:
 
     @classmethod
     async def connect(cls, port: int) -> Session:
-        """Raises:
-        Disconnected: nobody listens there.
-        DriverError: no session is to be had.
+        """Connect to a Firefox and open a session.
+
+        Raises:
+            Disconnected: nothing listens on the port.
+            DriverError: Firefox refuses the session.
         """
         http = aiohttp.ClientSession()
         try:
@@ -72,7 +74,7 @@ class Session:
         return self._reader.done()
 
     async def do(self, method: str, **params: Any) -> Any:
-        """Give a command and wait for its result.
+        """Send a command and return its result.
 
         Raises:
             Disconnected: the connection has ended, or ends before the answer.
@@ -91,7 +93,7 @@ class Session:
             self._waiting.pop(number, None)
 
     async def close(self) -> None:
-        """End the connection at once."""
+        """Close the connection without waiting for commands in flight."""
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
         await self._socket.close()
@@ -108,19 +110,19 @@ class Session:
                     answer.set_exception(Disconnected("Firefox has ended."))
 
     def _take(self, text: str) -> None:
-        with suppress(ValueError, KeyError, TypeError, AttributeError):  # nothing that answers a command
-            said = json.loads(text)
-            answer = self._waiting.get(said["id"])
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # not an answer to a command
+            message = json.loads(text)
+            answer = self._waiting.get(message["id"])
             if answer is None or answer.done():
                 return
-            if said["type"] == "success":
-                answer.set_result(said["result"])
+            if message["type"] == "success":
+                answer.set_result(message["result"])
             else:
-                answer.set_exception(DriverError(f"{said.get('error')}: {said.get('message')}"))
+                answer.set_exception(DriverError(f"{message.get('error')}: {message.get('message')}"))
 
 
 class DirectWindow:
-    """See `sweet.render.driver.Window`."""
+    """Implements `sweet.render.driver.Window`."""
 
     def __init__(self, firefox: str) -> None:
         self._firefox = firefox
@@ -140,8 +142,8 @@ class DirectWindow:
         await self._do("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
 
     async def _port(self, profile: Profile) -> int:
-        """Start the program, and wait until it takes commands."""
-        process = self._process = _started(self._firefox, profile)
+        """Start the program, wait until it accepts commands, and return its port."""
+        process = self._process = _start(self._firefox, profile)
         self.processes = Processes(process.pid)
         while (port := profile.port()) is None:
             if process.poll() is not None:
@@ -155,7 +157,7 @@ class DirectWindow:
         return await self._session.do(method, **params)
 
     @property
-    def living(self) -> bool:
+    def alive(self) -> bool:
         return self._session is not None and not self._session.ended
 
     async def go(self, address: str) -> None:
@@ -163,8 +165,8 @@ class DirectWindow:
 
     async def evaluate(self, expression: str) -> object:
         target = {"context": self._context}
-        said = await self._do("script.evaluate", expression=expression, target=target, awaitPromise=True)
-        return said.get("result", {}).get("value")
+        answer = await self._do("script.evaluate", expression=expression, target=target, awaitPromise=True)
+        return answer.get("result", {}).get("value")
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
         origin = "document" if document else "viewport"
@@ -176,8 +178,8 @@ class DirectWindow:
         tree = await self._do("browsingContext.getTree", root=self._context, maxDepth=0)
         return str(tree["contexts"][0]["url"])
 
-    def said(self) -> str:
-        return "" if self._profile is None else self._profile.said()
+    def last_output(self) -> str:
+        return "" if self._profile is None else self._profile.last_output()
 
     async def close(self) -> None:
         if self._session is not None:
@@ -190,7 +192,7 @@ class DirectWindow:
             self._profile = None
 
 
-def _started(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
+def _start(firefox: str, profile: Profile) -> subprocess.Popen[bytes]:
     with profile.log.open("wb") as log:
         return subprocess.Popen(
             supervisor.supervised(command(firefox, profile.folder), 0.0),

@@ -1,10 +1,9 @@
-"""One headless Firefox with one page, which is used again and again.
+"""One headless Firefox with one window, which renders one page after another.
 
-A page is loaded, made to stand still and asked for its visible blocks (`settle.js`), and photographed, all within its
-time-out and under a watch on the memory that the browser's processes hold. Nothing in a browser that a page has
-brought to its knees can be relied on, time-outs included: so the clock is here, and what ends a page that does not end
-is the end of all the browser's processes. A browser that has time leaves a page for an empty one; if it does not come
-there soon, it is ended too.
+A page is loaded, frozen and queried for its visible blocks (`settle.js`), and captured, all within its time-out, while
+the memory of the browser's processes is monitored. A browser that a page has overloaded is not reliable, and neither
+are its own time-outs: therefore the clock is in this process, and a page that does not end is ended by killing all of
+the browser's processes. An idle browser leaves its page for an empty one; if that takes too long, it is killed too.
 """
 
 from __future__ import annotations
@@ -22,35 +21,36 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.driver import START_PATIENCE, Disconnected, DriverError, MakeWindow
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow
 from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
 from sweet.render.serving import PageServer
 
-BLANK_PATIENCE = 3.0
-"""Seconds to leave a page."""
+LEAVE_TIMEOUT = 3.0
+"""Seconds within which a browser must leave a page."""
 
-END_PATIENCE = 5.0
-"""Seconds for killed processes to be gone."""
+KILL_TIMEOUT = 5.0
+"""Seconds to wait for killed processes to end."""
 
-GLANCE = 0.25
-"""Seconds between two looks at the memory."""
+MEMORY_INTERVAL = 0.25
+"""Seconds between two measurements of the memory."""
 
 LONGEST_TEXT = 2000
-"""Characters of a block's text."""
+"""Maximum characters of a block's text."""
 
 VIRTUAL_SECOND = 1000
-"""Milliseconds of the page's own clock for which its timers run, and `MOST_CALLBACKS` how many of them at most."""
+"""Milliseconds of the page's virtual clock for which its timers run."""
 MOST_CALLBACKS = 2000
+"""Maximum number of timers that run."""
 
 MOST_ELEMENTS = 20_000
-"""Elements that are looked at for blocks."""
+"""Maximum number of elements that are searched for blocks."""
 
 Length = Annotated[float, Field(allow_inf_nan=False, ge=-1e7, le=1e7)]
 
 
 class _Box(BaseModel):
-    """A block as the page tells it: nothing in it is to be trusted."""
+    """A block as reported by the page, which is untrusted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -69,7 +69,7 @@ class _Box(BaseModel):
     text_width: Length
 
 
-class _Told(BaseModel):
+class _Settled(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     height: Annotated[int, Field(ge=0)]
@@ -77,7 +77,7 @@ class _Told(BaseModel):
 
 
 class Browser:
-    """A browser of a pool. `start`, then `shoot` one page after the other; `stop` must be called."""
+    """A browser of a pool. Call `start`, then `shoot` for one page after another; `stop` must be called."""
 
     def __init__(self, firefox: Firefox, make: MakeWindow, assets: AssetStore, tls: SSLContext) -> None:
         self._firefox = firefox
@@ -85,47 +85,49 @@ class Browser:
         self._server = PageServer(assets, tls)
         self._settle = f"settle_{secrets.token_hex(8)}"
         self.clean = True
-        """Whether it shows nothing of a former page."""
+        """Whether it shows an empty page."""
         self.pages = 0
-        """How many it has been given."""
+        """Number of pages that it was given."""
 
     @property
     def processes(self) -> Processes | None:
         return self._window.processes
 
     async def start(self, settings: RenderSettings) -> None:
-        """Raises:
-        SweetError: it does not start.
+        """Start the browser.
+
+        Raises:
+            SweetError: it does not start.
         """
         await self._server.listen()
         script = _script(self._settle, settings)
         try:
-            async with asyncio.timeout(START_PATIENCE):
+            async with asyncio.timeout(START_TIMEOUT):
                 await self._window.start(self._server.port, script, settings.width, settings.height)
-                # Firefox starts another process for the first page of a host: better now than on a page's time.
+                # Firefox starts another process for the first page of a host, which should not count as a page's time.
                 await self._window.go(self._server.put("", ""))
         except (TimeoutError, DriverError, OSError) as error:
-            said = self._window.said() or str(error) or "no answer"
+            reason = self._window.last_output() or str(error) or "no answer"
             await self.stop()
             raise SweetError(
-                f"Firefox does not start: {said}",
+                f"Firefox does not start: {reason}",
                 where=str(self._firefox),
                 fix=f"{INSTALL_FIREFOX}; sweet doctor",
             ) from error
 
     async def shoot(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
-        """Render a page. After a failure whose reason is timeout, memory or crashed, the browser has ended.
+        """Render a page. After a failure with the reason timeout, memory or crashed, the browser has ended.
 
         Raises:
-            RenderFailed: by the page's fault.
-            SweetError: an asset that the page wants has not been fetched.
+            RenderFailed: the page cannot be rendered.
+            SweetError: an asset that the page loads has not been downloaded.
         """
         self.pages += 1
         self.clean = False
         before = self._drawing()
         work = asyncio.create_task(self._render(html, name, settings))
-        _heard(work)
-        watch = asyncio.create_task(self._watch(settings.max_memory))
+        _retrieve_error(work)
+        watch = asyncio.create_task(self._wait_for_memory(settings.max_memory))
         try:
             await asyncio.wait({work, watch}, timeout=settings.timeout, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -139,7 +141,7 @@ class Browser:
             raise
         finally:
             watch.cancel()
-            if not work.done():  # cancelled from outside: what is left half done is of no use
+            if not work.done():  # cancelled from outside, with the page half rendered
                 await self.stop()
 
     def _outcome(self, work: asyncio.Task[Screenshot], before: set[int]) -> Screenshot:
@@ -149,7 +151,7 @@ class Browser:
         if error is None:
             return work.result()
         if isinstance(error, DriverError):
-            # The process that draws a page may end alone, and Firefox tells of it as of a page that went away.
+            # If only the process that draws the page ends, Firefox reports that the page was left.
             if isinstance(error, Disconnected) or (before and not before & self._drawing()):
                 raise RenderFailed("crashed", "The browser ended under the page.") from error
             raise RenderFailed("blocked", "The page kept the browser from looking at it.") from error
@@ -161,67 +163,67 @@ class Browser:
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
         await self._window.go(address)
-        told = _read(await self._window.evaluate(f"window.{self._settle}()"))
-        blocks = tuple(Block(**box.model_dump()) for box in told.blocks[: settings.max_blocks])
-        # A document without any height is not to be had as a picture; the window that it is shown in is.
-        height = min(told.height, settings.max_height)
+        settled = _parse(await self._window.evaluate(f"window.{self._settle}()"))
+        blocks = tuple(Block(**box.model_dump()) for box in settled.blocks[: settings.max_blocks])
+        # A document of height 0 cannot be captured; the window is captured instead.
+        height = min(settled.height, settings.max_height)
         png = await self._window.picture(settings.width, height or settings.height, document=height > 0)
         if (await self._window.address()).partition("#")[0] != address:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         return Screenshot(png, *size_of(png), blocks)
 
     async def leave(self) -> bool:
-        """Go to an empty page; False where that has come to nothing, and the browser has ended."""
-        # Of the same host: at another one's Firefox would start another process.
+        """Go to an empty page. Return False if that failed, and the browser has ended."""
+        # The empty page is on the same host, since Firefox would start another process for another one.
         going = asyncio.create_task(self._window.go(self._server.put("", "")))
-        _heard(going)
-        await asyncio.wait({going}, timeout=BLANK_PATIENCE)
+        _retrieve_error(going)
+        await asyncio.wait({going}, timeout=LEAVE_TIMEOUT)
         self.clean = going.done() and going.exception() is None
         if not self.clean:
             await self.stop()
         return self.clean
 
     @property
-    def living(self) -> bool:
-        """Whether it has been started, and not ended since."""
-        return self._window.living
+    def alive(self) -> bool:
+        """Whether the browser has been started and has not ended."""
+        return self._window.alive
 
     async def memory(self) -> int:
-        """MB that its processes hold; 0 where they cannot be looked at."""
+        """Return the memory of its processes in MB; 0 if it cannot be measured."""
         return 0 if self.processes is None else await asyncio.to_thread(self.processes.memory)
 
-    async def _watch(self, most: int) -> None:
-        """Return when the browser holds more than `most` MB."""
+    async def _wait_for_memory(self, most: int) -> None:
+        """Wait until the browser uses more than `most` MB."""
         while await self.memory() <= most:
-            await asyncio.sleep(GLANCE)
+            await asyncio.sleep(MEMORY_INTERVAL)
 
     async def stop(self) -> None:
-        """End all its processes."""
+        """Kill all its processes."""
         if self.processes is not None:
             self.processes.kill()
-            ends = asyncio.get_running_loop().time() + END_PATIENCE
-            while not await asyncio.to_thread(self.processes.gone) and asyncio.get_running_loop().time() < ends:
+            deadline = asyncio.get_running_loop().time() + KILL_TIMEOUT
+            while not await asyncio.to_thread(self.processes.gone) and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(0.05)
         await self._window.close()
         await self._server.close()
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
-    """Take note of a task's error, now or whenever it comes, so that nobody is told that nobody did."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve a task's exception when it is done, so that asyncio does not warn that it never was."""
     task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
 
-def _read(said: object) -> _Told:
-    if isinstance(said, str):
-        # Half a character, which a page's text may have at its end, has no place in a file.
-        said = said.encode("utf-8", "replace").decode()
+def _parse(report: object) -> _Settled:
+    if isinstance(report, str):
+        # A text that was cut may end in half a surrogate pair, which cannot be encoded.
+        report = report.encode("utf-8", "replace").decode()
         with suppress(ValidationError):
-            return _Told.model_validate_json(said)
+            return _Settled.model_validate_json(report)
     raise RenderFailed("blocked", "The page changed what a browser is made of, so that it cannot be looked at.")
 
 
 def size_of(png: bytes) -> tuple[int, int]:
-    """Width and height of a PNG in pixels."""
+    """Return width and height of a PNG in pixels."""
     width, height = struct.unpack(">II", png[16:24])
     return width, height
 

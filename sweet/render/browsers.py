@@ -1,13 +1,13 @@
-"""A pool of headless Firefoxes that turn pages into screenshots.
+"""A pool of headless Firefoxes that render pages to screenshots.
 
 Each browser renders one page at a time; as many run as the machine has cores and memory for, started when they are
-first needed. A browser is ended and started anew after `RECYCLE_PAGES` pages, or when it still holds more than
-`RECYCLE_MEMORY` between two, or when a page has brought it down. While pages wait, the next one takes the place of the
-one before at once, since going to an empty page in between costs a quarter of the whole; so a page that fails there is
-tried once more in a fresh browser, and no page pays for another.
+first needed. A browser is replaced after `RECYCLE_PAGES` pages, when it uses more than `RECYCLE_MEMORY` between two
+pages, or when a page has made it fail. While pages wait, a browser loads the next one directly, since an empty page in
+between takes a quarter of the time; a page that fails in this way is tried once more in a fresh browser, so that no
+page fails because of another.
 
-A browser ends when this process is gone, whoever drives it (see `sweet.render.driver`), and the folders of those that
-were killed are removed when a pool is next opened: nothing stays behind, however this process ends.
+Every driver ends its browsers when this process ends (see `sweet.render.driver`), and the folders of those that were
+killed are removed when the next pool is opened, so that nothing is left behind however this process ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sweet.render.driver import MakeWindow
 from sweet.render.firefox import Firefox, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.playwright_driver import open_playwright
-from sweet.render.profiles import remove_left
+from sweet.render.profiles import remove_stale
 from sweet.render.renderer import CachingRenderer
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
@@ -38,29 +38,29 @@ RECYCLE_PAGES = 500
 """Pages after which a browser is replaced."""
 
 RECYCLE_MEMORY = 1800
-"""MB that a browser may hold between two pages."""
+"""Memory in MB that a browser may use between two pages."""
 
 CHECK_PAGES = 20
-"""Pages after which a browser is looked at in any case."""
+"""Pages after which a browser's memory is checked even while pages wait."""
 
 SHARE_OF_MEMORY = 1500
-"""MB of free memory that a browser of the pool is counted with."""
+"""Free memory in MB that is reserved for each browser of the pool."""
 
-MOST_BROWSERS = 8
-"""More have not been tried."""
-
-
-class _Doubtful(Exception):
-    """A page failed in a browser that was not fresh: it may have been the browser's fault, or the page's before."""
+MAX_BROWSERS = 8
+"""Maximum number of browsers; more have not been tested."""
 
 
-def fitting_count() -> int:
-    """How many browsers this machine has cores and free memory for."""
-    return max(1, min(usable_cores(), _free_memory() // SHARE_OF_MEMORY, MOST_BROWSERS))
+class _RetryFresh(Exception):
+    """A page failed in a used browser, perhaps because of the browser or of an earlier page."""
+
+
+def default_count() -> int:
+    """Return the number of browsers for which this machine has cores and free memory."""
+    return max(1, min(usable_cores(), _free_memory() // SHARE_OF_MEMORY, MAX_BROWSERS))
 
 
 def _free_memory() -> int:
-    """MB of memory that programs can have; that of the machine where nobody tells."""
+    """Return the available memory in MB, or the machine's total memory if that is unknown."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -70,11 +70,12 @@ def _free_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
-class Pool(CachingRenderer):
-    """Made by `open_browsers`.
+class BrowserPool(CachingRenderer):
+    """The pool that `open_browsers` opens.
 
     Attributes:
-        started: how many browsers have been started so far, and `given` how many pages they have been given.
+        started: number of browsers that were started.
+        given: number of pages that they were given.
     """
 
     def __init__(
@@ -91,27 +92,27 @@ class Pool(CachingRenderer):
         self.started = 0
         self.given = 0
         self._make = partial(Browser, firefox, make, assets, tls)
-        self._places: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
+        self._slots: asyncio.LifoQueue[Browser | None] = asyncio.LifoQueue()
         for _ in range(count):
-            self._places.put_nowait(None)
+            self._slots.put_nowait(None)
         self._count = count
 
     async def close(self) -> None:
-        """End all browsers."""
+        """Stop all browsers."""
         await super().close()
-        while not self._places.empty():
-            if browser := self._places.get_nowait():
+        while not self._slots.empty():
+            if browser := self._slots.get_nowait():
                 await browser.stop()
 
     async def _render(self, key: str, html: str) -> Screenshot:
         try:
             return await self._render_once(key, html, fresh=False)
-        except _Doubtful:
+        except _RetryFresh:
             return await self._render_once(key, html, fresh=True)
 
     async def _render_once(self, key: str, html: str, *, fresh: bool) -> Screenshot:
-        browser = await self._places.get()
-        kept: Browser | None = None
+        browser = await self._slots.get()
+        usable: Browser | None = None
         try:
             if browser is not None and fresh:
                 await browser.stop()
@@ -121,32 +122,32 @@ class Pool(CachingRenderer):
                 await browser.start(self.settings)
                 self.started += 1
             self.given += 1
-            alone = browser.clean
+            was_clean = browser.clean
             shot = await browser.shoot(html, key, self.settings)
-            kept = browser
+            usable = browser
             return shot
         except RenderFailed as failed:
             if failed.lasting:
-                kept = browser
-            elif not fresh and (failed.reason == "crashed" or not alone):
-                raise _Doubtful from failed
+                usable = browser
+            elif not fresh and (failed.reason == "crashed" or not was_clean):
+                raise _RetryFresh from failed
             raise
         except SweetError:
-            kept = browser  # an asset is missing; or it has not started, and has ended
+            usable = browser  # an asset is missing; a browser that did not start has ended, which _release checks
             raise
         except asyncio.CancelledError:
             if browser is not None:
                 await browser.stop()
             raise
         finally:
-            await self._give_back(kept)
+            await self._release(usable)
 
-    async def _give_back(self, browser: Browser | None) -> None:
-        """Give a browser's place to the next page, at once where one waits for it."""
-        if browser is not None and not browser.living:
+    async def _release(self, browser: Browser | None) -> None:
+        """Release a browser's slot, without leaving its page if other pages wait."""
+        if browser is not None and not browser.alive:
             browser = None
         if browser is None or (self.hurried and browser.pages % CHECK_PAGES):
-            self._places.put_nowait(browser)
+            self._slots.put_nowait(browser)
         else:
             self._run(self._leave(browser))
 
@@ -156,7 +157,7 @@ class Pool(CachingRenderer):
         return len(self._waiting) > self._count
 
     async def _leave(self, browser: Browser) -> None:
-        """Rid a browser of its page and give back its place."""
+        """Leave a browser's page, replace the browser if it is due, and release its slot."""
         ready = None
         try:
             if await browser.leave():
@@ -168,7 +169,7 @@ class Pool(CachingRenderer):
             await browser.stop()
             raise
         finally:
-            self._places.put_nowait(ready)
+            self._slots.put_nowait(ready)
 
 
 @asynccontextmanager
@@ -177,28 +178,28 @@ async def open_browsers(
     count: int | None = None,
     settings: RenderSettings | None = None,
     assets: Path | None = None,
-) -> AsyncIterator[Pool]:
-    """A pool of browsers, put away at the end of the block.
+) -> AsyncIterator[BrowserPool]:
+    """Open a pool of browsers for the duration of the block.
 
     Args:
-        store: the folder that keeps the screenshots; None keeps none.
-        count: how many browsers; None for as many as the machine has cores and memory for.
-        assets: the folder of the assets, by default where `sweet data assets` puts them.
+        store: the folder of the screenshots; None stores none.
+        count: number of browsers; None for as many as the machine has cores and memory for.
+        assets: the folder of the assets; None for that of `sweet data assets`.
 
     Raises:
         UsageError: see `find_firefox`.
     """
     firefox = find_firefox()
     tls = certificate()
-    await asyncio.to_thread(remove_left)
+    await asyncio.to_thread(remove_stale)
     async with open_driver(firefox) as make:
-        pool = Pool(
+        pool = BrowserPool(
             firefox,
             make,
             tls,
             AssetStore(assets or asset_folder()),
             None if store is None else ScreenshotStore(store),
-            count or fitting_count(),
+            count or default_count(),
             settings or RenderSettings(),
         )
         try:
@@ -209,7 +210,7 @@ async def open_browsers(
 
 @asynccontextmanager
 async def open_driver(firefox: Firefox) -> AsyncIterator[MakeWindow]:
-    """What makes windows of this Firefox, put away at the end of the block."""
+    """Open a driver of this Firefox for the duration of the block, which creates windows."""
     if firefox.driver == "playwright":
         async with open_playwright(firefox) as make:
             yield make

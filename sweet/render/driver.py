@@ -1,9 +1,8 @@
-"""What a browser must do for a page, whoever drives it.
+"""The interface of a browser driver.
 
-Two ways lead to a Firefox. `sweet.render.bidi` starts one of the system and speaks its own protocol with it, which is
-the faster way; `sweet.render.playwright_driver` has Playwright start its own build, which nobody else can drive, or one
-of the system. The rest is the same for both: preferences, script, server, time-outs, and that processes are killed from
-outside.
+There are two drivers. `sweet.render.bidi` starts the system's Firefox and speaks its protocol directly, which is
+faster; `sweet.render.playwright_driver` lets Playwright start its own build, which only Playwright can drive, or the
+system's. Preferences, script, server, time-outs and killing the processes are the same for both.
 """
 
 from __future__ import annotations
@@ -13,42 +12,42 @@ from typing import Protocol
 
 from sweet.render.firefox import Processes
 
-START_PATIENCE = 90.0
-"""Seconds for a browser to start, which takes five on an idle core."""
+START_TIMEOUT = 90.0
+"""Seconds within which a browser must start; on an idle core it takes five."""
 
 
 class DriverError(Exception):
-    """Firefox could not do what it was told; `str()` is how it says so."""
+    """A command to Firefox failed; `str()` is its message."""
 
 
 class Disconnected(DriverError):
-    """Nothing more can be told to Firefox, since it has ended, or its page has."""
+    """Firefox accepts no more commands, since it or its page has ended."""
 
 
 class Window(Protocol):
-    """One headless Firefox with one window. `close` must be called, whatever came of `start`.
+    """One headless Firefox with one window. `close` must be called, even if `start` failed.
 
-    Nothing here bounds its time: a page may keep the browser from answering. Who waits longer than it likes kills
-    `processes`. What is waited for, but `close`, raises DriverError, and Disconnected where the browser is gone.
+    No method has a time-out, and a page may keep the browser from answering: the caller limits the time and kills
+    `processes`. All coroutines except `close` raise DriverError, and Disconnected if the browser has ended.
     """
 
     @property
     def processes(self) -> Processes | None:
-        """Those of the browser, as soon as they are known."""
+        """The processes of the browser, once they are known."""
         ...
 
     @property
-    def living(self) -> bool:
-        """Whether it has been started, and not ended since."""
+    def alive(self) -> bool:
+        """Whether the browser has been started and has not ended."""
         ...
 
     async def start(self, port: int, script: str, width: int, height: int) -> None:
         """Start the browser.
 
         Args:
-            port: of the server that is its only way out.
+            port: the port of the server that is the only one it can reach.
             script: runs in every page before the page's own scripts.
-            width: of the window in CSS px, which are those of its pictures; `height` alike.
+            width, height: size of the window in CSS px, which are also the pixels of screenshots.
         """
         ...
 
@@ -57,25 +56,25 @@ class Window(Protocol):
         ...
 
     async def evaluate(self, expression: str) -> object:
-        """The value of an expression in the page, which may be a promise of it: text, or what the page put there."""
+        """Return the value of an expression in the page, after awaiting a promise. The page may have replaced it."""
         ...
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
-        """A PNG of so much of the document from its upper left corner; with `document` false, of the window."""
+        """Return a PNG of the document's upper left `width` x `height` pixels; if not `document`, of the window's."""
         ...
 
     async def address(self) -> str:
-        """Where the window is now."""
+        """Return the window's current address."""
         ...
 
-    def said(self) -> str:
-        """The last line that the browser printed; "" where nobody knows."""
+    def last_output(self) -> str:
+        """Return the last line that the browser printed; "" if it is unknown."""
         ...
 
     async def close(self) -> None:
-        """Put away what is left of a browser whose processes have been killed. May be called again."""
+        """Clean up after a browser whose processes have been killed. May be called more than once."""
         ...
 
 
 MakeWindow = Callable[[], Window]
-"""A driver: makes the window of one more browser."""
+"""A driver: creates the window of one more browser."""

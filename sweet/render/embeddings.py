@@ -1,7 +1,7 @@
-"""Embeddings of screenshots, each made once: `FOLDER/ab/abcdef….f32` by the picture's sha256, one folder a similarity.
+"""A cache of screenshot embeddings: `FOLDER/SIMILARITY/ab/abcdef….f32`, named by the sha256 of the PNG.
 
-A file holds little-endian float32 numbers. It is written whole or not at all, and one that is not a unit vector
-counts as not there. Any number of processes may use one folder.
+A file contains little-endian float32 numbers. It is written atomically, and one that is not a unit vector counts as
+missing. Any number of processes may use one folder.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _ROUNDING = 1e-3
 
 
 class Embeddings:
-    """Embeddings by one similarity.
+    """The embeddings of one similarity, cached.
 
     Args:
-        folder: where they are kept, below a folder of the similarity's own; None keeps them in memory alone.
+        folder: the cache folder, in which each similarity has its own; None caches in memory only.
     """
 
     def __init__(self, similarity: Similarity, folder: Path | None) -> None:
         self.similarity = similarity
-        keeps = folder is not None and similarity.keeps
-        self._folder = folder / re.sub(r"[^A-Za-z0-9._@-]", "-", similarity.name) if keeps and folder else None
+        name = re.sub(r"[^A-Za-z0-9._@-]", "-", similarity.name)
+        self._folder = folder / name if folder is not None and similarity.keeps else None
         self._known: OrderedDict[str, Vector] = OrderedDict()
 
     def of(self, pictures: Sequence[bytes]) -> list[Vector]:
-        """The embeddings of pictures (PNG bytes), in their order; what is not known is computed in one batch."""
+        """Return the embeddings of pictures (PNG bytes), in their order; missing ones are computed in one batch."""
         keys = [hashlib.sha256(png).hexdigest() for png in pictures]
         found: dict[str, Vector] = {}
         missing: dict[str, bytes] = {}

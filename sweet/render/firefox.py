@@ -1,4 +1,4 @@
-"""Which Firefox there is and who drives it, how it is set up, and its processes: their memory and their end."""
+"""Find Firefox and its driver, and define its preferences, its environment and the handling of its processes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Firefox:
     """A Firefox to start.
 
     Attributes:
-        path: the program; the folder of it for Playwright's own build.
-        driver: who drives it, Playwright or we directly.
-        own: Playwright's own build, which nobody else can drive.
+        path: the program, or the folder of Playwright's own build.
+        driver: the driver: Playwright, or sweet directly.
+        own: whether it is Playwright's own build, which only Playwright can drive.
     """
 
     path: str
@@ -44,17 +44,17 @@ class Firefox:
 
 
 def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
-    """Choose a Firefox and who drives it: the first of these that there is.
+    """Choose a Firefox and its driver: the first of these that exists.
 
-    1. The program that `SWEET_FIREFOX` names, directly.
-    2. Playwright's own Firefox, which `playwright install firefox` brings, by Playwright.
-    3. firefox-esr or firefox on the PATH, or where macOS has it, directly.
+    1. The program that `SWEET_FIREFOX` names, driven directly.
+    2. Playwright's own Firefox, which `playwright install firefox` installs, driven by Playwright.
+    3. firefox-esr or firefox on the PATH or at its place on macOS, driven directly.
 
-    `SWEET_BROWSER_DRIVER` says otherwise: with `direct` the second is left out, with `playwright` Playwright drives the
+    `SWEET_BROWSER_DRIVER` overrides this: with `direct` the second is skipped, with `playwright` Playwright drives the
     first and the third too.
 
     Raises:
-        UsageError: there is none, a package that it takes is not installed, or one of the two names nothing.
+        UsageError: there is no Firefox, a required package is not installed, or one of the two variables is invalid.
     """
     if importlib.util.find_spec("cryptography") is None:
         raise UsageError("Rendering pages needs the package cryptography.", fix=install_command("html"))
@@ -88,7 +88,7 @@ def find_firefox(environment: Mapping[str, str] = os.environ) -> Firefox:
 
 
 def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
-    """The folder of the Firefox that `playwright install` brought, of the revision that this Playwright starts."""
+    """Return the folder of the installed Firefox build of the revision that this Playwright starts."""
     driver = package / "driver" / "package"
     try:
         listed = json.loads((driver / "browsers.json").read_text(encoding="utf-8"))["browsers"]
@@ -97,27 +97,27 @@ def _own_build(package: Path, environment: Mapping[str, str]) -> str | None:
         return None
     given = environment.get("PLAYWRIGHT_BROWSERS_PATH")
     if given == "0":
-        place = driver / ".local-browsers"
+        builds = driver / ".local-browsers"
     elif given:
-        place = Path(given)
+        builds = Path(given)
     elif sys.platform == "darwin":
-        place = Path.home() / "Library" / "Caches" / "ms-playwright"
+        builds = Path.home() / "Library" / "Caches" / "ms-playwright"
     else:
-        place = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
-    folder = place / f"firefox-{revision}"
+        builds = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    folder = builds / f"firefox-{revision}"
     return str(folder) if (folder / "INSTALLATION_COMPLETE").is_file() else None
 
 
 def command(path: str, folder: Path) -> list[str]:
-    """The command line of a browser in this folder, driven through a port of its own choice."""
+    """Return the command line of a browser with this profile folder, which chooses the port for commands itself."""
     return [path, "--headless", "--no-remote", "--profile", str(folder), "--remote-debugging-port=0"]
 
 
 def preferences(port: int) -> dict[str, Any]:
-    """Firefox's settings for a browser whose only way out is the server at this port."""
+    """Return Firefox's preferences for a browser that can reach only the server at this port."""
     nowhere = "http://127.0.0.1/"
     return {
-        # Everything goes to the server, this machine's own addresses too, and nothing goes past it.
+        # All traffic goes to the server, including that to this machine's own addresses.
         "network.proxy.type": 1,
         "network.proxy.http": "127.0.0.1",
         "network.proxy.http_port": port,
@@ -146,12 +146,12 @@ def preferences(port: int) -> dict[str, Any]:
         "network.protocol-handler.external-default": False,
         "network.protocol-handler.warn-external-default": False,
         "media.peerconnection.enabled": False,
-        # Pages are served without TLS, from hosts that may be known to want it.
+        # Pages are served without TLS, from hosts that may be known to require it.
         "dom.security.https_first": False,
         "dom.security.https_only_mode": False,
         "network.stricttransportsecurity.preloadlist": False,
         "security.OCSP.enabled": 0,
-        # What a page has no business with.
+        # Features that pages do not need.
         "dom.serviceWorkers.enabled": False,
         "dom.push.enabled": False,
         "dom.webnotifications.enabled": False,
@@ -175,7 +175,7 @@ def preferences(port: int) -> dict[str, Any]:
         "dom.max_chrome_script_run_time": 0,
         "dom.ipc.reportProcessHangs": False,
         "hangmonitor.timeout": 0,
-        # The same picture everywhere and always.
+        # Reproducible rendering.
         "ui.useOverlayScrollbars": 1,
         "ui.caretBlinkTime": 0,
         "ui.prefersReducedMotion": 0,
@@ -185,7 +185,7 @@ def preferences(port: int) -> dict[str, Any]:
         "layout.css.visited_links_enabled": False,
         "dom.image-lazy-loading.enabled": False,
         "image.animation_mode": "none",
-        # Else a picture is drawn from its full size or from a smaller copy, whichever has been made first.
+        # Otherwise an image is drawn from its full size or from a smaller copy, whichever was decoded first.
         "image.downscale-during-decode.enabled": False,
         "intl.accept_languages": "en-US, en",
         "intl.locale.requested": "en-US",
@@ -193,7 +193,7 @@ def preferences(port: int) -> dict[str, Any]:
         "privacy.resistFingerprinting": False,
         "privacy.fingerprintingProtection": False,
         "browser.display.use_system_colors": False,
-        # What a browser does besides costs time, and wants to talk to its maker.
+        # Background services, which cost time and contact Mozilla.
         "accessibility.force_disabled": 1,
         "app.normandy.enabled": False,
         "app.shield.optoutstudies.enabled": False,
@@ -241,7 +241,7 @@ def preferences(port: int) -> dict[str, Any]:
         "extensions.formautofill.addresses.enabled": False,
         "extensions.formautofill.creditCards.enabled": False,
         "identity.fxaccounts.enabled": False,
-        "layout.frame_rate": 10,  # what nobody watches need not be drawn sixty times a second
+        "layout.frame_rate": 10,  # an unseen page does not have to be drawn sixty times a second
         "layout.spellcheckDefault": 0,
         "places.history.enabled": False,
         "privacy.query_stripping.enabled": False,
@@ -262,9 +262,8 @@ def preferences(port: int) -> dict[str, Any]:
 
 
 def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A browser's environment: this process's, in English and in Greenwich, without a display, with a folder of its own
-    for temporary files."""
-    kept = {
+    """Return a browser's environment: that of this process with English, UTC, no display, and a temporary folder."""
+    inherited = {
         name: value
         for name, value in given.items()
         if not name.startswith(("LC_", "MOZ_"))
@@ -272,7 +271,7 @@ def environment_of(folder: Path, given: Mapping[str, str] = os.environ) -> dict[
         and not name.endswith("_API_KEY")
     }
     own = {"LANG": "C.UTF-8", "LANGUAGE": "en", "TZ": "UTC", "TMPDIR": str(folder)}
-    return {**kept, **own, "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
+    return {**inherited, **own, "MOZ_HEADLESS": "1", "MOZ_CRASHREPORTER_DISABLE": "1"}
 
 
 _PROC = Path("/proc/self/stat").exists()
@@ -280,12 +279,12 @@ _PROC = Path("/proc/self/stat").exists()
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of one browser: those of its process group, which its keeper or itself leads."""
+    """The processes of one browser: those of its process group, led by its supervisor or by itself."""
 
     group: int
 
     def memory(self) -> int:
-        """MB of memory they hold; what several share counts for each."""
+        """Return their memory in MB, with shared memory counted for each of them."""
         if not _PROC:
             return sum(row.kilobytes for row in _table_of_ps() if row.group == self.group) // 1024
         pages = 0
@@ -297,8 +296,10 @@ class Processes:
         return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
 
     def members(self) -> Iterator[int]:
-        """Their numbers, where there is /proc. The kernel is asked process by process, which is far cheaper than
-        reading what /proc tells of all."""
+        """Yield their process ids, if there is /proc.
+
+        The kernel is asked for the group of each process, which is far cheaper than reading /proc/PID/stat of all.
+        """
         for name in os.listdir("/proc") if _PROC else ():  # noqa: PTH208 - Path objects would cost more than the rest
             if name.isdecimal():
                 with suppress(ProcessLookupError, PermissionError):
@@ -306,7 +307,7 @@ class Processes:
                         yield int(name)
 
     def drawing(self) -> set[int]:
-        """The numbers of those that draw pages, where there is /proc."""
+        """Return the process ids of those that draw pages, if there is /proc."""
         found = set()
         for pid in self.members():
             with suppress(OSError):  # it has just ended
@@ -315,7 +316,7 @@ class Processes:
         return found
 
     def kill(self) -> None:
-        """End them at once."""
+        """Kill them."""
         try:
             os.killpg(self.group, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -326,7 +327,7 @@ class Processes:
 
 
 def processes_of(mark: str) -> Processes | None:
-    """Those of the browser that was started with this text on its command line; None where it is not found."""
+    """Return the processes of the browser whose command line contains `mark`, or None if it is not found."""
     found = [row.group for row in _table() if row.group == row.pid and mark in row.command]
     return Processes(found[0]) if found else None
 
@@ -340,7 +341,7 @@ class _Row:
 
 
 def _table() -> list[_Row]:
-    """The living processes of this machine that can be looked at."""
+    """Return the running processes of this machine that can be read."""
     if not _PROC:
         return _table_of_ps()
     page = os.sysconf("SC_PAGE_SIZE") // 1024

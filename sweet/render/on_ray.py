@@ -1,8 +1,8 @@
-"""Browsers on the nodes of a Ray cluster, behind one renderer: pages go out, screenshots come back and are kept here.
+"""A renderer that uses browsers on the nodes of a Ray cluster and stores the screenshots here.
 
-The same page must come out the same whoever renders it, or scores would depend on the machine. So every node first
-draws a page of letters, sizes and boxes, and one that draws it otherwise than the first (another Firefox, other fonts)
-is left out.
+A page must render identically on every node, or scores would depend on the machine. Therefore every node first renders
+a probe page of letters, sizes and boxes, and a node whose result differs from the first node's (another Firefox, other
+fonts) is not used.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ PROBE = """<!doctype html><html><body style="margin:0">
 <div style="width:300px;height:40px;border-radius:9px;background:linear-gradient(#246,#ace)"></div></body></html>"""
 
 WAITING = 2
-"""Pages that a node has for each of its browsers, so that none waits for the next."""
+"""Pages queued on a node for each of its browsers, so that none is idle."""
 
 
 @asynccontextmanager
 async def open_renderer(
     store: Path, count: int | None = None, ray: str | None = None, say: Callable[[str], None] = lambda _: None
 ) -> AsyncIterator[CachingRenderer]:
-    """Browsers on this machine, or on the nodes of the cluster that `ray` names (sweet.cluster.nodes.open_cluster).
+    """Open browsers on this machine, or on the nodes of the cluster `ray` (sweet.cluster.nodes.open_cluster).
 
     Args:
-        store: the folder that keeps the screenshots.
-        count: how many browsers (on each node); None for as many as the machine has cores and memory for.
-        say: tells people one line.
+        store: the folder of the screenshots.
+        count: number of browsers (on each node); None for as many as the machine has cores and memory for.
+        say: called with each line of text for the user.
 
     Raises:
         SweetError: there is no browser, or no cluster.
@@ -51,19 +51,19 @@ async def open_renderer(
             yield pool
         return
     settings = RenderSettings()
-    same = _Same()
+    same = _SameRendering()
     with (
         open_cluster(ray) as cluster,
         Scheduler[str, _Shot](
             cluster,
             partial(_open_on_node, count, settings),
             worker=AsyncWorker,
-            chunks_per_worker=WAITING * (count or browsers.MOST_BROWSERS),
+            chunks_per_worker=WAITING * (count or browsers.MAX_BROWSERS),
             accept=same.accept,
             say=say,
-        ) as spread,
+        ) as scheduler,
     ):
-        renderer = RayRenderer(spread, ScreenshotStore(store), settings)
+        renderer = RayRenderer(scheduler, ScreenshotStore(store), settings)
         try:
             yield renderer
         finally:
@@ -76,40 +76,40 @@ _Shot = Screenshot | RenderFailed
 class RayRenderer(CachingRenderer):
     """Renders on the nodes of a cluster."""
 
-    def __init__(self, spread: Scheduler[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
+    def __init__(self, scheduler: Scheduler[str, _Shot], store: ScreenshotStore, settings: RenderSettings) -> None:
         super().__init__(store, settings)
-        self._spread = spread
+        self._scheduler = scheduler
 
     @property
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """What each has rendered, and by how many browsers."""
-        return self._spread.record("browsers")
+        """For each node the work that it did and its number of browsers."""
+        return self._scheduler.record("browsers")
 
     async def _render(self, key: str, html: str) -> Screenshot:
-        [shot] = await asyncio.wrap_future(self._spread.submit([html]))
+        [shot] = await asyncio.wrap_future(self._scheduler.submit([html]))
         if isinstance(shot, RenderFailed):
             raise shot
         return shot
 
 
-class _Same:
-    """Whether nodes draw alike."""
+class _SameRendering:
+    """Checks that all nodes render the probe page identically."""
 
     def __init__(self) -> None:
         self.first: tuple[str, str] | None = None
 
     def accept(self, name: str, info: Mapping[str, Any]) -> str | None:
-        """Why a node is of no use beside the others."""
+        """Return why a node cannot be used, or None."""
         if self.first is None:
             self.first = (name, info["probe"])
         if info["probe"] != self.first[1]:
-            return f"it draws the same page otherwise than {self.first[0]} (another Firefox, or other fonts)"
+            return f"it renders the same page differently than {self.first[0]} (another Firefox, or other fonts)"
         return None
 
 
 @asynccontextmanager
 async def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> AsyncIterator[_Browsers]:
-    number = count or min(cores, browsers.fitting_count())
+    number = count or min(cores, browsers.default_count())
     async with browsers.open_browsers(None, number, settings) as pool:
         probe = await pool.shoot(PROBE)
         yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, CAPACITY: WAITING * number})

@@ -1,6 +1,6 @@
-"""What rendering a page is about: its settings, the screenshot with its visible blocks, and how it can fail.
+"""The data types of rendering: settings, the screenshot with its visible blocks, failures, and the key of a page.
 
-Nothing here needs a browser, so that a run's screenshots can be found and looked at where there is none.
+Nothing here needs a browser, so that the screenshots of a run can be found and shown without one.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 VERSION = 2
-"""Counts up whenever the same page with the same settings comes out otherwise than before: a part of `page_key`."""
+"""A part of `page_key`, incremented whenever the same page with the same settings renders differently than before."""
 
 Reason = Literal["empty", "too_large", "timeout", "memory", "crashed", "blocked"]
 
 
 @dataclass(frozen=True)
 class RenderSettings:
-    """How a page is rendered, and what it may cost. Lengths in CSS px."""
+    """The settings and limits of rendering. Lengths are in CSS px."""
 
     width: int = 1280
     """Width of the window and of every screenshot."""
     height: int = 720
-    """Height of the window. A page without a doctype that is lower gives a lower screenshot; one without any height is
-    shown as high as the window."""
+    """Height of the window. The screenshot of a page without a doctype may be lower; that of a page with height 0 has
+    the height of the window."""
     max_height: int = 10_000
-    """Where a screenshot ends, however long the page is."""
+    """Maximum height of a screenshot."""
     max_bytes: int = 2_000_000
-    """The most that the page's text may have, in UTF-8: a page that a model writes has thousands."""
+    """Maximum size of the page's source in UTF-8; pages written by models have thousands of bytes."""
     timeout: float = 15.0
     """Seconds for one page, from its first byte to the end of its screenshot."""
     max_memory: int = 3000
-    """MB that a browser may hold, all of its processes together; without a page it holds 500 to 900."""
+    """Maximum memory in MB of all processes of a browser; without a page they use 500 to 900."""
     max_blocks: int = 2000
-    """The most visible blocks that are told, in the order of the document."""
+    """Maximum number of visible blocks, in the order of the document."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Block:
 
     Attributes:
         tag: the element's name in lower case.
-        text: its own text without that of the elements in it, whitespace folded; "" for a box that is only a colour
-            or an image.
-        x: distance of its left edge from the page's, in CSS px; `y`, `width` and `height` alike.
-        color: of the text, "#rrggbb".
-        background: "#rrggbb", "" where it is transparent.
+        text: its own text without that of child elements, with whitespace collapsed; "" for a box without text.
+        x, y: distance of its left and top edges from the page's, in CSS px.
+        width, height: its size in CSS px.
+        color: the colour of the text, "#rrggbb".
+        background: "#rrggbb", or "" if it is transparent.
         font_size: in CSS px.
-        bold: a font weight of 600 or more.
-        image: an image, a picture drawn by script, or a box with a background image.
-        text_x: distance of the left edge of its own text from the page's, and `text_width` from there to the right
-            edge: how the text lies in the box. Both 0 where it has no text, or one that was typed into a field.
+        bold: whether the font weight is 600 or more.
+        image: whether it is an image, a canvas, or a box with a background image.
+        text_x, text_width: distance of the left edge of its own text from the page's, and the width of that text.
+            Both are 0 without text, and for text typed into a field.
     """
 
     tag: str
@@ -72,7 +72,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Screenshot:
-    """A rendered page: `width` and `height` are those of the picture, in pixels."""
+    """A rendered page; `width` and `height` of the PNG are in pixels."""
 
     png: bytes
     width: int
@@ -81,17 +81,17 @@ class Screenshot:
 
     @property
     def sha256(self) -> str:
-        """Of the picture."""
+        """The digest of the PNG."""
         return hashlib.sha256(self.png).hexdigest()
 
 
 class RenderFailed(Exception):
-    """A page could not be rendered, by its own fault. `str()` says what happened, for people.
+    """A page cannot be rendered because of its content. `str()` is a sentence for people.
 
     Attributes:
-        reason: `empty`: there is no page; `too_large`: more text than allowed; `timeout`: not done in time; `memory`:
-            it took more than allowed; `crashed`: the browser ended under it; `blocked`: it went away to another
-            address, or kept the browser from looking at it.
+        reason: `empty`: there is no page; `too_large`: its source is too long; `timeout`: it took too long; `memory`:
+            it used too much; `crashed`: the browser ended while rendering it; `blocked`: it navigated to another
+            address, or manipulated the functions that read it.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -101,7 +101,7 @@ class RenderFailed(Exception):
 
     @property
     def lasting(self) -> bool:
-        """Whether the page fails each time; otherwise it may come out when the machine has less to do."""
+        """Whether the page fails each time; otherwise it may succeed on a less busy machine."""
         return self.reason in ("empty", "too_large", "blocked")
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class RenderFailed(Exception):
 
 
 def page_key(html: str, settings: RenderSettings) -> str:
-    """The name of a page's screenshot: sha256 over the page, the settings and the version of this room."""
-    about = json.dumps({"version": VERSION, **asdict(settings)}, sort_keys=True)
-    # A lone surrogate, which JSON can bring in, has no UTF-8.
-    return hashlib.sha256(about.encode() + b"\n" + html.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the key of a page's screenshot: the sha256 of the page, the settings and `VERSION`."""
+    parameters = json.dumps({"version": VERSION, **asdict(settings)}, sort_keys=True)
+    # A lone surrogate, which JSON may contain, has no UTF-8.
+    return hashlib.sha256(parameters.encode() + b"\n" + html.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,8 +1,8 @@
-"""A Firefox that Playwright drives: its own build, which knows no other way, or one of the system by "moz-firefox".
+"""Drive Firefox by Playwright: its own build, which only Playwright can drive, or the system's by "moz-firefox".
 
-Playwright's driver, one process for all browsers of a pool, starts each browser in a process group of its own, and ends
-them when it loses its parent: nothing stays behind, however this process ends. Profile and temporary files of a browser
-are in a folder of ours (see `sweet.render.profiles`).
+Playwright's driver, one process for all browsers of a pool, starts each browser in its own process group, and ends them
+when it loses its parent, so that nothing is left behind however this process ends. Profile and temporary files of a
+browser are in a folder of sweet (see `sweet.render.profiles`).
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sweet.render.driver import START_PATIENCE, Disconnected, DriverError, MakeWindow
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow
 from sweet.render.firefox import Firefox, Processes, environment_of, preferences, processes_of
 from sweet.render.profiles import Profile
 
 CLOSING = 5.0
-"""Seconds for Playwright to notice that a browser has been killed."""
+"""Seconds to wait for Playwright to notice that a browser was killed."""
 
 _GONE = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
 
-_KEPT = {"remote.network.maxTotalDataSize": 20_000_000}
-"""What Playwright has Firefox keep of answers, in bytes; it takes no less."""
+_RESPONSE_CACHE = {"remote.network.maxTotalDataSize": 20_000_000}
+"""Bytes of responses that Firefox keeps for Playwright; smaller values are not accepted."""
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
 async def open_playwright(firefox: Firefox) -> AsyncIterator[MakeWindow]:
-    """Playwright's driver, put away at the end of the block, after the windows have been closed."""
+    """Open Playwright's driver for the duration of the block; its windows must be closed before."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
@@ -38,7 +38,7 @@ async def open_playwright(firefox: Firefox) -> AsyncIterator[MakeWindow]:
 
 
 class PlaywrightWindow:
-    """See `sweet.render.driver.Window`."""
+    """Implements `sweet.render.driver.Window`."""
 
     def __init__(self, playwright: Any, firefox: Firefox) -> None:
         self._playwright = playwright
@@ -53,36 +53,36 @@ class PlaywrightWindow:
         profile = self._profile = Profile({})
         options: dict[str, Any] = {
             "headless": True,
-            # A terminal sends Ctrl-C to the driver too; what it means for the pages is for us to say.
+            # A terminal sends Ctrl-C to the driver too, but sweet decides when browsers end.
             "handle_sigint": False,
             "env": environment_of(profile.folder),
-            "firefox_user_prefs": preferences(port) | _KEPT,
-            "timeout": START_PATIENCE * 1000,
+            "firefox_user_prefs": preferences(port) | _RESPONSE_CACHE,
+            "timeout": START_TIMEOUT * 1000,
             "viewport": {"width": width, "height": height},
             "ignore_https_errors": True,
             "accept_downloads": False,
         }
         if not self._firefox.own:
             options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
-        # Its own folder: one that Playwright makes stays behind where the browser or this process is killed.
+        # A folder created by Playwright would stay behind if the browser or this process were killed.
         folder = profile.folder / "profile"
         try:
-            self._context = await _told(self._playwright.firefox.launch_persistent_context(folder, **options))
+            self._context = await _translated(self._playwright.firefox.launch_persistent_context(folder, **options))
         finally:
             self.processes = processes_of(str(folder))
         self._context.on("close", lambda _: self._ended.set())
-        await _told(self._context.add_init_script(script))
-        self._page = self._context.pages[0] if self._context.pages else await _told(self._context.new_page())
+        await _translated(self._context.add_init_script(script))
+        self._page = self._context.pages[0] if self._context.pages else await _translated(self._context.new_page())
 
     @property
-    def living(self) -> bool:
+    def alive(self) -> bool:
         return self._page is not None and not self._ended.is_set()
 
     async def _do(self, what: Awaitable[T]) -> T:
         try:
-            return await _told(what)
+            return await _translated(what)
         except DriverError as error:
-            if self.living and not _GONE.search(str(error)):
+            if self.alive and not _GONE.search(str(error)):
                 raise
             raise Disconnected(str(error)) from error
 
@@ -94,9 +94,9 @@ class PlaywrightWindow:
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
         picture = self._page.screenshot(
-            full_page=document and height > self._page.viewport_size["height"],  # what the window shows is had sooner
+            full_page=document and height > self._page.viewport_size["height"],  # capturing the window is faster
             clip={"x": 0, "y": 0, "width": width, "height": height},
-            animations="allow",  # they have been ended, and the caret is hidden
+            animations="allow",  # settle.js has ended them and hidden the caret
             caret="initial",
             timeout=0,
         )
@@ -105,14 +105,14 @@ class PlaywrightWindow:
     async def address(self) -> str:
         return str(self._page.url)
 
-    def said(self) -> str:
+    def last_output(self) -> str:
         return ""
 
     async def close(self) -> None:
         if self._context is not None:
             closing = asyncio.ensure_future(self._context.close())
             await asyncio.wait({closing}, timeout=CLOSING)
-            # What Playwright says of a browser that has been killed matters to nobody.
+            # Playwright's errors about a killed browser are expected.
             closing.add_done_callback(lambda done: None if done.cancelled() else done.exception())
             self._context = self._page = None
         if self._profile is not None:
@@ -120,8 +120,8 @@ class PlaywrightWindow:
             self._profile = None
 
 
-async def _told(what: Awaitable[T]) -> T:
-    """Wait for Playwright; its errors are ours, by their first line: the others tell what it logged."""
+async def _translated(what: Awaitable[T]) -> T:
+    """Await a call of Playwright, and turn its errors into DriverError with their first line, without its log."""
     from playwright.async_api import Error
 
     try:

@@ -1,7 +1,7 @@
-"""The folders that browsers work in: profile, log and temporary files of one browser in one folder of ours.
+"""The folders of browsers: profile, log and temporary files of one browser are in one folder.
 
-A folder goes with its browser. Where this process is killed, the folder stays: but it is held by a lock, which the
-kernel takes away with the process, so whoever opens browsers next finds it free and removes it.
+A folder is removed with its browser. If this process is killed, the folder stays; but it is held by a lock, which the
+kernel releases with the process, so that the next process that opens browsers finds it free and removes it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from filelock import FileLock, Timeout
 PREFIX = "sweet-firefox-"
 
 NEW = 60.0
-"""Seconds for which a folder counts as one that is just being made."""
+"""Seconds for which a folder counts as being created."""
 
 _LOCK = "owner.lock"
 
 
 class Profile:
-    """A fresh folder with Firefox's settings in it. `remove` must be called, after the browser has ended."""
+    """A new folder with Firefox's preferences. `remove` must be called after the browser has ended."""
 
     def __init__(self, preferences: Mapping[str, Any]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -38,17 +38,17 @@ class Profile:
 
     @property
     def log(self) -> Path:
-        """What the browser prints."""
+        """The file with the browser's output."""
         return self.folder / "firefox.log"
 
     def port(self) -> int | None:
-        """Where the browser listens for commands; None until it does."""
+        """Return the port on which the browser accepts commands; None until it does."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return int(json.loads((self.folder / "WebDriverBiDiServer.json").read_bytes())["ws_port"])
         return None
 
-    def said(self) -> str:
-        """The last line that the browser printed."""
+    def last_output(self) -> str:
+        """Return the last line that the browser printed."""
         with suppress(OSError):
             lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             return "".join(character for character in lines[-1][:300] if character.isprintable()) if lines else ""
@@ -59,12 +59,12 @@ class Profile:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def remove_left() -> None:
-    """Remove the folders of browsers whose owner was killed."""
+def remove_stale() -> None:
+    """Remove the folders of browsers whose process was killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError, Timeout):  # another one's, or just removed, or in use
-            about = folder.lstat()
-            if about.st_uid != os.getuid() or time.time() - about.st_mtime < NEW:
+        with suppress(OSError, Timeout):  # another user's, just removed, or in use
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < NEW:
                 continue
             with FileLock(folder / _LOCK, blocking=False):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
-"""Whoever turns pages into screenshots, and what all of them have in common: a page is rendered once.
+"""The interface of renderers, and a base class that renders each page once.
 
-What came of a page is kept in a store, where there is one, and the same page asked for twice at once is rendered once.
+Screenshots and lasting failures are kept in a store, if there is one, and simultaneous requests for the same page share
+one rendering.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from sweet.render.store import ScreenshotStore
 
 
 class Renderer(Protocol):
-    """Whoever turns pages into screenshots: a pool of browsers here or elsewhere, or what a test puts in its place."""
+    """Renders pages to screenshots: a pool of browsers on this machine or on a cluster, or a stand-in in tests."""
 
     async def shoot(self, html: str) -> Screenshot:
         """Render one page. Any number of calls may wait at once.
 
         Raises:
-            RenderFailed: by the page's fault.
-            SweetError: there is no browser, or an asset that the page wants has not been fetched.
+            RenderFailed: the page cannot be rendered.
+            SweetError: there is no browser, or an asset that the page loads has not been downloaded.
         """
         ...
 
 
 class CachingRenderer(ABC):
-    """Renders what is not known yet (implements `Renderer`).
+    """Renders pages that are not in the store (implements `Renderer`).
 
     Attributes:
-        store: keeps what comes of pages, where it is not None.
+        store: the store of screenshots and lasting failures; None stores nothing.
     """
 
     def __init__(self, store: ScreenshotStore | None, settings: RenderSettings) -> None:
@@ -40,7 +41,7 @@ class CachingRenderer(ABC):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def shoot(self, html: str) -> Screenshot:
-        """See `Renderer`."""
+        """Implement `Renderer.shoot`."""
         key = page_key(html, self.settings)
         found = None if self.store is None else self.store.get(key)
         if isinstance(found, RenderFailed):
@@ -48,21 +49,21 @@ class CachingRenderer(ABC):
         if found is not None:
             return found
         if key not in self._waiting:
-            task = self._run(self._make_and_keep(key, html))
+            task = self._run(self._render_and_store(key, html))
             self._waiting[key] = task
             task.add_done_callback(lambda _: self._waiting.pop(key, None))
-        # Whoever asks may be cancelled; others may wait for the same page.
+        # This call may be cancelled while others wait for the same page.
         return await asyncio.shield(self._waiting[key])
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the renderings in progress."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @abstractmethod
     async def _render(self, key: str, html: str) -> Screenshot:
-        """Raises what `Renderer.shoot` does."""
+        """Render a page; raises what `Renderer.shoot` raises."""
 
     def _run(self, what: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.create_task(what)
@@ -71,7 +72,7 @@ class CachingRenderer(ABC):
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return task
 
-    async def _make_and_keep(self, key: str, html: str) -> Screenshot:
+    async def _render_and_store(self, key: str, html: str) -> Screenshot:
         try:
             self._check(html)
             shot = await self._render(key, html)

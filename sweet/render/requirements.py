@@ -1,4 +1,4 @@
-"""What rendering needs on this machine, looked at before a stage begins and not at its first page."""
+"""Check the requirements of rendering before a stage begins, instead of failing at its first page."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sweet.render.serving import certificate
 
 
 def check_rendering(pages: Iterable[str], *, any_page: bool) -> None:
-    """Look for the browser, and for the assets that these pages name.
+    """Check that there is a browser, and the assets that the pages load.
 
     Args:
-        any_page: other pages are to be rendered too, whose author may load any asset: all must be there.
+        any_page: whether other pages will be rendered too, so that all assets are required.
 
     Raises:
-        UsageError: something is missing; says what and how it comes here.
+        UsageError: something is missing; says how to install it.
     """
     find_firefox()
     certificate()
     store = AssetStore(asset_folder())
-    wanted = list(ASSETS) if any_page else []
+    required = list(ASSETS)
     if not any_page:
-        named = {asset.name: re.compile("|".join(asset.addresses)) for asset in ASSETS}
         texts = list(pages)
-        wanted = [asset for asset in ASSETS if any(named[asset.name].search(text) for text in texts)]
-    for asset in wanted:
+        patterns = {asset.name: re.compile("|".join(asset.addresses)) for asset in ASSETS}
+        required = [asset for asset in ASSETS if any(map(patterns[asset.name].search, texts))]
+    for asset in required:
         store.check(asset)

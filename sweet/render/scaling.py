@@ -1,6 +1,6 @@
-"""Screenshots made small enough for a model that looks at them: what a picture costs grows with its pixels.
+"""Scale screenshots down for vision models, for which the cost of an image grows with its pixels.
 
-Screenshots that are shown together are scaled by one factor, so that what is equally large looks equally large.
+Screenshots that are shown together are scaled by the same factor, so that equal sizes stay equal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from sweet.render.page import Screenshot
 from sweet.render.screenshot_images import read_image
 
 MOST_PIXELS = 2_000_000
-"""Of one picture: a page of 1280 x 1562 as it is. Qwen2-VL, 784 pixels a token, takes about 2,550 tokens for it."""
+"""Maximum pixels of an image: a page of 1280 x 1562 is not scaled. For Qwen2-VL, 784 pixels a token, it is about 2,550
+tokens."""
 
 
 def scaled(shots: Sequence[Screenshot], most: int = MOST_PIXELS) -> tuple[bytes, ...]:
-    """The screenshots as PNG files, none of more than `most` pixels; as they are where none has more.
+    """Return the screenshots as PNG files of at most `most` pixels; unchanged if none has more.
 
     Raises:
         SweetError: a screenshot that must be scaled cannot be read.

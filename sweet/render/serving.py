@@ -1,14 +1,13 @@
-"""The only thing a browser can reach: a server on the loopback interface that poses as every host there is.
+"""The only server that a browser can reach: it listens on the loopback interface and answers for every host.
 
-Each browser is told to send all that it wants from anywhere through this server as its proxy (see
-`sweet.render.firefox`). The server answers for every host by itself and connects to none: under its invented host lie
-the pages that are being rendered, under the addresses of `sweet.render.assets` the assets, and everywhere else there
-is nothing (status 204, on which a browser stays where it is). What is asked for over TLS is answered over TLS, with a
-certificate made for this process alone, so that a page needs not be changed to load its assets from here; that is also
-why the answers can be kept in the browser's caches, which spares reading the same stylesheet of 3 MB for every page.
+Each browser is configured to send all requests to this server as its proxy (see `sweet.render.firefox`). The server
+never connects to another host: it serves the page that is being rendered under an invented host, the assets under the
+addresses of `sweet.render.assets`, and answers everything else with status 204, on which a browser stays on its page.
+Requests over TLS are answered over TLS, with a certificate made for this process only, so that pages load their assets
+unchanged, and the browser can cache them, which avoids reading the same stylesheet of 3 MB for every page.
 
-Beneath lies a second fence: pages come with a content security policy that lets them load nothing but assets, and puts
-them into the browser's sandbox without dialogs, windows, downloads and forms.
+A second barrier is the content security policy of the pages, which allows only assets, and puts a page into the
+browser's sandbox without dialogs, windows, downloads and forms.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from sweet.installation import install_command
 from sweet.render.assets import HOSTS, AssetStore, Served
 
 HOST = "page.invalid"
-"""Where pages are: a name that no name server knows."""
+"""The host of the rendered pages, which no name server knows."""
 
 LONGEST_HEAD = 64 * 1024
-"""Bytes of a request's head; a longer one ends the connection."""
+"""Maximum bytes of a request's head; a longer one ends the connection."""
 
 _ASSET_SOURCES = " ".join(f"{scheme}://{host}" for host in HOSTS for scheme in ("http", "https"))
 
@@ -42,17 +41,17 @@ POLICY = "; ".join(
         "font-src data:",
         "media-src data: blob:",
         "form-action 'none'",
-        # What is not named here a sandboxed page may not: dialogs, windows, downloads, forms, printing, full screen.
+        # A sandboxed page may do only what is named here: no dialogs, windows, downloads, forms, printing, full screen.
         "sandbox allow-scripts allow-same-origin",
     )
 )
 
 
 class PageServer:
-    """What one browser sees of the world; `listen` opens it.
+    """The server of one browser; `listen` opens it.
 
     Attributes:
-        trouble: what was wrong with an asset that the browser asked for since the last page was put there.
+        trouble: the error of an asset that the browser requested since the last call of `put`, or None.
     """
 
     def __init__(self, assets: AssetStore, tls: ssl.SSLContext) -> None:
@@ -70,7 +69,7 @@ class PageServer:
         self.port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """End all connections; those over TLS without the ceremony for which they would wait."""
+        """Close all connections; those over TLS without the closing handshake, for which they would wait."""
         if self._listener is not None:
             self._listener.close()
         busy = list(self._busy)
@@ -79,13 +78,13 @@ class PageServer:
         await asyncio.gather(*busy, return_exceptions=True)
 
     def put(self, name: str, html: str) -> str:
-        """Lay down the one page there is, to be served once: if it loads itself anew, it stays. Returns its address."""
+        """Set the page to serve and return its address. It is served once; if it reloads itself, it stays unchanged."""
         self._name, self._page = name, html.encode("utf-8", "replace")
         self.trouble = None
         return f"http://{HOST}/{name}"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of a browser."""
+        """Serve one connection of a browser."""
         task = asyncio.current_task()
         assert task is not None
         self._busy.add(task)
@@ -105,10 +104,10 @@ class PageServer:
                 body = self._reply(address) if method == "GET" else _NOTHING
                 writer.write(body)
                 await writer.drain()
-                if method not in ("GET", "HEAD"):  # what it sends is not read
+                if method not in ("GET", "HEAD"):  # the body is not read
                     return
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ssl.SSLError):
-            return  # gone, or nothing a browser would send
+            return  # the connection is closed, or the request is malformed
         except asyncio.CancelledError:
             return  # by `close`
         finally:
@@ -145,10 +144,10 @@ def _answer(found: Served, *, page: bool) -> bytes:
 
 
 def certificate() -> ssl.SSLContext:
-    """A certificate that names nobody and holds for a year; the browsers are told not to look.
+    """Return a TLS context with a self-signed certificate for a year; the browsers accept any certificate.
 
     Raises:
-        UsageError: the package that makes it is not installed.
+        UsageError: the package cryptography is not installed.
     """
     try:
         from cryptography import x509
@@ -166,7 +165,7 @@ def certificate() -> ssl.SSLContext:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:  # the library reads a certificate from files alone
+    with tempfile.TemporaryDirectory() as folder:  # ssl reads certificates only from files
         file = Path(folder) / "pair.pem"
         file.write_bytes(secret + signed.public_bytes(serialization.Encoding.PEM))
         context.load_cert_chain(file)

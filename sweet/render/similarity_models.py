@@ -1,9 +1,9 @@
-"""Embeddings by the image tower of a CLIP or SigLIP model, in Hugging Face layout.
+"""Embed screenshots by the image tower of a CLIP or SigLIP model in Hugging Face layout.
 
-Only the image side is loaded: for CLIP with its projection (what its `get_image_features` gives), for SigLIP the pooled
-output. Pictures are prepared by the model's own image processor, in its version for Pillow, which needs no torchvision.
-A model is a directory or a hub id; a hub id is looked up in the local cache first, and the hub is asked once, with a
-short time-out. Numbers are float32 on every device.
+Only the image tower is loaded: for CLIP with its projection (as `get_image_features` returns), for SigLIP the pooled
+output. Images are preprocessed by the model's own image processor, in its version for Pillow, which does not need
+torchvision. A model is a directory or a hub id; a hub id is looked up in the local cache first, and the hub is asked
+once, with a short time-out. Numbers are float32 on every device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweet.render.screenshot_images import read_image
 from sweet.render.similarity import Vector, unit
 
 CLIP = "openai/clip-vit-base-patch32"
-"""The paper's: CLIP ViT-B/32."""
+"""CLIP ViT-B/32, the model of the paper."""
 
 _BATCH = 32
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -33,11 +33,11 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.
 class ImageTower:
     """Implements sweet.render.similarity.Similarity.
 
-    The name ends in a digest over the weights and the preparation, so that the same model under the same name gives
-    the same figures, wherever it was loaded from.
+    The name ends in a digest of the weights and the preprocessing, so that the same name means the same metrics,
+    wherever the model was loaded from.
 
     Raises:
-        UsageError: there is no such model or device, it is neither CLIP nor SigLIP, or it is not complete.
+        UsageError: there is no such model or device, the model is neither CLIP nor SigLIP, or it is incomplete.
     """
 
     keeps = True
@@ -65,16 +65,16 @@ class ImageTower:
 
 
 def is_cached(model: str) -> bool:
-    """Whether a hub id can be loaded without asking the hub."""
+    """Return whether a hub id can be loaded without asking the hub."""
 
-    def there(name: str) -> bool:
+    def cached(name: str) -> bool:
         return cached_file(model, name) is not None
 
-    return there("config.json") and there("preprocessor_config.json") and any(map(there, _WEIGHTS))
+    return cached("config.json") and cached("preprocessor_config.json") and any(map(cached, _WEIGHTS))
 
 
 def _load(model: str) -> tuple[Any, Any]:
-    """The image tower in evaluation mode, float32, and its image processor."""
+    """Return the image tower in evaluation mode, float32, and its image processor."""
     import torch
     import transformers
 
@@ -89,7 +89,7 @@ def _load(model: str) -> tuple[Any, Any]:
             vision, tower = config.vision_config, library.SiglipVisionModel
         else:
             raise UsageError(
-                f"{model} is a model of the type {config.model_type}, and screenshots are compared by CLIP or SigLIP.",
+                f"{model} is a model of the type {config.model_type}; screenshots are compared by CLIP or SigLIP.",
                 where=option("similarity"),
                 fix=option("similarity", CLIP),
             )
@@ -98,10 +98,10 @@ def _load(model: str) -> tuple[Any, Any]:
         )
         processor = library.AutoImageProcessor.from_pretrained(path, backend="pil", trust_remote_code=False)
     if report["missing_keys"]:
-        lacking = sorted(report["missing_keys"])
+        missing = sorted(report["missing_keys"])
         raise UsageError(
-            f"The weights of {model} are not complete: {len(lacking)} tensors of its image tower are missing, the "
-            f"first is {lacking[0]}.",
+            f"The weights of {model} are not complete: {len(missing)} tensors of its image tower are missing, the "
+            f"first is {missing[0]}.",
             where=path,
             fix="save or download the model again",
         )
@@ -109,14 +109,14 @@ def _load(model: str) -> tuple[Any, Any]:
 
 
 def _digest(tower: Any, processor: Any) -> str:
-    """12 hex digits over the weights and how pictures are prepared."""
-    found = hashlib.sha256()
+    """Return 12 hex digits of the sha256 of the weights and of the preprocessing."""
+    digest = hashlib.sha256()
     for name, tensor in sorted(tower.state_dict().items()):
-        found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-        found.update(tensor.contiguous().numpy().tobytes())
-    told = {name: value for name, value in processor.to_dict().items() if not name.startswith("_")}
-    found.update(json.dumps(told, sort_keys=True, default=str).encode())
-    return found.hexdigest()[:12]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    settings = {name: value for name, value in processor.to_dict().items() if not name.startswith("_")}
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:12]
 
 
 def _short(model: str) -> str:
@@ -124,7 +124,7 @@ def _short(model: str) -> str:
 
 
 def _locate(model: str) -> str:
-    """The directory or hub id to load from, after a check that it is there at all."""
+    """Return the directory or hub id to load from, after checking that it exists."""
     local = Path(model).expanduser()
     if local.is_dir():
         if not (local / "config.json").is_file():
@@ -140,9 +140,9 @@ def _locate(model: str) -> str:
     return model
 
 
-def _unknown(model: str, why: str) -> UsageError:
+def _unknown(model: str, reason: str) -> UsageError:
     return UsageError(
-        f"There is no model {model!r}: no such directory, not in the local cache, and {why}.",
+        f"There is no model {model!r}: no such directory, not in the local cache, and {reason}.",
         where=option("similarity"),
         fix=Hint(
             f"copy the directory of a CLIP model here and name it, download {CLIP} where there is a hub "
@@ -155,7 +155,7 @@ def _unknown(model: str, why: str) -> UsageError:
 
 @contextmanager
 def _explained(model: str) -> Iterator[None]:
-    """Without the library's bars and its list of the text tower's weights; what it raises becomes a UsageError."""
+    """Suppress the library's progress bars and warnings, and turn its exceptions into UsageError."""
     from transformers.utils import logging as library
 
     logging: Any = library

@@ -1,9 +1,9 @@
-"""Screenshots on disk, by what they were made from: `FOLDER/ab/abcdef….png` with `abcdef….json` beside it.
+"""Screenshots on disk, named by the key of their page: `FOLDER/ab/abcdef….png` and `abcdef….json`.
 
-The JSON file holds the size, the visible blocks and the picture's sha256, or why the page failed. A failure that
-depends on how busy the machine is, as a time-out does, is not kept. Both appear whole or not at all; the JSON file
-comes last, and without it there is no screenshot. What does not fit together, or cannot be read, counts as not there
-and is made again. Any number of processes may use one folder: whoever writes the same key writes the same.
+The JSON file contains the size, the visible blocks and the PNG's sha256, or the reason of a failure. A failure that may
+depend on the load of the machine, such as a time-out, is not stored. Both files are written atomically, the JSON file
+last; without it there is no screenshot. Files that are inconsistent or cannot be read count as missing, and the page is
+rendered again. Any number of processes may use one folder: for the same key they write the same content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweet.files import write_whole
 from sweet.render.page import Block, Reason, RenderFailed, Screenshot
 
 SCREENSHOTS = "screenshots"
-"""The folder of a run that holds what its pages came to: those the human saw, those that were scored, references."""
+"""The folder of a run for the screenshots of all its pages: shown to the human, scored, and references."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -45,13 +45,13 @@ class _Record(BaseModel):
 
 
 class ScreenshotStore:
-    """The screenshots and lasting failures of one folder, which is made when the first is put there."""
+    """The screenshots and lasting failures in one folder, which is created with the first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def picture(self, key: str) -> Path:
-        """Where the picture of a key lies, if there is one.
+        """Return the path of the PNG of a key, which may not exist.
 
         Raises:
             ValueError: it is not a key (see `sweet.render.page.page_key`).
@@ -61,7 +61,7 @@ class ScreenshotStore:
         return self.folder / key[:2] / f"{key}.png"
 
     def get(self, key: str) -> Screenshot | RenderFailed | None:
-        """What came of a page; None where it has not been rendered."""
+        """Return the stored result of a page, or None."""
         picture = self.picture(key)
         try:
             record = _Record.model_validate_json(picture.with_suffix(".json").read_bytes())
@@ -76,11 +76,11 @@ class ScreenshotStore:
         return shot if shot.sha256 == found.sha256 else None
 
     def has(self, key: str) -> bool:
-        """Whether something is kept of a page; it is not read."""
+        """Return whether there is a stored result of a page, without reading it."""
         return self.picture(key).with_suffix(".json").is_file()
 
     def put(self, key: str, result: Screenshot | RenderFailed) -> None:
-        """Keep what came of a page, unless it is a failure that may not come again."""
+        """Store the result of a page, unless it is a failure that may not happen again."""
         picture = self.picture(key)
         if isinstance(result, RenderFailed) and not result.lasting:
             return

@@ -22,10 +22,10 @@ import pytest
 from sweet.errors import UsageError
 from sweet.render.assets import ASSETS, AssetStore, placeholder
 from sweet.render.browser import Browser
-from sweet.render.browsers import Pool, open_browsers, open_driver
+from sweet.render.browsers import BrowserPool, open_browsers, open_driver
 from sweet.render.firefox import Firefox, _table, find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
-from sweet.render.profiles import remove_left
+from sweet.render.profiles import remove_stale
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
@@ -110,7 +110,7 @@ class Shared:
         self.loop.close()
 
 
-async def outcome(pool: Pool, page: str) -> Screenshot | RenderFailed:
+async def outcome(pool: BrowserPool, page: str) -> Screenshot | RenderFailed:
     try:
         return await pool.shoot(page)
     except RenderFailed as failed:
@@ -150,7 +150,7 @@ def either(request: pytest.FixtureRequest) -> Shared:
 
 
 def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> None:
-    async def twice(pool: Pool) -> list[Screenshot]:
+    async def twice(pool: BrowserPool) -> list[Screenshot]:
         return [await pool.shoot(PAGE), await pool.shoot(PLAIN), await pool.shoot(PAGE)]
 
     async def elsewhere() -> list[Screenshot]:
@@ -262,7 +262,7 @@ def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
                 with pytest.raises(RenderFailed) as caught:
                     await shooting
                 assert caught.value.reason == "crashed"
-                assert not browser.living
+                assert not browser.alive
             finally:
                 await browser.stop()
 
@@ -385,7 +385,7 @@ def test_nothing_stays_behind(
         assert not left
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setattr("sweet.render.profiles.NEW", 0.0)
-        remove_left()
+        remove_stale()
         assert list(tmp_path.iterdir()) == []
     finally:
         child.kill()

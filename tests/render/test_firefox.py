@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import SweetError, UsageError
-from sweet.render.browsers import fitting_count, open_browsers
+from sweet.render.browsers import default_count, open_browsers
 from sweet.render.firefox import Firefox, find_firefox
 
 pytest.importorskip("cryptography", reason="cryptography is not installed")
@@ -61,7 +61,7 @@ def test_where_there_is_none() -> None:
         find_firefox()
     assert "playwright install firefox" in str(caught.value.fix)
     assert "apt install firefox" in str(caught.value.fix)
-    assert fitting_count() >= 1
+    assert default_count() >= 1
 
 
 @needs_playwright

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.render.profiles import NEW, Profile, remove_left
+from sweet.render.profiles import NEW, Profile, remove_stale
 
 CHILD = "from sweet.render.profiles import Profile; p = Profile({}); print(p.folder, flush=True); input()"
 
@@ -27,23 +27,23 @@ def test_a_folder_goes_with_its_owner(tmp_path: Path, monkeypatch: pytest.Monkey
         assert child.stdout is not None
         folder = Path(child.stdout.readline().decode().strip())
         os.utime(folder, (0, 0))
-        remove_left()
+        remove_stale()
         assert (folder / "user.js").is_file()
         child.kill()
     other = tmp_path / "somebody-else"
     other.mkdir()
     os.utime(other, (0, 0))
-    remove_left()
+    remove_stale()
     assert list(tmp_path.iterdir()) == [other]
 
 
 def test_a_folder_that_is_being_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = Path(tempfile.mkdtemp(prefix="sweet-firefox-"))
-    remove_left()
+    remove_stale()
     assert folder.is_dir()
     os.utime(folder, (folder.stat().st_mtime - 2 * NEW,) * 2)
-    remove_left()
+    remove_stale()
     assert not folder.exists()
 
 
@@ -55,11 +55,11 @@ def test_what_a_folder_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         'user_pref("a.word", "x\\"\\\\");',
         'user_pref("a.number", 3);',
     ]
-    assert (profile.port(), profile.said()) == (None, "")
+    assert (profile.port(), profile.last_output()) == (None, "")
     profile.log.write_bytes(b"first\nlast \x1b[31mword\xff\n")
     server = profile.folder / "WebDriverBiDiServer.json"
     server.write_text('{"ws_host": "127.0.0.1", "ws_po')
-    assert (profile.port(), profile.said()) == (None, "last [31mword\ufffd")
+    assert (profile.port(), profile.last_output()) == (None, "last [31mword\ufffd")
     server.write_text('{"ws_host": "127.0.0.1", "ws_port": 4321}')
     assert profile.port() == 4321
     profile.remove()
