@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from docs.tools.planning import DEVICES, MEASURED, SCALES, plan, read_measured
-from sweet.cli.console import size
 from sweet.cli.generated import put_between
 from sweet.learn.batches import GPU_TOKENS
 from sweet.view.safe_markdown import table
+from sweet.view.units import format_bytes
 
 PAGE = Path("docs/planning.md")
 BEGIN = "<!-- plan: python -m docs.tools.planning_page -->"
@@ -87,7 +87,7 @@ def _memory(models: dict[str, Any]) -> Iterator[list[str]]:
     both = [models["8B"], models["70B"]]
 
     def line(name: str, key: str) -> list[str]:
-        return [name, *(size(of[key]) for of in both)]
+        return [name, *(format_bytes(of[key]) for of in both)]
 
     yield line("serving: weights in bf16", "serve")
     yield ["serving: GPUs of a server, half their memory kept for dialogues", *(str(m["serve_devices"]) for m in both)]
@@ -110,10 +110,10 @@ def _memory(models: dict[str, Any]) -> Iterator[list[str]]:
 def _data(found: dict[str, Any]) -> Iterator[list[str]]:
     each = [found["data"][kind][str(scale)] for kind in KINDS for scale in SCALES]
     for name in ("rollouts", "candidates", "pairs"):
-        yield [name, *(size(of[name]) for of in each)]
+        yield [name, *(format_bytes(of[name]) for of in each)]
     yield ["screenshots", *(_number(of["screenshots"]) for of in each)]
-    yield ["bytes of screenshots", *(size(of["screenshot_bytes"]) for of in each)]
-    yield ["texts and pictures sent to servers", *(size(of["sent"]) for of in each)]
+    yield ["bytes of screenshots", *(format_bytes(of["screenshot_bytes"]) for of in each)]
+    yield ["texts and pictures sent to servers", *(format_bytes(of["sent"]) for of in each)]
     yield ["core-hours of tests or browsers", *(f"{of['core_hours']:,.1f}" for of in each)]
 
 
