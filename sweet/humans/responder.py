@@ -20,6 +20,7 @@ class ScriptedResponder:
     """
 
     context = None
+    limiter = None
 
     def __init__(self, kind: TaskKind, tasks: Iterable[Task], model: str = "scripted-human") -> None:
         self.kind, self.model = kind, model

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from sweet.errors import SweetError
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
 
 Role = Literal["agent", "sim", "judge"]
@@ -77,6 +78,10 @@ class ChatClient(Protocol):
     """Something that can be asked for replies. Used as an asynchronous context manager by its opener."""
 
     model: str
+
+    @property
+    def limiter(self) -> AdaptiveLimiter | None:
+        """The limit of requests at once; None where the client has none, as an engine in this process."""
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies.

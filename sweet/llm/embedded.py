@@ -23,6 +23,8 @@ class EmbeddedClient:
         context: the most tokens prompt and reply may have together, None where the model does not say.
     """
 
+    limiter = None
+
     def __init__(self, model: str, engine: EmbeddedEngine, tokenizer: Any) -> None:
         self.model = model
         self.engine = engine

@@ -16,6 +16,7 @@ class ScriptedClient:
     """Implements `sweet.llm.base.ChatClient` over a kind's scripted agent. It counts no tokens and knows no limit."""
 
     model = SCRIPTED
+    limiter = None
 
     def __init__(self, agent: ScriptedAgent) -> None:
         self._agent = agent

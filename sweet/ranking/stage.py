@@ -46,7 +46,7 @@ from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import CriticSettings, warn_dropped_turns
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import CandidatesMeta, TrainedMeta
-from sweet.stages.models import belongs_to, gpus_held, plan_models
+from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.stages.rows import CandidateRow
@@ -81,7 +81,7 @@ def run_rank(
         missing = _missing(turns, draft.path, reporter)
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:
             if missing:
-                belongs_to(local, attempt)
+                record_serving(local, attempt)
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
                 with _load_judge(run, config, inputs, scorer, reporter, function) as judge:
                     ranking = _sample_and_judge(config, chosen, missing, judge, system, local, writer, reporter)

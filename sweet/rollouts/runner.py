@@ -1,9 +1,10 @@
-"""Many dialogues at once: who plays which, how many, what is written, what is told, and how it is stopped.
+"""Plays many dialogues at once.
 
-One asyncio task a dialogue. A feeder starts the next one while fewer than the ceiling are under way. The ceiling may
-be moved meanwhile: SIGUSR1 doubles it, SIGUSR2 halves it, a number in the run's file `concurrency` sets it. How many
-requests each server gets of that is the client's own affair (sweet.llm.concurrency). The first Ctrl-C starts no more
-dialogues and lets those under way end; the second stops them too.
+Each dialogue is one asyncio task; a feeder starts the next one while fewer than the limit are running. The limit can be
+changed meanwhile: SIGUSR1 doubles it, SIGUSR2 halves it, and a number in the file `concurrency` of the run's folder
+sets it. It also bounds the requests at once of both clients, which find their own limit below it
+(sweet.llm.concurrency). The first Ctrl-C starts no more dialogues and lets the running ones end; the second cancels
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from sweet.errors import Interrupted
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.llm.base import ChatClient, RequestFailed
+from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.rollouts.dialogue import Assignment, Dialogue, Meter, Rules
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
@@ -31,14 +33,18 @@ from sweet.stages.failures import first_cause
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.trajectory import dump
 
-CEILING_FILE = "concurrency"
-"""In the run's folder: a number there is how many dialogues may be under way."""
+LIMIT_FILE = "concurrency"
+"""File in the run's folder: a number in it sets the limit of dialogues at once."""
 _TICK_SECONDS = 0.5
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
 
 
-class Book:
-    """What the finished dialogues come to, those of earlier calls included."""
+class FinishedDialogues:
+    """The ids of the finished dialogues and their counts, those of earlier calls included.
+
+    Args:
+        rows: of the rollouts so far.
+    """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
         self.ids: set[str] = set()
@@ -49,7 +55,7 @@ class Book:
             self.add(row)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take a row of the rollouts. A row that is named twice counts once."""
+        """Count a row of the rollouts. A second row of the same id is ignored."""
         if row["id"] in self.ids:
             return
         self.ids.add(row["id"])
@@ -63,7 +69,11 @@ class Book:
         self.sums["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
 
     def metrics(self, *, failed: int, seconds: float) -> RolloutMetrics:
-        """The metrics of the rollout, of whose current call `failed` dialogues did not finish."""
+        """Return the metrics of the rollout.
+
+        Args:
+            failed: dialogues of this call that did not finish. seconds: duration of this call.
+        """
         return RolloutMetrics(
             episodes=len(self.ids),
             turns=self.sums["turns"],
@@ -80,46 +90,59 @@ class Book:
 
 
 @dataclass
-class Crew:
-    """Plays assignments.
+class DialogueRunner:
+    """Plays assignments at once, writes the finished dialogues and logs those that failed.
 
     Attributes:
-        ceiling: dialogues under way at most.
-        deadline: seconds for each, time for rendering pages aside.
-        folder: the run's, where the ceiling's file is looked for.
-        writer, log: where finished dialogues go, and those that failed.
-        book: counts finished dialogues.
+        limit: dialogues at once at most.
+        deadline: seconds for each dialogue, without the time for rendering pages.
+        folder: of the run, in which `LIMIT_FILE` may be.
+        writer: of the finished dialogues. log: of those that failed.
+        finished: counts the finished dialogues.
+        failed, running: numbers of dialogues.
+        draining: whether no more dialogues are started.
     """
 
     kind: TaskKind
     rules: Rules
-    ceiling: int
+    limit: int
     deadline: float
     folder: Path
     writer: JsonlWriter
     log: JsonlWriter
-    book: Book
+    finished: FinishedDialogues
     reporter: Reporter
     failed: int = 0
     running: int = 0
     draining: bool = False
     meter: Meter = field(default_factory=Meter)
 
-    async def play(self, assignments: Iterable[Assignment], total: int, agent: ChatClient, human: Human) -> None:
-        """Play them all.
+    async def play(
+        self,
+        assignments: Iterable[Assignment],
+        total: int,
+        agent: ChatClient,
+        human: Human,
+        limiters: Sequence[AdaptiveLimiter] = (),
+    ) -> None:
+        """Play all assignments.
+
+        Args:
+            total: number of the assignments.
+            limiters: of the clients that are asked; `limit` bounds them too.
 
         Raises:
-            Interrupted: the user stopped it; what had ended is written.
+            Interrupted: the user stopped it; the dialogues that had ended are written.
             ServerError: a server could not be reached.
         """
-        self.agent, self.human = agent, human
-        self._room = asyncio.Event()
-        self._began = time.monotonic()
-        self._left = total
-        self._ceiling_seen = 0
-        self._cut_off = False
-        self._set_ceiling(self.ceiling)
-        self._look_for_ceiling()
+        self.agent, self.human, self.limiters = agent, human, limiters
+        self._slot_free = asyncio.Event()
+        self._started = time.monotonic()
+        self._missing = total
+        self._limit_file_mtime = 0
+        self._cancelled = False
+        self._set_limit(self.limit)
+        self._check_limit_file()
         with self.reporter.progress("dialogues", total) as bar, self._signals():
             self._bar: Progress = bar
             ticking = asyncio.create_task(self._tick())
@@ -129,23 +152,23 @@ class Crew:
             except BaseExceptionGroup as errors:
                 raise first_cause(errors) from errors
             except asyncio.CancelledError:
-                if not self._cut_off:
+                if not self._cancelled:
                     raise
                 raise self._interrupted() from None
             finally:
                 ticking.cancel()
                 self._note()
-        if self.draining and self._left:
+        if self.draining and self._missing:
             raise self._interrupted()
 
     def _interrupted(self) -> Interrupted:
-        return Interrupted(f"Stopped. {len(self.book.ids)} dialogues are done, {self._left} are missing.")
+        return Interrupted(f"Stopped. {len(self.finished.ids)} dialogues are done, {self._missing} are missing.")
 
     async def _feed(self, assignments: Iterable[Assignment], group: asyncio.TaskGroup) -> None:
         for assignment in assignments:
-            while self.running >= self.ceiling and not self.draining:
-                self._room.clear()
-                await self._room.wait()
+            while self.running >= self.limit and not self.draining:
+                self._slot_free.clear()
+                await self._slot_free.wait()
             if self.draining:
                 return
             self.running += 1
@@ -163,15 +186,15 @@ class Crew:
         else:
             row = dump(trajectory)
             self.writer.write(row)
-            self.book.add(row)
-            self._left -= 1
+            self.finished.add(row)
+            self._missing -= 1
             self._bar.advance()
         finally:
             self.running -= 1
-            self._room.set()
+            self._slot_free.set()
 
     def _fail(self, dialogue: Dialogue, kind: str, why: str) -> None:
-        """What may pass when tried again is no row of the rollouts: it is logged, and played again by the next call."""
+        """Log a dialogue that may succeed when it is tried again: it becomes no row, so the next call plays it."""
         self.failed += 1
         self.log.write({"failed": kind, "error": why, **dialogue.record()})
         self._bar.advance()
@@ -179,42 +202,40 @@ class Crew:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            self._look_for_ceiling()
+            self._check_limit_file()
             self._note()
 
-    def _look_for_ceiling(self) -> None:
-        file = self.folder / CEILING_FILE
+    def _check_limit_file(self) -> None:
+        file = self.folder / LIMIT_FILE
         with contextlib.suppress(OSError):
             changed = file.stat().st_mtime_ns
-            if changed != self._ceiling_seen:
-                self._ceiling_seen = changed
-                self._read_ceiling(file)
+            if changed != self._limit_file_mtime:
+                self._limit_file_mtime = changed
+                self._read_limit_file(file)
 
-    def _read_ceiling(self, file: Path) -> None:
+    def _read_limit_file(self, file: Path) -> None:
         text = file.read_bytes()[:20].strip()
         if text.isdigit() and int(text) > 0:
-            self._set_ceiling(int(text))
-            self.reporter.say(f"At most {self.ceiling} dialogues at once, as {file} says.")
+            self._set_limit(int(text))
+            self.reporter.say(f"At most {self.limit} dialogues at once, as {file} says.")
         else:
-            self.reporter.warn(f"{file} does not hold a number of dialogues; {self.ceiling} stays.")
+            self.reporter.warn(f"{file} does not hold a number of dialogues; {self.limit} stays.")
 
-    def _set_ceiling(self, value: int) -> None:
-        self.ceiling = max(1, value)
-        for side in (self.agent, getattr(self.human, "client", None)):
-            pace = getattr(side, "pace", None)
-            if pace is not None:
-                pace.ceiling = self.ceiling
-        self._room.set()
+    def _set_limit(self, value: int) -> None:
+        self.limit = max(1, value)
+        for limiter in self.limiters:
+            limiter.max_limit = self.limit
+        self._slot_free.set()
 
     def _note(self) -> None:
-        seconds = max(time.monotonic() - self._began, 1e-9)
+        seconds = max(time.monotonic() - self._started, 1e-9)
         figures: dict[str, object] = {}
         if self.running:
             figures["running"] = self.running
         if self.failed:
             figures["failed"] = self.failed
-        if self.book.ids:
-            figures["answered"] = f"{self.book.outcomes['answered'] / len(self.book.ids):.0%}"
+        if self.finished.ids:
+            figures["answered"] = f"{self.finished.outcomes['answered'] / len(self.finished.ids):.0%}"
         figures["agent tok/s"] = round(self.meter.agent_tokens / seconds)
         if self.meter.human_tokens:
             figures["human tok/s"] = round(self.meter.human_tokens / seconds)
@@ -222,23 +243,23 @@ class Crew:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signals go to the main thread of a process: in another one nobody listens to them."""
+        """Handle signals within the block. Python delivers them to the main thread; in another one nothing is done."""
         main = threading.current_thread() is threading.main_thread()
-        wanted: dict[str, Callable[[], None]] = {
+        actions: dict[str, Callable[[], None]] = {
             "SIGINT": self._interrupt,
             "SIGTERM": self._stop,
             "SIGHUP": self._stop,
-            "SIGUSR1": lambda: self._move_ceiling(2.0),
-            "SIGUSR2": lambda: self._move_ceiling(0.5),
+            "SIGUSR1": lambda: self._scale_limit(2.0),
+            "SIGUSR2": lambda: self._scale_limit(0.5),
         }
-        handled = {getattr(signal, name): do for name, do in wanted.items() if main and hasattr(signal, name)}
+        handled = {getattr(signal, name): act for name, act in actions.items() if main and hasattr(signal, name)}
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             handled.pop(signal.SIGHUP, None)  # nohup
         loop = asyncio.get_running_loop()
-        self._whole = asyncio.current_task()
+        self._play_task = asyncio.current_task()
         before = {number: signal.getsignal(number) for number in handled}
-        for number, do in handled.items():
-            loop.add_signal_handler(number, do)
+        for number, act in handled.items():
+            loop.add_signal_handler(number, act)
         try:
             yield
         finally:
@@ -246,19 +267,19 @@ class Crew:
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 
-    def _move_ceiling(self, factor: float) -> None:
-        self._set_ceiling(int(self.ceiling * factor))
-        self.reporter.say(f"At most {self.ceiling} dialogues at once.")
+    def _scale_limit(self, factor: float) -> None:
+        self._set_limit(int(self.limit * factor))
+        self.reporter.say(f"At most {self.limit} dialogues at once.")
 
     def _stop(self) -> None:
-        if self._whole is not None:
-            self._cut_off = True
-            self._whole.cancel()
+        if self._play_task is not None:
+            self._cancelled = True
+            self._play_task.cancel()
 
     def _interrupt(self) -> None:
         if self.draining:
             self._stop()
             return
         self.draining = True
-        self._room.set()
+        self._slot_free.set()
         self.reporter.say(f"Stopping: {self.running} dialogues are played to their end. Ctrl-C again stops at once.")

@@ -1,10 +1,10 @@
-"""`sweet rollout`: many dialogues at once, each on its own, written one line each as they end.
+"""`sweet rollout`: plays dialogues and writes each as one line when it ends.
 
-One asyncio task a dialogue and no barrier between turns: a slow dialogue holds nobody (sweet.rollouts.runner). One
-writer appends a finished dialogue as one line. A dialogue is named by (task, sample, seed), so the same command goes
-on with what is missing; other settings than those a dialogue set was begun with are refused until it is finished. What
-may pass when tried again (a server's failure, the deadline) is not a result: it is logged in `logs/`, counted, and
-left for the next call. What cannot pass is kept with its outcome.
+Each dialogue is one asyncio task, and there is no barrier between turns, so a slow dialogue delays no other
+(sweet.rollouts.runner). A dialogue is named by (task, sample, seed), so the same command resumes with the dialogues
+that are missing; while rollouts are unfinished, other settings are refused. A failure that may not come again (of a
+server, by the deadline) is no result: it is logged in `logs/`, counted, and played again by the next call. A lasting
+failure is kept as a dialogue with its outcome.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, Literal
+from typing import Literal
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
@@ -26,13 +26,13 @@ from sweet.render.store import SCREENSHOTS
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
-from sweet.rollouts.runner import Book, Crew
+from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import RolloutsMeta
-from sweet.stages.models import belongs_to, gpus_held, plan_models
+from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
 from sweet.tasks.base import Task
@@ -42,12 +42,12 @@ from sweet.tasks.registry import task_kind
 
 def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageResult[RolloutMetrics]:
     """Play the dialogues that are missing and return the metrics of all of them."""
-    kind, source, tasks = _played(config)
+    kind, source, tasks = _load_tasks(config)
     _check_playable(kind, tasks, config)
-    speakers = _speakers(config)
-    seen = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
-    local = plan_models(config, speakers, reporter, images=seen)
-    _check_sight(kind, config, local)
+    models = _models(config)
+    images = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
+    local = plan_models(config, models, reporter, images=images)
+    _check_vision(kind, config, local)
     tasks_digest = _tasks_digest(tasks)
     meta = RolloutsMeta(
         task=config.task,
@@ -64,13 +64,13 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
         own = {"agent_system": system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
         meta = meta.model_copy(update=own)
-    environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in speakers])}
+    environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in models])}
     with run.attempt("rollout", config, environment=environment) as attempt:
-        draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, anew=config.new)
-        book = Book(scan_jsonl(draft.path) if draft.path.exists() else ())
-        missing = [a for a in _assignments(tasks, config) if a.id not in book.ids]
-        if book.ids:
-            reporter.say(f"{len(book.ids)} dialogues are there already, {len(missing)} to go.")
+        draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
+        finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
+        missing = [a for a in _assignments(tasks, config) if a.id not in finished.ids]
+        if finished.ids:
+            reporter.say(f"{len(finished.ids)} dialogues are finished already, {len(missing)} are missing.")
         began = time.monotonic()
         with JsonlWriter(draft.path) as writer, JsonlWriter(attempt.metrics_path) as log:
             rules = Rules(
@@ -81,15 +81,17 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.recipe,
                 config.token_limit,
             )
-            crew = Crew(kind, rules, config.concurrency, config.deadline, run.path, writer, log, book, reporter)
+            runner = DialogueRunner(
+                kind, rules, config.concurrency, config.deadline, run.path, writer, log, finished, reporter
+            )
             if missing:
-                attempt.environment.update(asyncio.run(_play(crew, missing, config, belongs_to(local, attempt))))
+                attempt.environment.update(asyncio.run(_play(runner, missing, config, record_serving(local, attempt))))
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
-        metrics = book.metrics(failed=crew.failed, seconds=time.monotonic() - began)
+        metrics = finished.metrics(failed=runner.failed, seconds=time.monotonic() - began)
         attempt.metrics.update(metrics.as_json())
         result = StageResult("rollout", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
-        check_failures(crew.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
+        check_failures(runner.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
     return result
 
 
@@ -97,48 +99,57 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     """Return the plan of `run_rollout`; `run` is None where there is no run yet."""
     from sweet.rollouts.plan import plan_dialogues
 
-    kind, source, tasks = _played(config)
-    there: set[str] = set()
+    kind, source, tasks = _load_tasks(config)
+    existing: set[str] = set()
     if run is not None:
         digest = _tasks_digest(tasks)
-        mine = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
-        began = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
-        draft = next((run.file(a) for a in reversed(mine) if a.attempt in began and run.file(a).exists()), None)
-        there = set(Book(scan_jsonl(draft)).ids) if draft is not None else there
-        reporter.say(f"{len(there)} of the dialogues are there already.")
-    wanted = [assignment.id for assignment in _assignments(tasks, config)]
-    gpus = gpus_held(config.device, [urls for _, urls in _speakers(config)])
-    return plan_dialogues(run, config, kind, source, tasks, there, wanted, gpus)
+        same = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
+        attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
+        draft = next((run.file(a) for a in reversed(same) if a.attempt in attempts and run.file(a).exists()), None)
+        existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
+        reporter.say(f"{len(existing)} of the dialogues are finished already.")
+    requested = [assignment.id for assignment in _assignments(tasks, config)]
+    gpus = gpus_held(config.device, [urls for _, urls in _models(config)])
+    return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus)
 
 
-def _played(config: RolloutConfig) -> tuple[TaskKind, str, list[Task]]:
-    """The kind of task, the dataset, and the tasks of it that are played."""
+def _load_tasks(config: RolloutConfig) -> tuple[TaskKind, str, list[Task]]:
+    """Return the kind of task, the dataset, and the tasks that are played."""
     kind = task_kind(config.task)
     if config.prompts is not None:
         kind = kind.with_prompts(config.prompts)
     source = config.tasks or kind.default_tasks()
-    return kind, source, _chosen(kind.load(source, config.split), config)
+    return kind, source, _selected(kind.load(source, config.split), config)
 
 
 def _tasks_digest(tasks: Iterable[Task]) -> str:
     return digest_of([task.model_dump(mode="json") for task in tasks])
 
 
-def _speakers(config: RolloutConfig) -> list[tuple[str, list[str]]]:
-    """The sides that are models, with their addresses."""
+def _models(config: RolloutConfig) -> list[tuple[str, list[str]]]:
+    """Return the models that play, with their addresses."""
     sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
     return [(model, urls) for model, urls in sides if model != SCRIPTED]
 
 
-async def _play(crew: Crew, missing: list[Assignment], config: RolloutConfig, local: LocalServing) -> dict[str, Any]:
-    """Open both sides, play, and give what played them."""
+async def _play(
+    runner: DialogueRunner, missing: list[Assignment], config: RolloutConfig, local: LocalServing
+) -> dict[str, str]:
+    """Open both sides and play.
+
+    Returns:
+        The names of the models, as their servers report them.
+    """
     async with AsyncExitStack() as stack:
-        agent = await _agent(config, local, crew.kind, stack)
+        agent = await _agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
-        looks = open_human(crew.kind, player, crew.folder / SCREENSHOTS, config.recipe, config.ray, crew.reporter.say)
-        human = await stack.enter_async_context(looks)
+        screenshots, say = runner.folder / SCREENSHOTS, runner.reporter.say
+        opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say)
+        human = await stack.enter_async_context(opening)
+        clients = [agent] if player is None else [agent, player]
+        limiters = [client.limiter for client in clients if client.limiter is not None]
         served = {"agent_model": agent.model, "human": human.name}
-        await crew.play(missing, len(missing), agent, human)
+        await runner.play(missing, len(missing), agent, human, limiters)
         return served
 
 
@@ -163,8 +174,8 @@ async def _agent(config: RolloutConfig, local: LocalServing, kind: TaskKind, sta
     return await stack.enter_async_context(_client(config, local, "agent"))
 
 
-def _chosen(tasks: list[Task], config: RolloutConfig) -> list[Task]:
-    """The first tasks, or those that the seed draws, in their order."""
+def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
+    """Return the first tasks, or those that the seed draws, in their order."""
     if not config.draw_tasks or config.num_tasks is None:
         return tasks[: config.num_tasks]
     drawn = sorted(tasks, key=lambda task: digest_of([config.seed, "task", task.id]))[: config.num_tasks]
@@ -201,7 +212,7 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
 
 
-def _check_sight(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
+def _check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:
     if not kind.visual or config.sim == SCRIPTED or config.sim_url:
         return
     choice = local.choose(config.sim)
@@ -228,7 +239,7 @@ def _check_here(who: str, urls: list[str], field: str, fix: str) -> None:
 
 
 def _assignments(tasks: Iterable[Task], config: RolloutConfig) -> Iterator[Assignment]:
-    """Sample by sample, so that an interrupted rollout has covered many tasks rather than few."""
+    """Yield sample by sample, so that an interrupted rollout covers many tasks rather than few."""
     tasks = list(tasks)
     for sample in range(config.samples):
         for task in tasks:

@@ -117,18 +117,18 @@ class ActiveAttempt:
         suffix: str = ".jsonl",
         meta: dict[str, Any] | None = None,
         resume: bool = False,
-        anew: bool = True,
+        allow_new: bool = True,
     ) -> Draft:
         """Register an artifact as partial and lock it; with an empty suffix it is a folder, which is made.
 
         Args:
             resume: go on with the newest artifact, partial or finished, of the same stage, digest, inputs and meta,
                 if there is one.
-            anew: whether a new one may be begun where the stage's newest is unfinished and was made otherwise.
+            allow_new: whether a new one may be begun where the stage's newest is unfinished and was made otherwise.
 
         Raises:
             UsageError: another attempt that still runs is writing that artifact; or it is unfinished, was begun with
-                other settings, and `anew` is not given.
+                other settings, and `allow_new` is not given.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind} is not a kind of artifact")
@@ -136,7 +136,7 @@ class ActiveAttempt:
         with self._store.change() as manifest:
             known = self._same(manifest, kind, meta) if resume else None
             if known is None:
-                if not anew:
+                if not allow_new:
                     self._refuse_others(manifest, kind, meta)
                 artifact = self._new(manifest, kind, suffix, meta)
                 manifest.artifacts.append(artifact)

@@ -65,8 +65,12 @@ def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
     return len(visible_gpus()) if models and device != "cpu" else 0
 
 
-def belongs_to(local: LocalServing, attempt: ActiveAttempt) -> LocalServing:
-    """`local`, with its logs beside those of the attempt, and its record in the attempt's environment."""
+def record_serving(local: LocalServing, attempt: ActiveAttempt) -> LocalServing:
+    """Let `local` write its logs next to those of the attempt and its record into the attempt's environment.
+
+    Returns:
+        `local` itself.
+    """
     local.logs = str(attempt.log_path.with_suffix(".vllm-"))
     local.record = attempt.environment
     return local

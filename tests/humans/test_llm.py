@@ -20,6 +20,7 @@ class Speaker:
     """A chat client that always says the same and remembers what it was asked."""
 
     model = "speaker"
+    limiter = None
 
     def __init__(self, text: str) -> None:
         self.text = text

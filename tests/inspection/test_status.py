@@ -175,7 +175,7 @@ def test_settings_of_an_older_version_are_compared_under_their_current_names(run
     record_former_spellings(run)
     changed = TrainCriticConfig(shuffle="grouped", seed=3)
     with pytest.raises(UsageError) as refused, run.attempt("train-critic", changed) as attempt:
-        attempt.start_artifact("critic", resume=True, anew=False)
+        attempt.start_artifact("critic", resume=True, allow_new=False)
     assert "settings: seed was 0 and is 3." in refused.value.what
 
 

@@ -19,7 +19,7 @@ import pytest
 from sweet.errors import ServerError, UsageError
 from sweet.llm.remote import RemoteClient
 from sweet.rollouts.config import RolloutConfig
-from sweet.rollouts.runner import CEILING_FILE, Book
+from sweet.rollouts.runner import LIMIT_FILE, FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -140,16 +140,16 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no user signals")
-def test_the_ceiling_is_moved_by_signals_and_by_a_file(tmp_path: Path, tasks: Path, server: str) -> None:
+def test_the_limit_is_changed_by_signals_and_by_a_file(tmp_path: Path, tasks: Path, server: str) -> None:
     run = tmp_path / "run"
     run_rollout(Run.create(run, "code"), config(tasks, server, num_tasks=1), Silent())
-    (run / CEILING_FILE).write_text("2\n")
+    (run / LIMIT_FILE).write_text("2\n")
     asked(server, "/reset")
     with started(run, tasks, server) as program:
         wait_for(run, 3)
         assert asked(server, "/stats")["peak_under_way"] <= 2
         program.send_signal(signal.SIGUSR1)
-        (run / CEILING_FILE).write_text("no number")
+        (run / LIMIT_FILE).write_text("no number")
         wait_for(run, 6)
         program.send_signal(signal.SIGUSR2)
         _, err = program.communicate(timeout=120)
@@ -159,6 +159,23 @@ def test_the_ceiling_is_moved_by_signals_and_by_a_file(tmp_path: Path, tasks: Pa
     assert "At most 4 dialogues at once." in told
     assert "does not hold a number of dialogues" in told
     assert len(ids(run)) == 1 + COUNT
+
+
+def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
+    tmp_path: Path, tasks: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RemoteClient] = []
+    opening = RemoteClient.open
+
+    async def recorded(*args: Any, **settings: Any) -> RemoteClient:
+        opened.append(await opening(*args, **settings))
+        return opened[-1]
+
+    monkeypatch.setattr(RemoteClient, "open", recorded)
+    run = Run.create(tmp_path / "run", "code")
+    (run.path / LIMIT_FILE).write_text("3")
+    run_rollout(run, config(tasks, server, num_tasks=4), Silent())
+    assert [client.limiter.max_limit for client in opened] == [3, 3]
 
 
 def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:
@@ -201,13 +218,13 @@ def test_what_a_dialogue_cost_and_how_it_was_drawn_is_recorded(tmp_path: Path, t
         assert getattr(metrics, name) == sum(row["usage"][name] for row in rows)
 
 
-def test_a_book_counts_a_row_once() -> None:
+def test_a_row_is_counted_once() -> None:
     row = {"id": "a", "dialogue_history": [{"role": "user"}, {"role": "assistant"}], "usage": {"prompt_tokens": 3}}
-    book = Book([row, row, {**row, "id": "b", "outcome": "human_error", "fault": "echo"}])
-    told = book.metrics(failed=0, seconds=1.0)
-    assert (told.episodes, told.turns, told.prompt_tokens) == (2, 2, 6)
-    assert told.outcomes == {"answered": 1, "human_error": 1}
-    assert told.human_faults == {"echo": 1}
+    finished = FinishedDialogues([row, row, {**row, "id": "b", "outcome": "human_error", "fault": "echo"}])
+    metrics = finished.metrics(failed=0, seconds=1.0)
+    assert (metrics.episodes, metrics.turns, metrics.prompt_tokens) == (2, 2, 6)
+    assert metrics.outcomes == {"answered": 1, "human_error": 1}
+    assert metrics.human_faults == {"echo": 1}
 
 
 def test_files_may_be_open_for_every_connection(server: str) -> None:
