@@ -1,0 +1,100 @@
+"""The programs in examples/ run, and print what they promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sweet_capitals import CAPITALS
+
+import sweet
+from sweet.sandbox.tiers import probe_tiers
+from tests.docs.pages import ROOT
+from tests.packages import register
+
+EXAMPLES = ROOT / "examples"
+LONGEST = 60
+"""Lines of a program."""
+
+needs_jail = pytest.mark.skipif(
+    not any(tier.works for tier in probe_tiers() if tier.name != "unsafe"), reason="no jail works here"
+)
+
+
+def run_program(name: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, folder / "run"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_jail
+def test_answers_of_ones_own_are_scored(tmp_path: Path) -> None:
+    printed = run_program("score_answers.py", tmp_path).splitlines()
+    assert [line[-4:] for line in printed[:-1]] == ["1.00", "0.00"] * 5
+    assert printed[-1] == "success rate: 0.5"
+
+
+@needs_jail
+def test_dialogues_are_played_and_scored(tmp_path: Path) -> None:
+    printed = run_program("play_and_score.py", tmp_path)
+    assert len(re.findall(r"^== .+, reward [\d.]+$", printed, re.MULTILINE)) == 6
+    assert re.search(r"\n6 dialogues, \d+% of the hidden tests passed\n$", printed)
+
+
+def test_a_judge_of_ones_own_ranks(tmp_path: Path) -> None:
+    found = re.match(r"(\d+) pairs in (.+\.jsonl);", run_program("own_judge.py", tmp_path))
+    assert found
+    assert len(Path(found[2]).read_text(encoding="utf-8").splitlines()) == int(found[1]) > 0
+
+
+def test_a_kind_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in register(EXAMPLES / "own_kind", tmp_path / "site"):
+        monkeypatch.syspath_prepend(folder)
+    run = sweet.Run.create(tmp_path / "run", task="capitals")
+    sweet.rollout(run, sweet.RolloutConfig(task="capitals", agent="scripted", samples=8))
+    metrics = sweet.evaluate(run).as_json()["metrics"]
+    assert metrics["trajectories"] == 32
+    assert {trajectory.task.ground_truth for trajectory in sweet.read_trajectories(run)} < {*CAPITALS.values()}
+    assert 0.3 < metrics["success_rate"] < 1
+    assert sweet.label(run).artifacts[0].rows
+
+
+@needs_jail
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed (pip install '.[test]')")
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed (pip install '.[test]')")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed (pip install '.[test]')")
+    monkeypatch.setenv("RUN", str(tmp_path / "run"))
+    notebook = nbformat.read(EXAMPLES / "pipeline.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    nbclient.NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = notebook.cells[-1].outputs[-1]["data"]["text/plain"]
+    assert "'success_rate'" in printed
+    kinds = {artifact.kind for artifact in sweet.Run.open(tmp_path / "run").manifest().artifacts}
+    assert kinds == {"rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"}
+
+
+def test_the_notebook_is_stored_without_outputs() -> None:
+    text = (EXAMPLES / "pipeline.ipynb").read_text(encoding="utf-8")
+    assert text.count('"outputs": []') == text.count('"cell_type": "code"')
+    assert text.count('"execution_count": null') == text.count('"cell_type": "code"')
+
+
+def test_every_example_is_short_and_listed() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    for path in EXAMPLES.iterdir():
+        if path.name not in ("README.md", "__pycache__"):
+            assert f"]({path.name})" in listed, path
+    programs = [*EXAMPLES.glob("*.py"), EXAMPLES / "own_kind" / "sweet_capitals" / "__init__.py"]
+    long = [path.name for path in programs if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST]
+    assert long == []
