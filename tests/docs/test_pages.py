@@ -20,7 +20,10 @@ from tests.docs.pages import PAGES, ROOT, Page, Piece, read_page
 SHELLS = ("console", "sh", "bash")
 LANGUAGES = (*SHELLS, "toml", "json", "jsonl", "python", "text", "html")
 
-PROGRAMS = {"apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "mkdir", "playwright", "pytest", "wait"}
+PROGRAMS = {
+    *("apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright", "pytest"),
+    *("ruff", "wait"),
+}
 """Programs of others that a reader has; a word that is none of these, and not ours, is misspelt."""
 
 FOREIGN = {
@@ -50,7 +53,7 @@ def parser() -> Parser:
     return Parser()
 
 
-@pytest.fixture(params=PAGES, ids=lambda path: path.name)
+@pytest.fixture(params=PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def page(request: pytest.FixtureRequest) -> Page:
     return read_page(request.param)
 
