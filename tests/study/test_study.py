@@ -115,8 +115,8 @@ def test_a_study_keeps_to_its_folder_and_to_what_it_was_begun_on(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--seeds", "2"], "--seeds says nothing about a demo without --study"),
-        (["--study", "--rounds", "2"], "--rounds says nothing about a demo with --study"),
+        (["--seeds", "2"], "--seeds has no effect on a demo without --study"),
+        (["--study", "--rounds", "2"], "--rounds has no effect on a demo with --study"),
         (["--study", "--methods", "swet"], "there is no method 'swet'"),
     ],
 )
