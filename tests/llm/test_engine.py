@@ -196,7 +196,7 @@ def test_a_failure_affects_only_its_batch(llama: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(engine.decoder, "extend", fragile)
     with pytest.raises(RequestFailed, match="unlucky"):
         engine.submit([13], Sampling(max_tokens=3)).result(60)
-    with pytest.raises(RequestFailed, match="not numbers"):
+    with pytest.raises(RequestFailed, match="not finite"):
         engine.submit([17], Sampling(max_tokens=3)).result(60)
     assert engine.submit([5], Sampling(max_tokens=3, seed=0)).result(60)  # a reply without 13 and 17
     engine.close()

@@ -47,7 +47,7 @@ def test_the_embedded_engine_and_its_server_refuse_images(client: EmbeddedClient
         with pytest.raises(RequestFailed, match="does not accept images"):
             await client.chat([SHOWN], Sampling(max_tokens=4))
         async with served(client) as url, open_client("tiny", [url]) as remote:
-            with pytest.raises(RequestFailed, match=r"400.*cannot see pictures"):
+            with pytest.raises(RequestFailed, match=r"400.*does not accept images"):
                 await remote.chat([SHOWN], Sampling(max_tokens=4))
 
     asyncio.run(work())

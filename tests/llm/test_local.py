@@ -209,7 +209,7 @@ def test_the_tokenizer_of_an_adapter_is_used(vllm: StandIn, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "does not say which model"),
+        ({}, "does not name its base"),
         ({"base_model_name_or_path": "/nothing/here"}, "does not exist: /nothing/here"),
         ({"base_model_name_or_path": "a/b/c"}, "does not exist: a/b/c"),
         ({"base_model_name_or_path": MODEL, "r": "many"}, "r: "),

@@ -76,7 +76,7 @@ def test_missing_tensors_are_not_initialised_randomly(checkpoint: Path) -> None:
     config["num_hidden_layers"] = 3
     config["layer_types"] = ["full_attention"] * 3
     (checkpoint / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=r"not complete.*layers\.2"):
+    with pytest.raises(UsageError, match=r"incomplete.*layers\.2"):
         load_model(str(checkpoint))
 
 
@@ -91,7 +91,7 @@ def test_no_chat_template(tmp_path: Path) -> None:
 def test_a_tokenizer_of_another_model() -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     check_vocabulary(build_model(len(tokenizer) + 8), tokenizer, "padded")
-    with pytest.raises(UsageError, match="two models"):
+    with pytest.raises(UsageError, match="do not match"):
         check_vocabulary(build_model(len(tokenizer) - 1), tokenizer, "other")
 
 

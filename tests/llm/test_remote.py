@@ -396,7 +396,7 @@ def test_addresses(text: str, url: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "ftp://a", "http://", "http://a:b", "http://u:p@a", "http://a b", "http://a?x=1"])
 def test_invalid_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="not the address"):
+    with pytest.raises(UsageError, match="not a server address"):
         base_url(text)
 
 
