@@ -1,4 +1,4 @@
-"""Default locations: of runs, and of downloaded data."""
+"""Where things lie that nobody named a place for: runs, and what was downloaded."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 RUNS = Path("runs")
-"""Where new runs are created and where the newest run is looked up."""
+"""Where new runs are made and the newest one is looked for."""
 
 
 def data_folder() -> Path:
-    """The folder of downloaded data: `$SWEET_DATA`, otherwise the platform's data folder. It may not exist."""
-    if configured := os.environ.get("SWEET_DATA"):
-        return Path(configured).expanduser()
+    """The folder of what was downloaded, `$SWEET_DATA`, else the user's data folder of the platform; it need not
+    exist."""
+    if given := os.environ.get("SWEET_DATA"):
+        return Path(given).expanduser()
     return _platform_folder() / "sweet"
 
 
@@ -22,5 +23,5 @@ def _platform_folder() -> Path:
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
-    folder = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return folder if folder.is_absolute() else Path.home() / ".local" / "share"
+    given = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return given if given.is_absolute() else Path.home() / ".local" / "share"

@@ -7,14 +7,41 @@ from pathlib import Path
 
 import pytest
 
+from tests import schedule
 from tests.environment import isolate
 
 # Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
 _FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else isolate()
+_SECONDS = schedule.recorded()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="write the snapshots of screens anew")
+    parser.addoption("--update-durations", action="store_true", help="record the seconds of tests in durations.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quick: takes little time (tests/schedule.py); for the loop of daily work")
+    if config.getoption("--update-durations") and _FOLDER is not None:
+        config.pluginmanager.register(schedule.Recorder())
+
+
+def pytest_unconfigure() -> None:
+    if _FOLDER is not None:
+        _FOLDER.cleanup()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if schedule.is_quick(item, _SECONDS):
+        item.add_marker(pytest.mark.quick)
+
+
+@pytest.hookimpl(trylast=True)  # after tests were deselected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = schedule.arranged(items, _SECONDS, workers)
 
 
 @pytest.fixture
@@ -22,8 +49,3 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, made the current one: `runs/` of a command lands in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def pytest_unconfigure() -> None:
-    if _FOLDER is not None:
-        _FOLDER.cleanup()

@@ -32,8 +32,8 @@ from sweet.hints import option
 from sweet.installation import install_command
 from sweet.learn import slurm
 from sweet.learn.failure import error_of, error_paths, has_known_error
-from sweet.learn.heartbeat import Heartbeat
-from sweet.learn.job import FILE, HEARTBEAT, PROGRESS, Job
+from sweet.learn.heartbeat import HEARTBEAT, Heartbeat
+from sweet.learn.job import FILE, PROGRESS, Job
 from sweet.learn.launcher import (
     ORPHAN_TIMEOUT,
     PROGRAM,

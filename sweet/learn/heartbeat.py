@@ -7,7 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-HEARTBEAT_INTERVAL = 5.0
+HEARTBEAT = "pulse"
+"""The file of the command's heartbeat, in the folder of a job."""
+HEARTBEAT_INTERVAL = 2.0
 """Seconds between two beats."""
 HEARTBEAT_TIMEOUT = 60.0
 """Seconds without a beat after which who made them is dead."""

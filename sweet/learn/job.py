@@ -25,7 +25,6 @@ from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 
 FILE = "job.pt"
 PROGRESS = "progress.jsonl"
-HEARTBEAT = "pulse"
 
 
 _Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]

@@ -29,8 +29,7 @@ from sweet.hints import Hint, option
 from sweet.installation import VERSION
 from sweet.learn import slurm
 from sweet.learn.failure import LOG_PREFIX, error_fields, error_of, error_paths, has_known_error, write_error
-from sweet.learn.heartbeat import ENDED, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
-from sweet.learn.job import HEARTBEAT
+from sweet.learn.heartbeat import ENDED, HEARTBEAT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
 from sweet.learn.launcher import child_environment, start, stop, torch_launcher, with_loopback
 
 RENDEZVOUS = "nodes.json"

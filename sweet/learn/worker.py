@@ -24,8 +24,8 @@ import torch
 
 from sweet.errors import SweetError
 from sweet.learn.failure import write_error
-from sweet.learn.heartbeat import HEARTBEAT_TIMEOUT, HeartbeatReader
-from sweet.learn.job import FILE, HEARTBEAT, PROGRESS, Job, checkpoint_path
+from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
+from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
 from sweet.learn.loop import Loop
 from sweet.learn.metrics import Record
 from sweet.learn.reference import ReferenceCache

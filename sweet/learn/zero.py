@@ -54,8 +54,12 @@ def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     """Meet the other ranks that the launcher has started; the device of this one."""
     os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would take a GPU that is there
     import deepspeed
+    from deepspeed.runtime import compiler
 
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    # Its Muon optimizer, which is not used here, is compiled when it is imported: that loads torch's compiler, which
+    # takes each rank two seconds.
+    compiler.compile = lambda: lambda function: function
     if device == "cpu":
         # Its shared-memory exchange would be compiled first, for minutes, and a stopped compiler leaves locks.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

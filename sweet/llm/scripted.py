@@ -1,4 +1,4 @@
-"""A rule-based agent as a chat client: no model, no tokens."""
+"""An agent of rules as a chat client: no model, no tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from sweet.tasks.base import Message
 from sweet.tasks.kind import ScriptedAgent
 
 SCRIPTED = "scripted"
-"""The name, in place of a model's, of a rule-based agent or human."""
+"""The name, in place of a model's, of an agent or a human of rules."""
 
 
 class ScriptedClient:
-    """Implements `sweet.llm.base.ChatClient` with a kind's scripted agent. It counts no tokens and has no context
-    limit."""
+    """Implements `sweet.llm.base.ChatClient` over a kind's scripted agent. It counts no tokens and knows no limit."""
 
     model = SCRIPTED
     limiter = None
@@ -29,4 +28,4 @@ class ScriptedClient:
         return Completion(replies, 0, 0, self.model)
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Nothing is held."""

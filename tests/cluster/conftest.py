@@ -20,9 +20,10 @@ def nodes() -> Iterator[Any]:
     cluster_utils = pytest.importorskip("ray.cluster_utils", reason="ray is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray's own
-        cluster = cluster_utils.Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-        )
+        # Ray otherwise takes 20 seconds to notice that a node is gone.
+        checks = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 300}
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": checks}
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):
             cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()

@@ -136,7 +136,10 @@ def test_advantages_are_the_same_as_on_one_machine(nodes: Any, run: Run, tmp_pat
     assert {node["cores"] for node in recorded.values()} == {1}
 
 
-def test_each_gpu_of_the_cluster_has_a_replica(nodes: Any, run: Run, tmp_path: Path) -> None:
+def test_each_gpu_of_the_cluster_has_a_replica(
+    nodes: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")  # Ray compares its number of GPUs
     agent = make_agent(tmp_path / "agent")
     shutil.copytree(run.path, tmp_path / "other")
     other = Run.open(tmp_path / "other")

@@ -15,8 +15,7 @@ import pytest
 from sweet.errors import SweetError, UsageError
 from sweet.learn import heartbeat, multinode
 from sweet.learn.failure import LOG_PREFIX, error_of, error_path, write_error
-from sweet.learn.heartbeat import Heartbeat, HeartbeatReader
-from sweet.learn.job import HEARTBEAT
+from sweet.learn.heartbeat import HEARTBEAT, Heartbeat, HeartbeatReader
 from sweet.learn.multinode import RENDEZVOUS, NodeMonitor, Rendezvous, clear, node_heartbeat, run_node, wait_for_job
 
 

@@ -84,7 +84,11 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
         assert [record["step"] for record in records] == [record["step"] for record in expected], name
         for record, right in zip(records, expected, strict=True):
             assert record.keys() == right.keys()
-            for figure in right.keys() - OF_THE_SHARE:
+            # In the first step model and reference are the same, so every margin is 0 but for rounding: the share of
+            # positive ones is a matter of chance.
+            chance = {"accuracy"} if right["step"] == 1 else set()
+            assert not chance or right.get("margin") in (None, pytest.approx(0, abs=1e-4)), name
+            for figure in right.keys() - OF_THE_SHARE - chance:
                 assert like(record[figure], right[figure]), (name, figure)
         same_weights(weights, one, name)
     assert by_one["best"][1].keys() == by_one["critic"][1].keys()

@@ -157,7 +157,7 @@ class Team:
         found: list[int] = []
         for running in worker.jails.values():
             if running is not None and running.root is not None:
-                running.await_released()
+                running.settle()
                 found += descendants(running.root)
         return found
 
