@@ -1,9 +1,9 @@
-"""README's figures and picture of the study on micro tasks, from the results that `python -m benchmarks.micro` wrote.
+"""Write README's table and picture of the study on micro tasks from the results of `python -m benchmarks.micro`.
 
     python -m benchmarks.readme_results [benchmarks/results/micro.json]
 
-Run in the repository. What stands between README's markers is replaced, and docs/micro.png, which carries the digest of
-the results that it was drawn from; a test compares both with the results. No figure is typed by hand.
+Run it in the repository. It replaces the block between README's markers, and docs/micro.png, which contains the digest
+of its source; a test compares both with the results. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -31,14 +31,18 @@ BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
 
 ALTERNATIVE = (
-    "Success of each method with its interval over seeds; success of the best of N dialogues by who picks it; mean "
-    "advantage by kind of turn"
+    "Success of each method with its interval over seeds; success of the best of N dialogues by judge; mean advantage "
+    "by kind of turn"
 )
-HEADER = ("method", "what it is", "success", "greedy", "`sweet` less it")
+HEADER = ("method", "what it is", "success", "greedy", "`sweet` minus it")
 
 
 def read_micro(path: Path) -> StudyResults:
-    """Raise InputError where the file is no study of the micro tasks: the words around the figures say that it is."""
+    """Read a study.
+
+    Raises:
+        InputError: it is not a study of the micro tasks, which the text of the block describes.
+    """
     results = read_results(path)
     if results.family != FAMILY:
         raise InputError(f"This is a study of {results.family!r}, not of {FAMILY!r}.", path=path)
@@ -46,7 +50,7 @@ def read_micro(path: Path) -> StudyResults:
 
 
 def block(results: StudyResults) -> str:
-    """What stands between the markers, as Markdown."""
+    """Return the Markdown between the markers."""
     parts = [
         "### The methods compared",
         f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and "
@@ -54,11 +58,11 @@ def block(results: StudyResults) -> str:
         f"{results.test_tasks:,} unseen tasks.",
         f"![{ALTERNATIVE}]({PICTURE})",
         safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
-        "In per cent: success at temperature 1 and greedy, means over seeds with a 95 % t-interval over seeds. In "
-        "points: the difference on the same tasks, with a 95 % interval over tasks.",
+        "Success at temperature 1 and greedy in per cent: means over seeds with a 95 % t-interval over seeds. The "
+        "difference on the same tasks in percentage points, with a 95 % interval over tasks.",
         "\n".join(f"- {safe_markdown.prose(sentence)}" for sentence in study_series.verdict_in_words(results)),
         f"[How to read this](docs/results.md#the-study). Written by `python -m benchmarks.readme_results` from "
-        f"[{RESULTS}]({RESULTS}), which has all figures and settings ({_versions(results)}).",
+        f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -87,16 +91,16 @@ def _bounds(ci: Bounds | None) -> str:
 
 
 def _p(p_value: float) -> str:
-    told = p_in_words(p_value)
-    return told if told.startswith("<") else f"= {told}"
+    shown = p_in_words(p_value)
+    return shown if shown.startswith("<") else f"= {shown}"
 
 
 def _versions(results: StudyResults) -> str:
-    return safe_markdown.prose(", ".join(f"{name} {found}" for name, found in results.versions.items()))
+    return safe_markdown.prose(", ".join(f"{name} {version}" for name, version in results.versions.items()))
 
 
 def digest(path: Path) -> str:
-    """Of the results' file; stands in the picture."""
+    """Return the sha256 of the results file, which the picture contains."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -104,7 +108,7 @@ def update(root: Path, path: Path) -> None:
     """Write README's block and the picture under the repository's root.
 
     Raises:
-        SweetError: the results are not what they must be, or matplotlib is not installed.
+        SweetError: the results are invalid, or matplotlib is not installed.
     """
     results = read_micro(path)
     write_whole(root / PICTURE, plots.overview(results, digest(path)))
@@ -113,7 +117,7 @@ def update(root: Path, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write README's figures of the study from its results.")
+    parser = argparse.ArgumentParser(description="Write README's table and picture of the study from its results.")
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
     try:
         update(Path.cwd(), parser.parse_args().results)

@@ -1,5 +1,7 @@
-"""`sweet report`: what it takes. The work is in `sweet.report.collect` (a run as facts) and `sweet.view.report`
-(facts as a page), which are imported when they are needed."""
+"""`sweet report`: its configuration.
+
+`sweet.report.collect` (a run as facts) and `sweet.view.report` (facts as a page) are imported when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ FILE = "report.html"
 
 class ReportConfig(StageConfig):
     out: Path | None = None
-    """Write the page to this file; without it to report.html in the run, unless --markdown or --json ask for text."""
+    """Write the page to this file; by default to report.html in the run, unless --markdown or --json is given."""
     markdown: bool = False
     """Print a short report for a pull request."""
     dialogues: bool = True
-    """Show some dialogues in the page."""
+    """Include some dialogues in the page."""

@@ -1,8 +1,8 @@
-"""A run as facts, from which a page, a text for a pull request or an object for programs is made.
+"""Collect the facts of a run, from which a page, a Markdown text or a JSON object is made.
 
-Everything is read from the run as it stands, and the same run gives the same report. A run at any stage has one:
-unfinished artifacts, failed attempts, files that are broken or gone are told in it (`Report.problems`), not fatal. The
-files of a run are read once each, and only some figures of every row are kept (`sweet.report.row_reader`).
+Everything is read from the run, and the same run gives the same report. A run in any state has a report: unfinished
+artifacts, failed attempts, and damaged or missing files are not fatal but listed in `Report.problems`. Each file of a
+run is read once, and only some values of every row are kept (`sweet.report.row_reader`).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from sweet.tasks.registry import task_kind
 
 
 def collect(run: Run) -> Report:
-    """Look at a run. Nothing is written."""
+    """Collect the report of a run. Nothing is written."""
     return _Collection(run).report()
 
 
-_AllPlayed = dict[str, tuple[dialogue_facts.Played, str | None]]
-"""By rollouts artifact, each with the scores that its rewards are from."""
+_ScoredRollouts = dict[str, tuple[dialogue_facts.Played, str | None]]
+"""The dialogues of each rollouts artifact, with the id of the scores that contain their rewards."""
 
 
 class _Collection:
-    """One run while it is looked at. Rows of scores are kept for as long: several facts are made of them."""
+    """Collects one report. Rows of scores are cached, because several facts are made of them."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -58,21 +58,21 @@ class _Collection:
         try:
             return task_kind(self.manifest.task)
         except SweetError as error:
-            self.problems.append(f"{for_command_line(error)} Rewards are told as they are.")
+            self.problems.append(f"{for_command_line(error)} Rewards are reported unchanged.")
             return None
 
     def report(self) -> Report:
         manifest = self.manifest
         for artifact in manifest.artifacts:
             if not self.run.file(artifact).exists():
-                self.problems.append(f"{artifact.id}: {artifact.path} is not there.")
-        found = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
+                self.problems.append(f"{artifact.id}: {artifact.path} is missing.")
+        results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
         comparisons = list(self._comparisons())
-        ranked = {artifact.id: self._ranked(artifact) for artifact in self._there("candidates")}
-        rollouts = {artifact.id: artifact for artifact in self._there("rollouts")}
-        played = {id: self._played(artifact) for id, artifact in rollouts.items()}
+        ranked = {artifact.id: self._ranked(artifact) for artifact in self._existing("candidates")}
+        rollouts = {artifact.id: artifact for artifact in self._existing("rollouts")}
+        played = {id: self._with_scores(artifact) for id, artifact in rollouts.items()}
         ended = [attempt.finished for attempt in manifest.attempts if attempt.finished is not None]
-        headline = _headline(found, comparisons)
+        headline = _headline(results, comparisons)
         report = Report(
             run=self.run.path.absolute().name,
             task=manifest.task,
@@ -84,7 +84,7 @@ class _Collection:
             artifacts=list(self.artifacts.values()),
             links=list(links(manifest, self.names)),
             attempts=[attempt_fact(attempt, self.names) for attempt in manifest.attempts],
-            results=found,
+            results=results,
             comparisons=comparisons,
             training=list(trainings(self.run, manifest, self.problems)),
             dialogues=[self._dialogues(rollouts[id], *one) for id, one in played.items()],
@@ -94,14 +94,14 @@ class _Collection:
         )
         return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
 
-    def _there(self, kind: str) -> list[Artifact]:
-        """The artifacts of a kind whose files are there, in the manifest's order."""
+    def _existing(self, kind: str) -> list[Artifact]:
+        """Return the artifacts of a kind whose files exist, in the manifest's order."""
         return [one for one in self.manifest.artifacts if one.kind == kind and self.run.file(one).is_file()]
 
     def _root(self, artifact: Artifact | None) -> str | None:
-        """The rollouts that an artifact goes back to."""
-        found = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
-        return None if found is None else found.id
+        """Return the id of the rollouts that an artifact was made from."""
+        rollouts = None if artifact is None else input_of(self.manifest, artifact, "rollouts")
+        return None if rollouts is None else rollouts.id
 
     def _rows_of(self, scores: Artifact) -> row_reader.Scores:
         if scores.id not in self._scores:
@@ -110,20 +110,20 @@ class _Collection:
         return self._scores[scores.id]
 
     def _result(self, artifact: Artifact) -> ScoresFact:
-        """What the evaluation told; where it did not end, what its rows tell."""
+        """Return the recorded metrics of an evaluation; of an unfinished one, metrics of its rows."""
         fact = evaluation_facts.scores_fact(self.manifest, artifact, self.artifacts[artifact.id], self.names)
         if fact.rates:
             return fact
-        found = self._rows_of(artifact)
-        values = found.values
+        rows = self._rows_of(artifact)
+        values = rows.values
         rates = {name: rate for name, rate in values.rates().items() if rate is not None}
         if len(rates) > 1:
-            del rates[REWARD]  # a figure of the kind's tells it
+            del rates[REWARD]  # a metric of the kind covers it
         update = {
             "rates": [Rate(name=name, mean=rate.mean, low=rate.low, high=rate.high) for name, rate in rates.items()],
-            "trajectories": len(found.by_id),
+            "trajectories": len(rows.by_id),
             "tasks": len(values.ids.keys() | values.invalid),
-            "outcomes": dialogue_facts.outcomes(found.by_id),
+            "outcomes": dialogue_facts.outcomes(rows.by_id),
         }
         return fact.model_copy(update=update)
 
@@ -138,10 +138,10 @@ class _Collection:
             else:
                 yield from () if found is None else (found,)
 
-    def _played(self, rollouts: Artifact) -> tuple[dialogue_facts.Played, str | None]:
-        """The dialogues of an artifact, and the newest scores that were made of them."""
-        made = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
-        scores = made[-1] if made else None
+    def _with_scores(self, rollouts: Artifact) -> tuple[dialogue_facts.Played, str | None]:
+        """Return the dialogues of an artifact, and the newest scores that were made from them."""
+        evaluations = [one for one in self.manifest.of_kind("scores", "done") if self._root(one) == rollouts.id]
+        scores = evaluations[-1] if evaluations else None
         read = row_reader.dialogues(self.run.file(rollouts), self.problems)
         scored = {} if scores is None else self._rows_of(scores).by_id
         return dialogue_facts.Played(read, scored), scores.id if scores else None
@@ -172,9 +172,9 @@ class _Collection:
         )
 
     def _samples(
-        self, headline: Headline | None, played: _AllPlayed, ranked: dict[str, row_reader.Ranked]
+        self, headline: Headline | None, played: _ScoredRollouts, ranked: dict[str, row_reader.Ranked]
     ) -> Iterator[Sample]:
-        """Of the dialogues that the headline is about (else the newest), and of those that were ranked."""
+        """Choose samples of the headline's dialogues (else the newest), and of ranked dialogues."""
         scores = self.manifest.artifact(headline.scores) if headline else None
         about = self._root(scores) if scores else None
         judged: dict[str | None, set[str]] = {}
@@ -189,9 +189,8 @@ class _Collection:
 
 
 def _headline(found: list[ScoresFact], comparisons: list[ComparisonFact]) -> Headline | None:
-    """The trained actor's rate where it was compared, else that of the newest evaluation, one that is not stale before
-    one that is."""
-    told = [result for result in found if result.rates]
+    """Return the rate of the trained actor if it was compared, else of the newest evaluation; stale ones come last."""
+    rated = [result for result in found if result.rates]
     after = {comparison.after for comparison in comparisons}
-    order = sorted(told, key=lambda one: (one.id in after, one.status == "done", one.stale is None))
+    order = sorted(rated, key=lambda one: (one.id in after, one.status == "done", one.stale is None))
     return Headline(scores=order[-1].id, rate=order[-1].rates[0]) if order else None

@@ -1,4 +1,4 @@
-"""The dialogues of a run as facts: how they end, what success goes with, how the critic sees them, which to show."""
+"""Facts about the dialogues of a run: endings, success by length, advantages by turn, and a choice of samples."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sweet.tasks.scores import RewardRule
 
 BINS = 6
 WHOLE = 12
-"""Up to so many different values each is a bin of its own."""
+"""Up to this many distinct values each have their own bin."""
 RESAMPLES = 500
-"""Of the interval of a bin, of which there are many."""
-DOZEN = 12
+"""Bootstrap resamples for the interval of a bin, of which there are many."""
+MOST_OUTCOMES = 12
 UNITS = {
     "critic": "nats a token",
     "regression": "score",
@@ -27,12 +27,12 @@ UNITS = {
     "function": "score",
 }
 POINTS = "points"
-"""What a language model's advantages are in (see `sweet.stages.rows.Basis`)."""
+"""The unit of a language model's advantages (see `sweet.stages.rows.Basis`)."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """The dialogues of one rollouts artifact with their scores, where there are some."""
+    """The dialogues of one rollouts artifact with their scores, if they have any."""
 
     dialogues: Sequence[Dialogue]
     scores: Mapping[str, Scored]
@@ -43,36 +43,36 @@ class Played:
 
 
 def measure(rule: RewardRule | None) -> str:
-    """What a rate is of: success, or reward where no task is ever solved or it is not known when one is."""
+    """Return the measure of a rate: success, or reward if no reward counts as solved or the rule is unknown."""
     return "success" if rule is not None and rule.solved is not None else "reward"
 
 
 def success_by(played: Played, rule: RewardRule | None) -> list[Binned]:
-    """How many of the dialogues succeed, by turns, tokens and seconds. Without a rule: their mean reward."""
-    figures: dict[str, Callable[[Dialogue], float | None]] = {
+    """Return the success rate by turns, tokens and seconds. Without a rule: the mean reward."""
+    lengths: dict[str, Callable[[Dialogue], float | None]] = {
         "turns": lambda dialogue: dialogue.turns,
         "tokens": lambda dialogue: dialogue.tokens,
         "seconds": lambda dialogue: dialogue.seconds,
     }
     name_of = measure(rule)
-    found = []
-    for name, figure in figures.items():
+    result = []
+    for name, length in lengths.items():
         values = [
             (at, reward if rule is None else rule.worth(reward), dialogue.task)
             for dialogue in played.dialogues
-            if (at := figure(dialogue)) is not None and (reward := played.reward(dialogue)) is not None
+            if (at := length(dialogue)) is not None and (reward := played.reward(dialogue)) is not None
         ]
         bins = list(binned(name_of, values))
         if bins:
-            found.append(Binned(by=name, bins=bins))
-    return found
+            result.append(Binned(by=name, bins=bins))
+    return result
 
 
 def binned(name: str, values: Iterable[tuple[float, float, str]]) -> Iterator[Bin]:
-    """Bins of about as many dialogues each; equal figures are in one bin.
+    """Yield bins of about equally many dialogues; equal values are in one bin.
 
     Args:
-        values: figure, success and task of each dialogue.
+        values: value, success and task of each dialogue.
     """
     rising = sorted(values)
     distinct = len({at for at, _, _ in rising})
@@ -91,7 +91,7 @@ def binned(name: str, values: Iterable[tuple[float, float, str]]) -> Iterator[Bi
 
 
 def ends(dialogues: Iterable[Dialogue]) -> dict[str, int]:
-    """How many ended how, the most frequent first."""
+    """Count the endings, the most frequent first."""
     return counted(dialogue.ended for dialogue in dialogues)
 
 
@@ -104,10 +104,10 @@ def outcomes(scores: Mapping[str, Scored]) -> dict[str, int]:
 
 
 def counted(names: Iterable[str]) -> dict[str, int]:
-    """The most frequent first; what is beyond the first dozen together."""
+    """Count names, the most frequent first; names after the first dozen are counted together as others."""
     falling = sorted(Counter(names).items(), key=lambda item: (-item[1], item[0]))
-    rest = sum(number for _, number in falling[DOZEN:])
-    return dict(falling[:DOZEN]) | ({"others": rest} if rest else {})
+    rest = sum(number for _, number in falling[MOST_OUTCOMES:])
+    return dict(falling[:MOST_OUTCOMES]) | ({"others": rest} if rest else {})
 
 
 def unit(ranked: Ranked) -> str:
@@ -134,9 +134,11 @@ def _turn(number: int, turn: Turn) -> TurnAdvantage:
     )
 
 
-class _Choice:
-    """Dialogues of one rollouts artifact that are shown, each with the rules by which it was chosen. Where several are
-    equal by a rule, one with fewer turns is taken, then by id."""
+class _SampleChooser:
+    """Chooses dialogues of one rollouts artifact, each with the rules that chose it.
+
+    Ties are broken by fewer turns, then by id.
+    """
 
     def __init__(self, played: Played) -> None:
         self.rewards = {d.id: reward for d in played.dialogues if (reward := played.reward(d)) is not None}
@@ -144,9 +146,9 @@ class _Choice:
         self.chosen: dict[str, list[str]] = {}
 
     def take(self, why: str, among: Iterable[Dialogue], key: Callable[[Dialogue], tuple[float | str, ...]]) -> None:
-        found = min(among, key=key, default=None)
-        if found is not None:
-            self.chosen.setdefault(found.id, []).append(why)
+        best = min(among, key=key, default=None)
+        if best is not None:
+            self.chosen.setdefault(best.id, []).append(why)
 
     def rising(self, dialogue: Dialogue) -> tuple[float | str, ...]:
         return self.rewards[dialogue.id], dialogue.turns, dialogue.id
@@ -164,9 +166,12 @@ class _Choice:
 
 
 def samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Sample]:
-    """Dialogues to show, by rule: the best, the median and the worst by reward, the longest, a fault, and of those that
-    were ranked the best and the worst."""
-    choice = _Choice(played)
+    """Choose dialogues to show.
+
+    These are the best, the median and the worst by reward, the longest, one with a fault, and the best and the worst of
+    the ranked ones.
+    """
+    choice = _SampleChooser(played)
     choice.take("best reward", choice.fair, choice.falling)
     rising = sorted(choice.fair, key=choice.rising)
     choice.take("median reward", rising[len(rising) // 2 :][:1], choice.rising)
@@ -178,7 +183,7 @@ def samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Samp
 
 
 def ranked_samples(rollouts: str, played: Played, ranked: Collection[str]) -> list[Sample]:
-    """Of dialogues that are looked at for the critic's sake alone."""
-    choice = _Choice(played)
+    """Choose the best and the worst of the ranked dialogues only."""
+    choice = _SampleChooser(played)
     choice.take_ranked(ranked)
     return choice.samples(rollouts)

@@ -1,4 +1,4 @@
-"""Evaluations of a run as facts: rates, curves, the trained actor against the agent it came from."""
+"""Facts about the evaluations of a run: rates, curves, and the trained actor against the agent it was trained from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sweet.scoring.results.metrics import ComparedMetric
 WIN_RATE = "win_rate"
 LOW, HIGH = "_ci_low", "_ci_high"
 CURVES = ("pass_at_k", "best_of_k", "best_of")
-"""Metrics of an evaluation that are figures by a number."""
+"""Metrics of an evaluation that are rates by a number."""
 
 
 def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, names: Names) -> ScoresFact:
@@ -63,7 +63,7 @@ def scores_fact(manifest: Manifest, artifact: Artifact, fact: ArtifactFact, name
 
 
 def _rates(metrics: Mapping[str, JsonValue]) -> Iterator[Rate]:
-    """Every metric with an interval. The win rate is against another run, and no rate of this one."""
+    """Yield every metric with an interval, except the win rate, which compares with another run."""
     for name, value in metrics.items():
         if name + LOW in metrics and name != WIN_RATE and (rate := _rate(name, value, metrics)) is not None:
             yield rate
@@ -76,15 +76,15 @@ def _against(compared: JsonValue) -> str:
     return f"{PurePath(words(baseline.get('run'))).name}:{words(baseline.get('scores'))}"
 
 
-def _rate(name: str, value: object, beside: Mapping[str, JsonValue]) -> Rate | None:
+def _rate(name: str, value: object, metrics: Mapping[str, JsonValue]) -> Rate | None:
     mean = number(value)
     if mean is None:
         return None
-    return Rate(name=name, mean=mean, low=number(beside.get(name + LOW)), high=number(beside.get(name + HIGH)))
+    return Rate(name=name, mean=mean, low=number(metrics.get(name + LOW)), high=number(metrics.get(name + HIGH)))
 
 
 def curve_fact(name: str, value: JsonValue) -> CurveFact | None:
-    """From `{"1": {"rate": 0.3, "rate_ci_low": …}, "2": …}`, which the best of N has under `n`."""
+    """Return a curve from `{"1": {"rate": 0.3, "rate_ci_low": …}, "2": …}`, which the best of N has under `n`."""
     by_number = value.get("n", value) if isinstance(value, dict) else None
     if not isinstance(by_number, dict):
         return None
@@ -108,8 +108,10 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifact, Artifact]]:
-    """Scores of the agent that a trained actor came from, and of the actor, by the same scorer on the same tasks; the
-    newest of each. Where that agent is a trained actor too, also those of the agent that came first."""
+    """Yield the newest scores of a trained actor's base and of the actor, by the same scorer on the same tasks.
+
+    If the base is a trained actor too, also yield the scores of the first agent with those of the actor.
+    """
     scored: dict[str, tuple[Artifact, Artifact]] = {}
     for scores in manifest.of_kind("scores", "done"):
         rollouts = input_of(manifest, scores, "rollouts")
@@ -122,24 +124,24 @@ def before_and_after(manifest: Manifest, names: Names) -> Iterator[tuple[Artifac
         others = [
             (other, root)
             for other, root in scored.values()
-            if _played(root) == _played(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
+            if _with_scores(root) == _with_scores(rollouts) and other.meta.get("scorer") == scores.meta.get("scorer")
         ]
         newest = {names.agent(root): other for other, root in others}
-        came_from = [newest[name] for name in names.came_from(actor) if name in newest]
+        ancestors = [newest[name] for name in names.ancestors(actor) if name in newest]
         untrained = [other for other, root in others if names.actor(root) is None]
-        for before in [*came_from[:1], *came_from[1:][-1:]] or untrained[-1:]:
+        for before in [*ancestors[:1], *ancestors[1:][-1:]] or untrained[-1:]:
             yield before, scores
 
 
-def _played(rollouts: Artifact) -> list[JsonValue]:
+def _with_scores(rollouts: Artifact) -> list[JsonValue]:
     return [rollouts.meta.get(key) for key in ("task", "tasks", "split", "tasks_digest")]
 
 
 def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Values]) -> ComparisonFact | None:
-    """As `sweet compare` tells it; None where they share no valid task.
+    """Compare two evaluations as `sweet compare` does; None if they share no valid task.
 
     Args:
-        values: of both.
+        values: the values of both.
     """
     shared = shared_tasks(*values)
     if not shared:

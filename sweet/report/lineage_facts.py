@@ -1,4 +1,4 @@
-"""Artifacts, attempts and settings of a run, as facts."""
+"""Facts about the artifacts, attempts and settings of a run."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import own_actor
 
 RUN = "RUN"
-"""How commands and agents name the run, wherever it lies."""
+"""Stands for the run's path in commands and names of agents."""
 MODELS = ("agent", "model", "reference")
-"""Settings that may name an actor of the run."""
+"""Settings whose value may be an actor of the run."""
 
 
 class Names:
-    """Agents by name: an actor of the run is called by its id."""
+    """Resolves the names of agents: an actor of the run is named by its id."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
 
     def actor(self, rollouts: Artifact) -> Artifact | None:
-        """The actor of the run that spoke in dialogues."""
-        return self.meant(rollouts.meta.get("agent"), rollouts.created)
+        """Return the actor of the run that played the dialogues; None for another agent."""
+        return self.resolve_actor(rollouts.meta.get("agent"), rollouts.created)
 
-    def meant(self, name: JsonValue, recorded: datetime) -> Artifact | None:
-        """The actor of the run that a name recorded at that time means."""
+    def resolve_actor(self, name: JsonValue, recorded: datetime) -> Artifact | None:
+        """Return the actor of the run that a name recorded at that time refers to."""
         return own_actor(self._manifest, name, recorded)
 
     def agent(self, rollouts: Artifact | None) -> str:
         return "" if rollouts is None else self._name(rollouts, "agent")
 
-    def came_from(self, actor: Artifact) -> list[str]:
-        """What an actor was trained from, what that was trained from where it is an actor of the run, and so on."""
-        found = [self._name(actor, "base")]
-        while (base := self.meant(actor.meta.get("base"), actor.created)) is not None:
-            found.append(self._name(base, "base"))
+    def ancestors(self, actor: Artifact) -> list[str]:
+        """Return the base of an actor, the base of that one if it is an actor of the run, and so on."""
+        names = [self._name(actor, "base")]
+        while (base := self.resolve_actor(actor.meta.get("base"), actor.created)) is not None:
+            names.append(self._name(base, "base"))
             actor = base
-        return found
+        return names
 
     def _name(self, artifact: Artifact, key: str) -> str:
         name = artifact.meta.get(key)
-        actor = self.meant(name, artifact.created)
+        actor = self.resolve_actor(name, artifact.created)
         return words(name) if actor is None else actor.id
 
     def dataset(self, rollouts: Artifact | None) -> str:
@@ -56,14 +56,14 @@ class Names:
 
 
 def artifact_facts(run: Run, manifest: Manifest) -> list[ArtifactFact]:
-    sums = {artifact.id: artifact.sha256 for artifact in manifest.artifacts}
+    digests = {artifact.id: artifact.sha256 for artifact in manifest.artifacts}
     return [
-        ArtifactFact(**told.model_dump(), sha256=sums[told.id]) for told in status(run).artifacts if told.id in sums
+        ArtifactFact(**one.model_dump(), sha256=digests[one.id]) for one in status(run).artifacts if one.id in digests
     ]
 
 
 def links(manifest: Manifest, names: Names) -> Iterator[Link]:
-    """What was made from what, and which actor spoke in which rollouts. Inputs that are gone are left out."""
+    """Yield the links from inputs to artifacts, and from actors to their rollouts. Missing inputs are omitted."""
     for artifact in manifest.artifacts:
         for ref in artifact.inputs:
             if manifest.artifact(ref.id) is not None:
@@ -97,10 +97,10 @@ def attempt_fact(attempt: Attempt, names: Names) -> AttemptFact:
 
 
 def _portable(attempt: Attempt, names: Names) -> dict[str, JsonValue]:
-    """Settings in which an actor of the run is named from RUN on, wherever the run lies."""
+    """Return the settings with the actors of the run as RUN/…, independent of the run's path."""
     config = current_settings(attempt)
-    found = {name: names.meant(config.get(name), attempt.started) for name in MODELS}
-    return config | {name: f"{RUN}/{actor.path}" for name, actor in found.items() if actor is not None}
+    actors = {name: names.resolve_actor(config.get(name), attempt.started) for name in MODELS}
+    return config | {name: f"{RUN}/{actor.path}" for name, actor in actors.items() if actor is not None}
 
 
 def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
@@ -112,11 +112,11 @@ def _flat(environment: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
 
 
 def method(manifest: Manifest) -> str:
-    """What was learned and how, in a few words."""
-    found = []
+    """Describe the trained critic and actor in a few words."""
+    parts = []
     for kind, key in (("critic", "variant"), ("actor", "method")):
         made = manifest.of_kind(kind, "done")
         if made and made[-1].meta.get(key) is not None:
             recipe = words(made[-1].meta.get("recipe"))
-            found.append(f"{kind} {words(made[-1].meta[key])}" + (f" (recipe {recipe})" if recipe else ""))
-    return ", ".join(found)
+            parts.append(f"{kind} {words(made[-1].meta[key])}" + (f" (recipe {recipe})" if recipe else ""))
+    return ", ".join(parts)

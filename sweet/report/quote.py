@@ -1,4 +1,4 @@
-"""How a run is quoted: one paragraph, and entries for a bibliography."""
+"""Cite a run: one paragraph, and BibTeX entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweet.report.schema import ComparisonFact, Rate, Report, ScoresFact
 from sweet.scoring.results.statistics import TESTS, p_in_words
 
 SHORT = 12
-"""Hex digits of a sum in running text."""
+"""Hex digits of a sha256 in running text."""
 
 PAPER = """@article{zhou2025sweetrl,
   title   = {SWEET-RL: Training Multi-Turn LLM Agents on Collaborative Reasoning Tasks},
@@ -21,15 +21,15 @@ PAPER = """@article{zhou2025sweetrl,
 }"""
 
 
-def told(rate: Rate) -> str:
-    """`0.422 [0.297, 0.531]`."""
+def rate_text(rate: Rate) -> str:
+    """Return `0.422 [0.297, 0.531]`."""
     return f"{rate.mean:.3f} {rate.bounds}".rstrip()
 
 
 def p_value_text(p_value: float) -> str:
-    """`p = 0.15`, `p < 0.001`."""
-    told = p_in_words(p_value)
-    return f"p {told}" if told.startswith("<") else f"p = {told}"
+    """Return `p = 0.15` or `p < 0.001`."""
+    shown = p_in_words(p_value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def rate_name(name: str) -> str:
@@ -37,10 +37,10 @@ def rate_name(name: str) -> str:
 
 
 def paragraph(report: Report, quoted: Callable[[str], str] = str) -> str:
-    """What the run shows, with all that is needed to tell which run it was; empty where nothing was scored.
+    """Describe the result of the run and what identifies the run; empty if nothing was scored.
 
     Args:
-        quoted: what is done to every text that is not ours.
+        quoted: applied to every text that comes from the run.
     """
     headline = report.headline
     result = None if headline is None else report.result(headline.scores)
@@ -63,7 +63,7 @@ def _result(result: ScoresFact, task: str, rate: Rate, quoted: Callable[[str], s
     where = f" in the sandbox {quoted(result.sandbox)}" if result.sandbox else ""
     return (
         f"In {size} of {quoted(result.dataset or task)} ({quoted(task)}){human}, the agent "
-        f"{quoted(result.agent or 'of an import')} reaches a {quoted(rate_name(rate.name))} of {told(rate)} "
+        f"{quoted(result.agent or 'of an import')} reaches a {quoted(rate_name(rate.name))} of {rate_text(rate)} "
         "(mean and 95% bootstrap interval over tasks), "
         f"scored by {quoted(result.scorer or 'an unnamed scorer')}{where}."
     )
@@ -84,19 +84,19 @@ def _difference(found: ComparisonFact, report: Report, quoted: Callable[[str], s
 
 def _made(result: ScoresFact, report: Report, quoted: Callable[[str], str]) -> str:
     day = (report.ended or report.created).date().isoformat()
-    sum_of = f"; scores sha256 {result.sha256}" if result.sha256 else ""
-    return f"Made with sweet {quoted(' and '.join(report.versions))} on {day}{sum_of}."
+    digest = f"; scores sha256 {result.sha256}" if result.sha256 else ""
+    return f"Made with sweet {quoted(' and '.join(report.versions))} on {day}{digest}."
 
 
 def bibtex(report: Report) -> str:
-    """The paper, and the run itself."""
+    """Return the BibTeX entries of the paper and of the run."""
     headline = report.headline
     result = None if headline is None else report.result(headline.scores)
     day = (report.ended or report.created).date()
     key = result.sha256[:SHORT] if result is not None and result.sha256 else f"{report.created:%Y%m%d%H%M}"
     note = f"sweet {' and '.join(report.versions)}"
     if headline is not None and result is not None:
-        note += f"; {rate_name(headline.rate.name)} {told(headline.rate)}; scores sha256 {result.sha256}"
+        note += f"; {rate_name(headline.rate.name)} {rate_text(headline.rate)}; scores sha256 {result.sha256}"
     run = (
         f"@misc{{sweet-run-{key},\n"
         f"  title = {{The sweet run {_plain(report.run)} on {_plain(report.task)} tasks}},\n"
@@ -108,10 +108,10 @@ def bibtex(report: Report) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which TeX reads no command and no brace."""
+    """Escape a text for TeX: it contains no commands or braces."""
     return re.sub(r"[^\w\s.,;:/()\[\]+-]", "-", text).replace("_", r"\_")
 
 
 def versions(found: list[str]) -> list[str]:
-    """Those that made the run, else the one that reports it."""
+    """Return the distinct versions that made the run, else the version of this program."""
     return sorted(dict.fromkeys(filter(None, found))) or [VERSION]

@@ -1,8 +1,8 @@
-"""The rows of a run's files, read once and kept as few figures: what a report needs of 15,000 dialogues fits in some
-megabytes, though the files hold hundreds.
+"""Read the rows of a run's files once and keep only a few values of each, so that 15,000 dialogues need some megabytes
+of memory although their files have hundreds.
 
-A file that is broken does not end a report: what was read before the broken line counts, and the reader says so. The
-same holds for rows that are no rows of their kind.
+A damaged file does not end a report: the rows before the damaged line count, and the problem is recorded. Rows of an
+unexpected form are skipped and recorded too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Problems = list[str]
 
 @dataclass(slots=True)
 class Dialogue:
-    """What a report needs of one dialogue. `reward` is that of its row, where it came with one."""
+    """The values of one dialogue. `reward` is the one of its row, if it has one."""
 
     id: str
     task: str
@@ -57,7 +57,7 @@ class Scores:
 
 @dataclass
 class Turn:
-    """The candidates at one turn, over dialogues."""
+    """The advantages at one turn, over dialogues."""
 
     advantages: array[float] = field(default_factory=lambda: array("d"))
     taken: array[float] = field(default_factory=lambda: array("d"))
@@ -66,8 +66,8 @@ class Turn:
 
 @dataclass
 class Ranked:
-    """What a file of candidates tells: by turn of the agent, from 1; which dialogues it is about; what the advantages
-    are."""
+    """The content of a file of candidates: advantages by turn of the agent, from 1; ids of dialogues; bases of the
+    advantages."""
 
     turns: dict[int, Turn] = field(default_factory=dict)
     trajectories: set[str] = field(default_factory=set)
@@ -79,47 +79,47 @@ def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
 
 
 def scores(path: Path, figures: Mapping[str, Metric], problems: Problems) -> Scores:
-    """Of a file that is not there none."""
-    found = Scores(Values(figures))
+    """Read scores; empty if the file does not exist."""
+    result = Scores(Values(figures))
     if not path.is_file():
-        return found
+        return result
     for score in _rows(path, _score, problems):
-        found.by_id[score.id] = Scored(score.reward, score.outcome)
-        found.values.add(score)
-    return found
+        result.by_id[score.id] = Scored(score.reward, score.outcome)
+        result.values.add(score)
+    return result
 
 
 def ranked(path: Path, problems: Problems) -> Ranked:
-    found = Ranked()
+    result = Ranked()
     for turn, trajectory, basis, advantages, taken in _rows(path, _candidates, problems):
-        of_turn = found.turns.setdefault(turn, Turn())
+        of_turn = result.turns.setdefault(turn, Turn())
         of_turn.advantages.extend(advantages)
         of_turn.spreads.append(max(advantages) - min(advantages))
         if taken is not None:
             of_turn.taken.append(taken)
-        found.trajectories.add(trajectory)
-        found.bases.add(basis)
-    return found
+        result.trajectories.add(trajectory)
+        result.bases.add(basis)
+    return result
 
 
 def steps(path: Path, problems: Problems) -> list[dict[str, float]]:
-    """The rows of a training's log: the figures of each that are numbers."""
+    """Return the rows of a training log with their numeric metrics."""
     return list(_rows(path, _step, problems))
 
 
 def _rows(path: Path, read: Any, problems: Problems) -> Iterator[Any]:
-    strange = 0
+    unexpected = 0
     try:
         for row in scan_jsonl(path):
             try:
                 yield read(row)
             except (KeyError, TypeError, ValueError, AttributeError):
-                strange += 1
+                unexpected += 1
     except (InputError, OSError) as error:
-        problems.append(f"{for_command_line(error)} What stands before it counts here.")
-    if strange:
-        rows = "1 row" if strange == 1 else f"{strange:,} rows"
-        problems.append(f"{path.name}: {rows} not as expected, and left out.")
+        problems.append(f"{for_command_line(error)} The rows before it are used.")
+    if unexpected:
+        rows = "1 row" if unexpected == 1 else f"{unexpected:,} rows"
+        problems.append(f"{path.name}: {rows} of an unexpected form, skipped.")
 
 
 def _dialogue(row: dict[str, Any]) -> Dialogue:
@@ -150,13 +150,13 @@ def _candidates(row: dict[str, Any]) -> tuple[int, str, str, list[float], float 
 
 
 def _step(row: dict[str, Any]) -> dict[str, float]:
-    figures = {name: value for name, item in row.items() if (value := number(item)) is not None}
-    if "step" not in figures:
+    metrics = {name: value for name, item in row.items() if (value := number(item)) is not None}
+    if "step" not in metrics:
         raise ValueError("no step")
-    return figures
+    return metrics
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("not a text")
+        raise TypeError("not a string")
     return value

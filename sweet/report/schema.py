@@ -1,4 +1,4 @@
-"""What a report tells, as types. `sweet report --json` prints them; `sweet.view.report` draws them."""
+"""The types of a report's content. `sweet report --json` prints them; `sweet.view.report` draws them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.inspection.status import ArtifactStatus
 
-LARGEST = 1e15
-"""No figure of a run is larger; what is, was written by somebody else's hand and would break every scale."""
+MAX_VALUE = 1e15
+"""No metric of a run is larger. A larger value was not written by this program and would break every scale."""
 
 
 def number(value: object) -> float | None:
-    """A value of a manifest or a file as a number that can be drawn; None where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST:
+    """Return a value of a manifest or a file as a finite number; None if it is not one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_VALUE:
         return None
     return float(value) if math.isfinite(value) else None
 
 
 def words(value: object) -> str:
-    """A value of a manifest as text; empty where there is none."""
+    """Return a value of a manifest as text; empty for None."""
     return "" if value is None else str(value)
 
 
 def bounds_in_words(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """`[0.297, 0.531]`; empty where there are none."""
+    """Return `[0.297, 0.531]`; empty without bounds."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
 
 
@@ -36,7 +36,7 @@ class _Fact(BaseModel):
 
 
 class Rate(_Fact):
-    """A mean with the bounds of its 95% interval, where it has one."""
+    """A mean with the bounds of its 95% interval, if it has one."""
 
     name: str
     mean: float
@@ -49,13 +49,13 @@ class Rate(_Fact):
 
 
 class ArtifactFact(ArtifactStatus):
-    """One artifact: what `sweet status` tells of it, and its sum."""
+    """One artifact: the fields of `sweet status`, and its sha256."""
 
     sha256: str | None
 
 
 class Link(_Fact):
-    """That one artifact was made from another, or, where it `played`, that the other's model spoke in it."""
+    """One artifact was made from another; if `played`, the source is the actor that played the target's dialogues."""
 
     source: str
     target: str
@@ -72,12 +72,12 @@ class AttemptFact(_Fact):
     seconds: float | None
     outputs: list[str]
     changed: dict[str, JsonValue]
-    """The settings that differ from the defaults."""
+    """The settings that differ from the defaults; all settings if the stage is unknown."""
     defaults: dict[str, JsonValue]
-    """The other settings. All settings of a stage that is not known here are among `changed`."""
+    """The other settings."""
     environment: dict[str, str]
     command: str | None
-    """The command line that does it again; None where the stage is not known here."""
+    """The command line that repeats it; None if the stage is unknown."""
     error: str | None
 
 
@@ -98,7 +98,7 @@ class Series(_Fact):
 
 
 class CurveFact(_Fact):
-    """Figures by a number: pass@k, best of k, the best of N by the critic."""
+    """Rates by a number: pass@k, best of k, the best of N by the critic."""
 
     name: str
     series: list[Series]
@@ -121,19 +121,19 @@ class ScoresFact(_Fact):
     trajectories: int | None
     tasks: int | None
     rates: list[Rate]
-    """The most telling first."""
+    """The most informative first."""
     outcomes: dict[str, int]
     faults: int | None
     invalid_tasks: int | None
     curves: list[CurveFact]
     against: str
-    """The scores that they were compared with, RUN:scores-2; empty where they were not."""
+    """The scores that they were compared with, RUN:scores-2; empty if they were not compared."""
     win_rate: Rate | None
-    """Share of the tasks on which this run's reward is higher than that one's."""
+    """Share of the tasks on which this run's reward is higher than the reward of `against`."""
 
 
 class Measure(_Fact):
-    """The paired difference of a figure by task, after minus before, as `sweet compare` tells it."""
+    """The paired difference of a metric by task, after minus before, as in `sweet compare`."""
 
     name: str
     before: float
@@ -143,30 +143,30 @@ class Measure(_Fact):
     high: float
     p_value: float
     test: str
-    """Of the p-value: mcnemar or permutation."""
+    """The test of the p-value: mcnemar or permutation."""
     wins: int
     losses: int
     ties: int
 
     @property
     def bounds(self) -> str:
-        """Of the difference."""
+        """The interval of the difference."""
         return bounds_in_words(self.low, self.high, "+.3f")
 
 
 class ComparisonFact(_Fact):
-    """The trained actor and the agent it came from, on the tasks that both played."""
+    """The trained actor and the agent it was trained from, on the tasks that both played."""
 
     before: str
     after: str
     tasks: int
     measures: list[Measure]
     warnings: list[str]
-    """What makes the comparison unfair, in sentences."""
+    """Reasons why the comparison is unfair, in sentences."""
 
 
 class Bin(_Fact):
-    """The dialogues whose figure lies between `low` and `high`, both included, and how many of them succeed."""
+    """The dialogues whose value is between `low` and `high`, both included, and their success rate."""
 
     low: float
     high: float
@@ -193,12 +193,12 @@ class DialoguesFact(_Fact):
 
     rollouts: str
     scores: str | None
-    """Whose rewards these are."""
+    """The id of the scores that contain the rewards."""
     agent: str
     dataset: str
     count: int
     measure: str
-    """What the rates by turns, tokens and seconds are of: success, or reward where no task is ever solved."""
+    """The measure of the rates by turns, tokens and seconds: success, or reward if no task can be solved."""
     ends: dict[str, int]
     human_faults: dict[str, int]
     outcomes: dict[str, int]
@@ -206,7 +206,7 @@ class DialoguesFact(_Fact):
 
 
 class TurnAdvantage(_Fact):
-    """The candidates at one turn of the dialogue, of all the dialogues that were ranked there."""
+    """The candidates at one turn, over all dialogues that were ranked at this turn."""
 
     turn: int
     ranked: int
@@ -218,9 +218,9 @@ class TurnAdvantage(_Fact):
     upper: float
     """The third quartile."""
     spread: float
-    """Mean over dialogues of the best candidate's advantage less the worst's."""
+    """Mean over dialogues of the best candidate's advantage minus the worst's."""
     taken: float | None
-    """Mean advantage of the replies that were really given."""
+    """Mean advantage of the replies that were given in the dialogues."""
 
 
 class AdvantagesFact(_Fact):
@@ -231,13 +231,13 @@ class AdvantagesFact(_Fact):
 
 
 class TrainingFact(_Fact):
-    """How one model was trained."""
+    """The training of one model."""
 
     artifact: str
     attempts: list[str]
     steps: int
     together: int
-    """Steps of which a point of a curve is the mean."""
+    """The number of steps that each point of a curve is the mean of."""
     series: dict[str, list[Point]]
     metrics: dict[str, float]
 
@@ -248,7 +248,7 @@ class Headline(_Fact):
 
 
 class Report(_Fact):
-    """Everything that `sweet report` tells of a run."""
+    """The whole report of a run."""
 
     run: str
     task: str
@@ -256,7 +256,7 @@ class Report(_Fact):
     ended: datetime | None
     """When the last attempt ended."""
     versions: list[str]
-    """Of the program, as the attempts tell them."""
+    """The versions of the program that the attempts recorded."""
     method: str
     headline: Headline | None
     artifacts: list[ArtifactFact]
@@ -269,18 +269,18 @@ class Report(_Fact):
     advantages: list[AdvantagesFact]
     samples: list[Sample]
     citation: str = ""
-    """One paragraph that quotes the run."""
+    """One paragraph to cite the run."""
     bibtex: str = ""
     problems: list[str] = Field(default_factory=list)
-    """What is broken, missing or left out, in words."""
+    """Descriptions of what is damaged, missing or omitted."""
 
     def result(self, id: str) -> ScoresFact | None:
         return next((result for result in self.results if result.id == id), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `--json` prints."""
-        head = {} if self.headline is None else self._head(self.headline)
-        return {"stage": "report", "metrics": head, **self.model_dump(mode="json")}
+        """Return the object that `--json` prints."""
+        metrics = {} if self.headline is None else self._head(self.headline)
+        return {"stage": "report", "metrics": metrics, **self.model_dump(mode="json")}
 
     def _head(self, headline: Headline) -> dict[str, Any]:
         rate = headline.rate

@@ -1,4 +1,4 @@
-"""Trainings of a run as facts: the curves of each model, from the logs of all the attempts that trained it."""
+"""Facts about the trainings of a run: the curves of each model, from the logs of all attempts that trained it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 
 POINTS = 240
-"""A curve has at most so many: of a longer training each is the mean of several steps."""
+"""Most points of a curve; in a longer training each point is the mean of several steps."""
 SERIES = ("loss", "accuracy", "heldout_accuracy", "margin", "lr", "grad_norm", "tokens_per_second")
-TOLD = (*SERIES, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
-"""Metrics of a training that are worth a line."""
+SHOWN_METRICS = (*SERIES, "steps", "epochs", "batch", "examples", "heldout", "parameters", "mfu", "seconds")
+"""Metrics of a training that are reported."""
 
 
 def trainings(run: Run, manifest: Manifest, problems: Problems) -> Iterator[TrainingFact]:
-    """Each model that was trained, in the manifest's order. One without a log has no curves."""
+    """Yield the training of each model in the manifest's order. Without a log it has no curves."""
     for artifact in manifest.artifacts:
         attempts = [a for a in manifest.attempts if artifact.id in a.outputs or a.id == artifact.attempt]
         logs = [path for a in attempts if (path := (run.path / a.log).with_suffix(".jsonl")).is_file()]
@@ -37,7 +37,7 @@ def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[di
     for name in SERIES:
         points = [(row["step"], row[name]) for row in rows if name in row]
         if points:
-            series[name] = list(_thinned(points, together))
+            series[name] = list(_averaged(points, together))
     last = attempts[-1].metrics if attempts else {}
     return TrainingFact(
         artifact=artifact.id,
@@ -45,11 +45,11 @@ def _training(artifact: Artifact, attempts: Sequence[Attempt], rows: Sequence[di
         steps=sum("loss" in row for row in rows),
         together=together,
         series=series,
-        metrics={name: value for name in TOLD if (value := number(last.get(name))) is not None},
+        metrics={name: value for name in SHOWN_METRICS if (value := number(last.get(name))) is not None},
     )
 
 
-def _thinned(points: Sequence[tuple[float, float]], together: int) -> Iterator[Point]:
+def _averaged(points: Sequence[tuple[float, float]], together: int) -> Iterator[Point]:
     for start in range(0, len(points), together):
         part = points[start : start + together]
         yield Point(x=fmean(x for x, _ in part), y=fmean(y for _, y in part))

@@ -17,7 +17,7 @@ from sweet.report import dialogue_facts
 from sweet.report.collect import collect
 from sweet.report.evaluation_facts import curve_fact
 from sweet.report.quote import paragraph
-from sweet.report.schema import LARGEST, Rate, Report, number
+from sweet.report.schema import MAX_VALUE, Rate, Report, number
 from sweet.runs.run import Run
 from sweet.scoring.results.compare import CompareConfig, measure_comparison, run_compare
 from sweet.scoring.results.evaluation import Values, find_evaluation
@@ -268,7 +268,7 @@ def test_broken_and_missing_files_are_told(run: Run) -> None:
     (run.path / "logs" / "train-critic-1.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"lo')
     found = collect(run)
     told = "\n".join(found.problems)
-    for word in ("scores-2.jsonl", "rollouts-2.jsonl", "rollouts-2.jsonl: 1 row not", "candidates-1"):
+    for word in ("scores-2.jsonl", "rollouts-2.jsonl", "rollouts-2.jsonl: 1 row of an unexpected form", "candidates-1"):
         assert word in told
     assert found.dialogues[1].count == 2
     assert found.headline is not None, "what the evaluation told stands in the manifest"
@@ -351,7 +351,7 @@ def test_what_is_beyond_a_dozen_is_told_together() -> None:
 @given(st.one_of(st.none(), st.booleans(), st.text(), st.integers(), st.floats()))
 def test_numbers_of_a_manifest(value: Any) -> None:
     found = number(value)
-    assert found is None or (found == value and abs(found) < LARGEST and not isinstance(value, bool))
+    assert found is None or (found == value and abs(found) < MAX_VALUE and not isinstance(value, bool))
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 1.0])), max_size=80))

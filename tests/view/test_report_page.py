@@ -76,7 +76,7 @@ def test_every_stage_of_a_run_is_drawn(tmp_path: Path) -> None:
         _fail(run)
     text = drawn(run)
     harmless(text)
-    assert "Attempts that did not end well" in text
+    assert "Failed and interrupted attempts" in text
     assert "unfinished" in text or "partial" in text
 
 
@@ -91,7 +91,7 @@ def test_broken_files_do_not_end_the_page(run: Run) -> None:
     (run.path / "scores" / "scores-1.jsonl").unlink()
     text = drawn(run)
     harmless(text)
-    assert "Not all of the run could be read" in text
+    assert "Parts of the run could not be read" in text
     assert "stale" in text
 
 
@@ -260,10 +260,10 @@ def test_the_graph_is_layered_whatever_the_links(links: list[tuple[str, str]]) -
     kept = essential(names, links)
     layout = lay_out(names, kept)
     assert set(kept) <= set(links)
-    assert all(layout.places[source][1] < layout.places[target][1] for source, target in kept)
-    assert len(set(layout.places.values())) == len(names)
+    assert all(layout.centres[source][1] < layout.centres[target][1] for source, target in kept)
+    assert len(set(layout.centres.values())) == len(names)
     above: dict[str, set[str]] = {name: set() for name in names}
-    for target, _ in sorted(layout.places.items(), key=lambda item: item[1][1]):
+    for target, _ in sorted(layout.centres.items(), key=lambda item: item[1][1]):
         for source in (s for s, t in kept if t == target):
             assert source not in above[target], "it follows from another"
             above[target] |= above[source] | {source}

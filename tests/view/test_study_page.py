@@ -195,8 +195,8 @@ def test_the_verdict_wants_both_intervals() -> None:
         "open": ["no-info", "upstream", "random"],
     }
     above, below, open_ = study_series.verdict_in_words(results)
-    assert "above zero for sweet less rft." in above
-    assert "below zero for sweet less oracle." in below
+    assert "above zero for sweet minus rft." in above
+    assert "below zero for sweet minus oracle." in below
     assert "no-info, upstream, random." in open_
 
 

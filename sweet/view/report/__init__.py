@@ -1,5 +1,5 @@
-"""The report of a run as one HTML page, complete in itself (see `sweet.view.html`): no script, no network, charts as
-inline SVG. What it says is in `sweet.report`; here it is only drawn.
+"""Draw the report of a run as one self-contained HTML page (see `sweet.view.html`), without scripts, with charts as
+inline SVG. `sweet.report` computes its content.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sweet.view.screenshots import RunScreenshots
 from sweet.view.transcript import trajectory
 
 PICTURES = 12 * 2**20
-"""Characters of all pictures in a report."""
+"""Most characters of all pictures in a report."""
 
 
 def write_report(path: Path, run: Run, report: Report, *, dialogues: bool = True) -> None:
-    """Write the page to `path`, which is replaced only once all of it is written."""
+    """Write the page to `path`, which is replaced only after the page is complete."""
     write(path, page(run, report, dialogues=dialogues))
 
 
 def page(run: Run, report: Report, *, dialogues: bool = True) -> Iterator[str]:
-    """The page in parts."""
+    """Yield the page in parts."""
     title = f"{report.run} · report"
     yield head(title, resource("transcript.css", "report/report.css"), pictures=True)
     yield "<header>\n" + _masthead(report) + "</header>\n<main>\n"
@@ -64,8 +64,8 @@ def _masthead(report: Report) -> str:
             ("simulated human", result.sim),
             ("scorer", " in ".join(filter(None, [result.scorer, result.sandbox]))),
         ]
-    told = "".join(f"<div><dt>{line(name)}</dt><dd>{line(found)}</dd></div>" for name, found in facts if found)
-    return f"<h1>{line(report.run)}</h1>\n{_headline(report)}<dl>{told}</dl>\n"
+    listed = "".join(f"<div><dt>{line(name)}</dt><dd>{line(value)}</dd></div>" for name, value in facts if value)
+    return f"<h1>{line(report.run)}</h1>\n{_headline(report)}<dl>{listed}</dl>\n"
 
 
 def _headline(report: Report) -> str:
@@ -96,11 +96,11 @@ def _problems(problems: list[str]) -> str:
     if not problems:
         return ""
     items = "".join(f"<li>{line(problem)}</li>" for problem in problems)
-    return f'<aside class="problems"><h2>Not all of the run could be read</h2><ul>{items}</ul></aside>\n'
+    return f'<aside class="problems"><h2>Parts of the run could not be read</h2><ul>{items}</ul></aside>\n'
 
 
 def _samples(run: Run, report: Report) -> Iterator[str]:
-    """The chosen dialogues, one rollouts artifact after the other."""
+    """Yield the chosen dialogues by rollouts artifact."""
     room = PICTURES
     for rollouts in dict.fromkeys(sample.rollouts for sample in report.samples):
         chosen = {sample.id: sample for sample in report.samples if sample.rollouts == rollouts}

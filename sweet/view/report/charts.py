@@ -1,10 +1,10 @@
-"""Charts as inline SVG: small, quiet, and readable without a script.
+"""Charts as inline SVG, readable without a script.
 
-All are drawn in the same frame, a few hundred units wide, and shown at about their own size, so that their text is as
-large as the page's on a phone as well; a wide page puts several side by side. What a mark stands for is said in its
-`<title>`, and under the charts that have few marks in a table. Series differ in colour and in dash; colours are
-classes, which the page's style sheet names (a policy by hashes forbids style attributes). Titles and names of series
-are any text.
+All charts have the same frame, a few hundred units wide, and are shown at about this size, so that their text is as
+large as the page's, also on a phone; a wide page shows several side by side. The values of a mark are in its `<title>`,
+and for charts with few marks in a table below. Series differ in colour and in dash; colours are classes, which the
+page's style sheet defines (a policy by hashes forbids style attributes). Titles and names of series may be untrusted
+text.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ WIDTH, HEIGHT = 360, 220
 LEFT, RIGHT, TOP, BOTTOM = 50, 10, 20, 32
 SMALL_WIDTH, SMALL_HEIGHT = 150, 16
 COLOURS = 4
-"""Series are told apart by so many classes: s0, s1, …"""
+"""The number of classes of series: s0, s1, …"""
 FEW = 16
-"""Points of a curve up to which each is a dot that says its numbers."""
+"""Most points of a curve that are drawn as dots with their values."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: round numbers from end to end, and where they lie."""
+    """An axis: round values and the scale that maps them to positions."""
 
     values: list[float]
     scale: Scale
 
     @classmethod
     def across(cls, values: Iterable[float]) -> Axis:
-        """From left to right, from the first value to the last, with round numbers between."""
-        found = list(values)
-        low, high = min(found), max(found)
+        """Return the horizontal axis from the least to the greatest value, with round numbers between."""
+        listed = list(values)
+        low, high = min(listed), max(listed)
         if low == high:
             low, high = low - 0.5, high + 0.5
         inside = [tick for tick in ticks(low, high) if low <= tick <= high]
@@ -44,29 +44,29 @@ class Axis:
 
     @classmethod
     def up(cls, values: Iterable[float], bounds: tuple[float, float] | None = None) -> Axis:
-        """From bottom to top; between the bounds if all values are, else between round numbers around them."""
-        found = list(values)
-        if bounds is not None and min(found) >= bounds[0] and max(found) <= bounds[1]:
-            found = list(bounds)
-        rising = ticks(min(found), max(found), 5)
+        """Return the vertical axis: from bound to bound if all values are between, else between round numbers."""
+        listed = list(values)
+        if bounds is not None and min(listed) >= bounds[0] and max(listed) <= bounds[1]:
+            listed = list(bounds)
+        rising = ticks(min(listed), max(listed), 5)
         return cls(rising, Scale(rising[0], rising[-1], HEIGHT - BOTTOM, TOP))
 
 
 def lines(title: str, x_name: str, series: Sequence[Series], *, share: bool = False, doubling: bool = False) -> str:
-    """Curves over a number; where points have bounds, these are a band.
+    """Draw curves over a number, with a band if the points have bounds.
 
     Args:
         share: the values are shares, and the axis goes from 0 to 1.
-        doubling: the numbers are 1, 2, 4, …, and lie equally far apart.
+        doubling: the numbers are 1, 2, 4, …, with equal distances.
     """
-    places = sorted({point.x for one in series for point in one.points})
-    at = {x: float(index) for index, x in enumerate(places)} if doubling else {x: x for x in places}
+    numbers = sorted({point.x for one in series for point in one.points})
+    at = {x: float(index) for index, x in enumerate(numbers)} if doubling else {x: x for x in numbers}
     across = Axis.across(at.values())
     reach = [value for one in series for p in one.points for value in (p.y, p.low, p.high) if value is not None]
     up = Axis.up(reach, (0.0, 1.0) if share else None)
     parts = [_level(up)]
     if doubling:
-        named = list(zip([across.scale(at[x]) for x in places], [short(x) for x in places], strict=True))
+        named = list(zip([across.scale(at[x]) for x in numbers], [short(x) for x in numbers], strict=True))
     else:
         named = list(zip(map(across.scale, across.values), labels(across.values), strict=True))
     parts += [_along(x_name, named)]
@@ -89,43 +89,43 @@ def _curve(series: Series, number: int, places: Sequence[float], up: Scale) -> s
         below = [f"{x:.1f},{up(low):.1f}" for x, low, _ in reversed(bounded)]
         band = f'<polygon class="band {colour}" points="{" ".join(above + below)}"/>'
     points = " ".join(f"{x:.1f},{up(p.y):.1f}" for x, p in zip(places, series.points, strict=True))
-    told = f"<title>{line(series.name)}</title>"
-    drawn = f'<polyline class="curve {colour}" points="{points}">{told}</polyline>' if len(places) > 1 else ""
+    title = f"<title>{line(series.name)}</title>"
+    drawn = f'<polyline class="curve {colour}" points="{points}">{title}</polyline>' if len(places) > 1 else ""
     few = zip(places, series.points, strict=True) if len(places) <= FEW else ()
     dots = "".join(_dot(x, up(p.y), colour, 3, _point(series.name, p)) for x, p in few)
     return band + drawn + dots
 
 
-def _dot(x: float, y: float, colour: str, radius: int, told: str) -> str:
-    return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{line(told)}</title></circle>'
+def _dot(x: float, y: float, colour: str, radius: int, title: str) -> str:
+    return f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{line(title)}</title></circle>'
 
 
 def _point(name: str, point: Point) -> str:
     return f"{name} at {short(point.x)}: {short(point.y)} {point.bounds}".rstrip()
 
 
-def bins(title: str, name: str, found: Sequence[Bin]) -> str:
-    """A rate with its interval for each bin, and how many there are."""
-    reach = [value for one in found for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
+def bins(title: str, name: str, drawn: Sequence[Bin]) -> str:
+    """Draw a rate with its interval for each bin, and the sizes of the bins."""
+    reach = [value for one in drawn for value in (one.rate.mean, one.rate.low, one.rate.high) if value is not None]
     up = Axis.up(reach, (0.0, 1.0))
-    places = _columns(len(found))
-    parts = [_level(up), _along(name, [(x, span(one)) for x, one in zip(places, found, strict=True)])]
-    for x, one in zip(places, found, strict=True):
-        told = f"{span(one)} {name}: {_bounds(one.rate)}, n = {one.n:,}"
-        parts.append(f"<g><title>{line(told)}</title>{_whisker(x, one.rate, up.scale)}</g>")
-    parts.append(_counts([(x, one.n) for x, one in zip(places, found, strict=True)]))
-    rows = [[span(one), f"{one.n:,}", *_cells(one.rate)] for one in found]
-    return _figure(title, "".join(parts), numbers([name, "n", found[0].rate.name, "95% interval"], rows))
+    places = _columns(len(drawn))
+    parts = [_level(up), _along(name, [(x, span(one)) for x, one in zip(places, drawn, strict=True)])]
+    for x, one in zip(places, drawn, strict=True):
+        label = f"{span(one)} {name}: {_bounds(one.rate)}, n = {one.n:,}"
+        parts.append(f"<g><title>{line(label)}</title>{_whisker(x, one.rate, up.scale)}</g>")
+    parts.append(_counts([(x, one.n) for x, one in zip(places, drawn, strict=True)]))
+    rows = [[span(one), f"{one.n:,}", *_cells(one.rate)] for one in drawn]
+    return _figure(title, "".join(parts), numbers([name, "n", drawn[0].rate.name, "95% interval"], rows))
 
 
-def _counts(found: Sequence[tuple[float, int]]) -> str:
-    """How many each mark stands for, above it."""
+def _counts(counts: Sequence[tuple[float, int]]) -> str:
+    """Draw the number of dialogues above each mark."""
     name = f'<text class="y" x="{LEFT - 6}" y="{TOP - 9}">n</text>'
-    return name + "".join(f'<text class="n" x="{x:.1f}" y="{TOP - 9}">{count}</text>' for x, count in found)
+    return name + "".join(f'<text class="n" x="{x:.1f}" y="{TOP - 9}">{count}</text>' for x, count in counts)
 
 
 def span(one: Bin) -> str:
-    """`3` · `12–17` · `0.58–0.62`."""
+    """Return the range of a bin: `3` · `12–17` · `0.58–0.62`."""
     if one.low == one.high:
         return short(one.low)
     for digits in (2, 3, 4):
@@ -151,8 +151,11 @@ def _whisker(x: float, rate: Rate, up: Scale) -> str:
 
 
 def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> str:
-    """For each turn a box from the first quartile to the third, a line at the median, a dot at the mean, and a diamond
-    at the mean of the replies that were given."""
+    """Draw the advantages of each turn.
+
+    A box reaches from the first to the third quartile, with a line at the median, a dot at the mean, and a diamond at
+    the mean of the replies that were given.
+    """
     reach = [value for one in turns for value in (one.lower, one.upper, one.mean, one.taken) if value is not None]
     up = Axis.up([*reach, 0.0])
     places = _columns(len(turns))
@@ -162,9 +165,11 @@ def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> str:
     half = min(12.0, (WIDTH - LEFT - RIGHT) / max(len(turns), 1) * 0.3)
     for x, one in zip(places, turns, strict=True):
         top, foot, middle = (up.scale(value) for value in (one.upper, one.lower, one.median))
-        told = f"turn {one.turn}: mean {one.mean:+.3f}, quartiles {one.lower:+.3f}, {one.median:+.3f}, {one.upper:+.3f}"
+        label = (
+            f"turn {one.turn}: mean {one.mean:+.3f}, quartiles {one.lower:+.3f}, {one.median:+.3f}, {one.upper:+.3f}"
+        )
         parts.append(
-            f"<g><title>{line(told)}</title>"
+            f"<g><title>{line(label)}</title>"
             f'<rect class="box s0" x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{foot - top:.1f}"/>'
             f'<line class="median s0" x1="{x - half:.1f}" x2="{x + half:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
             f'<circle class="s0" cx="{x:.1f}" cy="{up.scale(one.mean):.1f}" r="3"/>'
@@ -182,7 +187,7 @@ def quartiles(title: str, unit: str, turns: Sequence[TurnAdvantage]) -> str:
 
 
 def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> str:
-    """A rate and its interval as a small drawing for a line of a table."""
+    """Draw a rate and its interval in small for a row of a table."""
     scale = Scale(min(low, rate.mean), max(high, rate.mean), 4, SMALL_WIDTH - 4)
     bar = ""
     if rate.low is not None and rate.high is not None:
@@ -196,7 +201,7 @@ def interval(rate: Rate, low: float = 0.0, high: float = 1.0) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """A share of a whole as a small bar for a line of a table."""
+    """Draw a share of a whole as a small bar for a row of a table."""
     length = SMALL_WIDTH * part / whole if whole else 0.0
     return (
         f'<svg class="interval" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" width="{SMALL_WIDTH}" '
@@ -206,7 +211,7 @@ def share(part: int, whole: int) -> str:
 
 
 def numbers(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The numbers of a chart, folded. The first column names, the others are numbers."""
+    """Return the numbers of a chart as a collapsed table, whose first column has the names."""
     head = "".join(f'<th scope="col">{line(name)}</th>' for name in header)
     body = "".join("<tr>" + "".join(f"<td>{line(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return (
@@ -221,7 +226,7 @@ def _columns(count: int) -> list[float]:
 
 
 def _level(up: Axis) -> str:
-    """The lines of the values, and what they are."""
+    """Draw the horizontal grid lines with their values."""
     return "".join(
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up.scale(value):.1f}" y2="{up.scale(value):.1f}"/>'
         f'<text class="y" x="{LEFT - 6}" y="{up.scale(value) + 4:.1f}">{shown}</text>'
@@ -230,7 +235,7 @@ def _level(up: Axis) -> str:
 
 
 def _along(name: str, named: Sequence[tuple[float, str]]) -> str:
-    """What stands under the drawing, behind its name; on two lines in turn where it would not fit on one."""
+    """Draw the labels of the horizontal axis after its name, alternating on two lines if they do not fit on one."""
     room = (WIDTH - LEFT - RIGHT) / max(len(named), 1)
     crowded = max((len(shown) for _, shown in named), default=0) * 6.5 > room
     depths = (14, 26 if crowded else 14)
@@ -249,7 +254,7 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def _figure(title: str, drawn: str, under: str = "") -> str:
-    """`drawn` and `under` are HTML already."""
+    """Return the figure. `drawn` and `under` are HTML already."""
     return (
         f'<figure class="chart"><figcaption>{line(title)}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{line(title)}">{drawn}</svg>{under}</figure>\n'

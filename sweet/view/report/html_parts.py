@@ -1,5 +1,7 @@
-"""Small pieces of the report: tables, folded parts, values as text. All content is escaped here unless it is said to be
-HTML already."""
+"""HTML pieces of the reports: tables, collapsed parts, formatted values.
+
+All content is escaped here, unless a docstring says that it is HTML already.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,26 @@ from pydantic import JsonValue
 
 from sweet.view.html import line, text
 
-LONGEST = 400
-"""Characters of a value that are shown."""
+MAX_LENGTH = 400
+"""Most characters of a value that are shown."""
 
 
 def section(name: str, title: str, content: str) -> str:
-    """A part of the report; nothing where it has no content. `title` and `content` are HTML already."""
+    """Return a part of the report; empty without content. `title` and `content` are HTML already."""
     return f'<section class="part" id="{name}">\n<h2>{title}</h2>\n{content}</section>\n' if content else ""
 
 
 def folded(title: str, content: str) -> str:
-    """`content` is HTML already."""
+    """Return a collapsed part; empty without content. `content` is HTML already."""
     return f"<details><summary>{line(title)}</summary>\n{content}</details>\n" if content else ""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> str:
-    """A table whose cells are HTML already.
+    """Return a table whose cells are HTML already; empty without rows.
 
     Args:
         header: any text.
-        align: a letter a column: `l` for text, `r` for numbers; text where there is none.
+        align: one letter per column: `l` for text, `r` for numbers; text by default.
     """
     kinds = [' class="r"' if letter == "r" else "" for letter in align.ljust(len(header), "l")]
     head = "".join(f'<th scope="col"{kind}>{line(name)}</th>' for name, kind in zip(header, kinds, strict=True))
@@ -46,7 +48,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], align: str = "")
 
 
 def charts(drawn: Iterable[str]) -> str:
-    """Charts side by side, as many as there is room for; HTML already."""
+    """Arrange charts side by side, as many as fit. They are HTML already."""
     content = "".join(drawn)
     return f'<div class="charts">\n{content}</div>\n' if content else ""
 
@@ -60,13 +62,13 @@ def note(content: str) -> str:
 
 
 def value(found: JsonValue) -> str:
-    """A value of a manifest, short enough to stand in a table."""
+    """Return a value of a manifest, truncated for a table."""
     shown = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
     return cut(shown)
 
 
 def cut(shown: str) -> str:
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}… ({len(shown):,} characters)"
+    return shown if len(shown) <= MAX_LENGTH else f"{shown[:MAX_LENGTH]}… ({len(shown):,} characters)"
 
 
 def moment(when: datetime) -> str:

@@ -1,9 +1,9 @@
-"""The lineage of a run's artifacts as a drawing, from the top down.
+"""Draw the lineage of a run's artifacts as a layered graph from top to bottom.
 
-Every artifact lies one layer below the lowest of those it was made from. A link over several layers goes through a
-place of its own in each, so that no line crosses a box; within a layer everything stands as near below what it came
-from as it can (the barycentre method of Sugiyama, Tagawa and Toda, 1981, one sweep). Links that follow from others are
-left out, as the table beside has them all.
+Every artifact is one layer below the lowest of its inputs. A link over several layers passes a point of its own in
+each, so that no line crosses a box; within a layer nodes are placed as close below their inputs as possible (the
+barycentre method of Sugiyama, Tagawa and Toda, 1981, one sweep). Links that follow from others are omitted; the table
+next to the drawing has all of them.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from sweet.view.report.scales import short
 BOX, TALL = 132, 40
 """Width and height of an artifact."""
 ACROSS, DOWN = 152, 66
-"""From one to the next."""
-MOST = 80
-"""More artifacts are not drawn: the table tells of all."""
+"""Horizontal and vertical distance of two artifacts."""
+MAX_ARTIFACTS = 80
+"""More artifacts are not drawn; the table lists all."""
 
 
 @dataclass
 class Layout:
-    """Where everything lies: the middle of each artifact, and the places through which each link goes."""
+    """The centres of the artifacts, and the points that each link passes."""
 
-    places: dict[str, tuple[float, float]] = field(default_factory=dict)
+    centres: dict[str, tuple[float, float]] = field(default_factory=dict)
     routes: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[float, float]:
-        points = [*self.places.values(), *(point for route in self.routes.values() for point in route)]
+        points = [*self.centres.values(), *(point for route in self.routes.values() for point in route)]
         across = max((x for x, _ in points), default=0.0) + BOX / 2 + 4
         return across, max((y for _, y in points), default=0.0) + TALL / 2 + 4
 
 
 def drawing(artifacts: Sequence[ArtifactFact], links: Sequence[Link]) -> str:
-    """The graph as SVG; empty where there is nothing to draw, or too much."""
-    if not artifacts or len(artifacts) > MOST:
+    """Return the graph as SVG; empty without artifacts or with too many."""
+    if not artifacts or len(artifacts) > MAX_ARTIFACTS:
         return ""
     played = {(link.source, link.target) for link in links if link.played}
     pairs = essential([artifact.id for artifact in artifacts], [(link.source, link.target) for link in links])
     layout = lay_out([artifact.id for artifact in artifacts], pairs)
     width, height = layout.size
     parts = [_route(route, pair in played) for pair, route in layout.routes.items()]
-    parts += [_box(artifact, *layout.places[artifact.id]) for artifact in artifacts]
+    parts += [_box(artifact, *layout.centres[artifact.id]) for artifact in artifacts]
     return (
         f'<svg class="lineage" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
         f'role="img" aria-label="What was made from what">{"".join(parts)}</svg>'
@@ -67,7 +67,7 @@ def _box(artifact: ArtifactFact, x: float, y: float) -> str:
 
 
 def _route(points: Sequence[tuple[float, float]], played: bool) -> str:
-    """From the foot of one box to the head of another."""
+    """Draw a link from the bottom of one box to the top of another."""
     ends = [(points[0][0], points[0][1] + TALL / 2), *points[1:-1], (points[-1][0], points[-1][1] - TALL / 2)]
     path = f"M{ends[0][0]:.1f} {ends[0][1]:.1f}"
     for (x, y), (to_x, to_y) in pairwise(ends):
@@ -79,7 +79,7 @@ def _route(points: Sequence[tuple[float, float]], played: bool) -> str:
 
 
 def essential(names: Sequence[str], links: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The links without those that follow from others, and without those that would close a ring."""
+    """Return the links without those that follow from others and those that would close a cycle."""
     sources: dict[str, list[str]] = {name: [] for name in names}
     above: dict[str, set[str]] = {name: set() for name in names}
     for source, target in links:
@@ -99,7 +99,7 @@ def essential(names: Sequence[str], links: Sequence[tuple[str, str]]) -> list[tu
 
 
 def lay_out(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Layout:
-    """Places for artifacts and links that close no ring."""
+    """Compute the positions of artifacts and of acyclic links."""
     layer = _layers(names, links)
     rows: list[list[str]] = [[] for _ in range(max(layer.values(), default=0) + 1)]
     for name in names:
@@ -108,8 +108,8 @@ def lay_out(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Layout:
     sources: dict[str, list[str]] = {}
     for source, target in links:
         between = [f"{source} {target} {level}" for level in range(layer[source] + 1, layer[target])]
-        for level, place in enumerate(between, layer[source] + 1):
-            rows[level].append(place)
+        for level, point in enumerate(between, layer[source] + 1):
+            rows[level].append(point)
         chains[source, target] = [source, *between, target]
         for one, other in pairwise(chains[source, target]):
             sources.setdefault(other, []).append(one)
@@ -117,7 +117,7 @@ def lay_out(names: Sequence[str], links: Sequence[tuple[str, str]]) -> Layout:
     at = {name: (where[name], TALL / 2 + 4 + DOWN * level) for level, row in enumerate(rows) for name in row}
     return Layout(
         {name: at[name] for name in names},
-        {pair: [at[place] for place in chain] for pair, chain in chains.items()},
+        {pair: [at[point] for point in chain] for pair, chain in chains.items()},
     )
 
 

@@ -1,14 +1,14 @@
-"""The report of a run as a short Markdown text, for a pull request.
+"""The report of a run as a short Markdown text for a pull request.
 
-Whatever is not ours stands in code spans, in which nobody is mentioned, nothing is linked and no markup is read; a bar
-is written so that a table's cell does not end at it.
+All text that comes from the run is in code spans, in which mentions, links and markup have no effect; a bar is escaped
+so that it does not end a table cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweet.report.quote import paragraph, rate_name, told
+from sweet.report.quote import paragraph, rate_name, rate_text
 from sweet.report.schema import Report
 from sweet.scoring.results.statistics import p_in_words
 from sweet.view import safe_markdown
@@ -18,16 +18,16 @@ from sweet.view.terminal import count
 from sweet.view.text import printable_line
 
 METRICS = ("loss", "accuracy", "heldout_accuracy", "tokens_per_second")
-"""Of a training."""
+"""The metrics of a training."""
 
 
 def markdown(report: Report) -> str:
-    """The whole text, with a line feed at its end."""
+    """Return the whole text, with a line feed at its end."""
     return "\n\n".join(_parts(report)) + "\n"
 
 
 def code(content: str) -> str:
-    """Any text as a code span, in a table as well; a dash where there is none."""
+    """Return any text as a code span, also for tables; a dash for an empty text."""
     shown = printable_line(content)
     return safe_markdown.code(cut(shown)) if shown.strip() else "–"
 
@@ -35,16 +35,16 @@ def code(content: str) -> str:
 def _parts(report: Report) -> Iterator[str]:
     yield f"### sweet run {code(report.run)}"
     if report.problems:
-        yield "\n".join(["Not all of the run could be read:", *(f"- {code(problem)}" for problem in report.problems)])
+        yield "\n".join(["Parts of the run could not be read:", *(f"- {code(problem)}" for problem in report.problems)])
     if not report.results:
-        told_of = [
+        rollouts = [
             f"- {code(one.rollouts)}: {count(one.count, 'dialogue')} of {code(one.agent)}" for one in report.dialogues
         ]
-        yield "\n".join(["Nothing in this run has been scored yet.", "", *told_of]).rstrip()
+        yield "\n".join(["Nothing in this run has been scored yet.", "", *rollouts]).rstrip()
     rows = [
-        [code(result.id), code(result.agent), code(result.dataset), str(result.trajectories or "–"), *figures]
+        [code(result.id), code(result.agent), code(result.dataset), str(result.trajectories or "–"), *cells]
         for result in report.results
-        for figures in [[code(rate_name(rate.name)), told(rate)] for rate in result.rates] or [["–", "–"]]
+        for cells in [[code(rate_name(rate.name)), rate_text(rate)] for rate in result.rates] or [["–", "–"]]
     ]
     yield from _table(["scores", "agent", "dataset", "n", "rate", "mean [95%]"], rows, "---r-r")
     rows = [
@@ -74,6 +74,6 @@ def _metric(metrics: dict[str, float], name: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> Iterator[str]:
-    """One text, or none where there is no row."""
+    """Yield the table if it has rows."""
     if rows:
         yield safe_markdown.table(header, rows, align)

@@ -1,4 +1,4 @@
-"""The parts of the report about where everything came from: lineage, settings, environment, commands, citation."""
+"""The sections of the report about provenance: lineage, settings, environment, commands, citation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sweet.view.units import format_bytes
 
 def lineage(report: Report) -> str:
     rows = [_artifact(artifact) for artifact in report.artifacts]
-    told = table(["artifact", "rows", "size", "sha256", "made by", "from"], rows, "lrrlll")
+    listed = table(["artifact", "rows", "size", "sha256", "made by", "from"], rows, "lrrlll")
     drawn = drawing(report.artifacts, report.links)
-    both = f'<div class="beside"><div class="wide">{drawn}</div>{told}</div>' if drawn else told
-    dotted = "Dotted: the actor spoke in these dialogues. " if any(link.played for link in report.links) else ""
+    both = f'<div class="beside"><div class="wide">{drawn}</div>{listed}</div>' if drawn else listed
+    dotted = "Dotted: the actor played these dialogues. " if any(link.played for link in report.links) else ""
     return section(
         "lineage", "Lineage", both + note(f"{dotted}Links that follow from others are not drawn.") * bool(drawn)
     )
@@ -39,14 +39,16 @@ def _artifact(artifact: ArtifactFact) -> list[str]:
 
 
 def settings(report: Report) -> str:
-    """Every attempt that an artifact came from, all folded; those that came to nothing apart."""
-    made = {artifact.attempt for artifact in report.artifacts}
-    told = [one for one in report.attempts if one.outputs or one.id in made]
-    lost = [one for one in report.attempts if one.status in ("failed", "interrupted")]
-    content = "".join(folded(_title(one), _settings(one)) for one in told)
-    if lost:
-        rows = [[line(one.id), line(one.status), line(moment(one.started)), line(cut(one.error or ""))] for one in lost]
-        content += "<h3>Attempts that did not end well</h3>\n" + table(["attempt", "", "began", "error"], rows)
+    """Return the attempts that made artifacts, collapsed; and a table of failed or interrupted attempts."""
+    makers = {artifact.attempt for artifact in report.artifacts}
+    successful = [one for one in report.attempts if one.outputs or one.id in makers]
+    failed = [one for one in report.attempts if one.status in ("failed", "interrupted")]
+    content = "".join(folded(_title(one), _settings(one)) for one in successful)
+    if failed:
+        rows = [
+            [line(one.id), line(one.status), line(moment(one.started)), line(cut(one.error or ""))] for one in failed
+        ]
+        content += "<h3>Failed and interrupted attempts</h3>\n" + table(["attempt", "", "began", "error"], rows)
     return section("settings", "Settings", content)
 
 
@@ -66,30 +68,30 @@ def _pairs(found: Mapping[str, JsonValue]) -> str:
 
 
 def environment(report: Report) -> str:
-    """What was installed and who served, each value with the attempts that tell it."""
-    tellers: dict[str, dict[str, list[str]]] = {}
+    """Return the installed versions and the servers, each value with the attempts that recorded it."""
+    by_value: dict[str, dict[str, list[str]]] = {}
     for attempt in report.attempts:
         for name, found in attempt.environment.items():
-            tellers.setdefault(name, {}).setdefault(found, []).append(attempt.id)
+            by_value.setdefault(name, {}).setdefault(found, []).append(attempt.id)
     rows = [
-        [line(name), f"<code>{line(cut(found))}</code>", _who(attempts, len(report.attempts))]
-        for name, values in tellers.items()
+        [line(name), f"<code>{line(cut(found))}</code>", _attempts(attempts, len(report.attempts))]
+        for name, values in by_value.items()
         for found, attempts in values.items()
     ]
-    told = folded("versions, scorers, sandboxes, models", table(["", "", "in"], rows))
-    return section("environment", "Environment", told)
+    listed = folded("versions, scorers, sandboxes, models", table(["", "", "in"], rows))
+    return section("environment", "Environment", listed)
 
 
-def _who(attempts: list[str], all: int) -> str:
+def _attempts(attempts: list[str], all: int) -> str:
     return "all" if len(attempts) == all else line(", ".join(attempts))
 
 
 def again(report: Report) -> str:
     commands = [one.command for one in report.attempts if one.command and one.status == "done"]
-    content = note("In the order in which they were done; RUN is a new run.") + preformatted("\n".join(commands))
-    return section("again", "To make it again", content if commands else "")
+    content = note("In the order of execution; RUN is a new run.") + preformatted("\n".join(commands))
+    return section("again", "To reproduce it", content if commands else "")
 
 
 def quote(report: Report) -> str:
-    told = f"<blockquote>{line(report.citation)}</blockquote>\n" if report.citation else ""
-    return section("quote", "To quote it", told + preformatted(report.bibtex))
+    citation = f"<blockquote>{line(report.citation)}</blockquote>\n" if report.citation else ""
+    return section("quote", "To cite it", citation + preformatted(report.bibtex))

@@ -1,4 +1,4 @@
-"""The parts of the report about what came out: evaluations, trainings, what success goes with, the critic's view."""
+"""The sections of the report about results: evaluations, trainings, success by length, advantages."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ TRAINED = (
     ("gradient norm", ("grad_norm",), False),
     ("tokens a second", ("tokens_per_second",), False),
 )
-"""Charts of a training: title, figures, whether they are shares."""
-FACTS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
+"""Charts of a training: title, metrics, whether they are shares."""
+SHOWN_METRICS = ("epochs", "batch", "examples", "heldout", "parameters", "loss", "accuracy", "heldout_accuracy")
 CURVES = {
     **{name: (title, "k") for name, title in MEASURES.items()},
     "best_of": (CHOSEN, "N"),
 }
-"""Title and number of each."""
+"""Title and name of the number of each curve."""
 
 
 def rate_cell(rate: Rate) -> str:
-    """A rate with its interval, as HTML."""
+    """Return a rate with its interval as HTML."""
     return f'<b>{minus(f"{rate.mean:.3f}")}</b> <span class="ci">{minus(rate.bounds)}</span>'
 
 
 def results(report: Report) -> str:
-    told = "".join(_evaluation(result) for result in report.results)
-    told = f'<div class="wide"><table class="rates">{told}</table></div>\n' if told else ""
-    told += "".join(_comparison(found, report) for found in report.comparisons)
-    told += side_by_side(_curves(report))
-    told += _outcomes(report)
-    return section("results", "Results", told)
+    content = "".join(_evaluation(result) for result in report.results)
+    content = f'<div class="wide"><table class="rates">{content}</table></div>\n' if content else ""
+    content += "".join(_comparison(found, report) for found in report.comparisons)
+    content += side_by_side(_curves(report))
+    content += _outcomes(report)
+    return section("results", "Results", content)
 
 
 def _evaluation(result: ScoresFact) -> str:
-    """One evaluation: a line that says of what, and its rates."""
+    """Return one evaluation: a line that describes it, and its rates."""
     state = "unfinished" if result.status == "partial" else f"stale: {result.stale}" if result.stale else ""
     facts = [result.agent, result.dataset, result.scorer and f"scored by {result.scorer}"]
     if result.trajectories is not None:
@@ -86,7 +86,9 @@ def _comparison(found: ComparisonFact, report: Report) -> str:
     names = [one.agent or one.id for one in (before, after) if one is not None]
     rows = [_measure(measure) for measure in found.measures]
     header = ["", "before", "after", "paired difference", "p", "test", "wins", "ties", "losses"]
-    warning = note(f"Not alike before (A) and after (B). {' '.join(found.warnings)}") if found.warnings else ""
+    warning = (
+        note(f"Differences between before (A) and after (B). {' '.join(found.warnings)}") if found.warnings else ""
+    )
     title = f"<h3>Before and after training: {line(' and '.join(names))} on the same {found.tasks:,} tasks</h3>\n"
     return title + table(header, rows, "lrrrrlrrr") + warning
 
@@ -118,7 +120,7 @@ def _curves(report: Report) -> Iterator[str]:
 
 
 def _outcomes(report: Report) -> str:
-    """How answers scored, as shares of all, and how dialogues ended."""
+    """Return the scores of answers as shares, and the endings of dialogues."""
     parts = []
     for found in report.dialogues:
         whole = sum(found.outcomes.values())
@@ -130,7 +132,7 @@ def _outcomes(report: Report) -> str:
         answers = table(["", "", "", ""], rows, "lrrl") or note("not scored")
         ended = note(f"dialogues: {_listed(found.ends)}") if found.ends else ""
         faults = note(f"the human's faults: {_listed(found.human_faults)}") if found.human_faults else ""
-        parts.append(f"<div><h4>{line(_whose(found))}</h4>{answers}{ended}{faults}</div>\n")
+        parts.append(f"<div><h4>{line(_description(found))}</h4>{answers}{ended}{faults}</div>\n")
     content = side_by_side(parts)
     return f"<h3>How answers scored and dialogues ended</h3>\n{content}" if content else ""
 
@@ -145,21 +147,21 @@ def training(report: Report) -> str:
 
 def _training(found: TrainingFact) -> str:
     facts = [f"{found.steps:,} steps"] if found.steps else []
-    facts += [f"{rate_name(name)} {short(found.metrics[name])}" for name in FACTS if name in found.metrics]
-    told = note(" · ".join(facts)) if facts else ""
+    facts += [f"{rate_name(name)} {short(found.metrics[name])}" for name in SHOWN_METRICS if name in found.metrics]
+    summary = note(" · ".join(facts)) if facts else ""
     if found.together > 1:
-        told += note(f"Each point is the mean of {found.together} steps.")
+        summary += note(f"Each point is the mean of {found.together} steps.")
     drawn = []
     for title, names, share in TRAINED:
         series = [Series(name=rate_name(name), points=found.series[name]) for name in names if name in found.series]
         if series:
             drawn.append(charts.lines(title, "step", series, share=share))
     curves = side_by_side(drawn) or note("There is no log of its steps.")
-    return f"<h3>{line(found.artifact)}</h3>\n{told}{curves}"
+    return f"<h3>{line(found.artifact)}</h3>\n{summary}{curves}"
 
 
 def success(report: Report) -> str:
-    """By turns, tokens and seconds: of the headline's dialogues open, of the others folded."""
+    """Return success by turns, tokens and seconds; only the headline's dialogues are not collapsed."""
     about = report.headline.scores if report.headline else None
     shown = [
         (found, side_by_side(charts.bins(f"{found.measure} by {one.by}", one.by, one.bins) for one in found.by))
@@ -168,11 +170,13 @@ def success(report: Report) -> str:
     content = ""
     for found, drawn in sorted(shown, key=lambda one: one[0].scores != about):
         if drawn:
-            content += folded(_whose(found), drawn) if content else f"<h3>{line(_whose(found))}</h3>\n{drawn}"
+            content += (
+                folded(_description(found), drawn) if content else f"<h3>{line(_description(found))}</h3>\n{drawn}"
+            )
     return section("success", "Success against turns, tokens and seconds", content)
 
 
-def _whose(found: DialoguesFact) -> str:
+def _description(found: DialoguesFact) -> str:
     return " · ".join(filter(None, [found.rollouts, found.agent, found.dataset, f"{found.count:,} dialogues"]))
 
 
@@ -208,7 +212,7 @@ def _advantages(found: AdvantagesFact) -> str:
     ]
     drawn = [
         charts.quartiles("advantage of the candidates", found.unit, turns),
-        charts.lines(f"spread: best less worst candidate, {found.unit}", "turn", spread),
+        charts.lines(f"spread: best minus worst candidate, {found.unit}", "turn", spread),
     ]
     return f"<h3>{line(found.candidates)}</h3>\n{side_by_side(drawn)}" + folded(
         "numbers", table(header, rows, "rrrrrrrrr")

@@ -1,4 +1,4 @@
-"""Numbers to places and to labels: what charts are made with."""
+"""Map numbers to positions and to labels of charts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 STEPS = (1.0, 2.0, 5.0, 10.0)
-NEAR = 1e-9
-"""Values that differ by so small a share are drawn as one."""
-NOTHING = 1e-12
-"""What is smaller is drawn as nothing."""
+EQUAL = 1e-9
+"""Values whose relative difference is smaller are drawn as equal."""
+ZERO = 1e-12
+"""Smaller values are drawn as zero."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A straight line from the values `low` to `high` onto the places `start` to `end`, in the drawing's units."""
+    """The linear map from the values `low` to `high` to the positions `start` to `end`, in the drawing's units."""
 
     low: float
     high: float
@@ -28,11 +28,13 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers (1, 2 or 5 times a power of ten apart) from the last one at or below `low` to the first one at or
-    above `high`: the ends of a chart's axis, and what is written along it. At least two."""
+    """Return the labels of an axis: at least two round numbers, 1, 2 or 5 times a power of ten apart.
+
+    They reach from the last one at or below `low` to the first one at or above `high`.
+    """
     largest = max(abs(low), abs(high))
-    if high - low <= max(NEAR * largest, NOTHING):
-        reach = largest * 0.1 if largest > NOTHING else 0.5
+    if high - low <= max(EQUAL * largest, ZERO):
+        reach = largest * 0.1 if largest > ZERO else 0.5
         low, high = low - reach, high + reach
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
@@ -42,18 +44,18 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def labels(values: Iterable[float]) -> list[str]:
-    """The values of an axis with as many digits as tell them apart."""
-    found = list(values)
-    largest = max(map(abs, found), default=0.0)
-    step = min((b - a for a, b in pairwise(found)), default=1.0)
+    """Format the values of an axis with as many digits as they need to differ."""
+    listed = list(values)
+    largest = max(map(abs, listed), default=0.0)
+    step = min((b - a for a, b in pairwise(listed)), default=1.0)
     if largest and not 1e-3 <= largest < 1e7:
-        return [_scientific(value, _magnitude(largest) - _magnitude(step)) for value in found]
+        return [_scientific(value, _magnitude(largest) - _magnitude(step)) for value in listed]
     digits = max(0, -_magnitude(step))
-    return [minus(f"{value:,.{digits}f}") for value in found]
+    return [minus(f"{value:,.{digits}f}") for value in listed]
 
 
 def _magnitude(value: float) -> int:
-    """The power of ten of the first digit."""
+    """Return the power of ten of the first digit."""
     return math.floor(math.log10(value) + 1e-9)
 
 
@@ -65,7 +67,7 @@ def _scientific(value: float, digits: int) -> str:
 
 
 def short(value: float) -> str:
-    """A number in a few characters: 1,234 · 0.422 · 1.5e-5."""
+    """Format a number in a few characters: 1,234 · 0.422 · 1.5e-5."""
     if value == int(value) and abs(value) < 1e7:
         return minus(f"{value:,.0f}")
     if 1e-3 <= abs(value) < 1e7:
@@ -74,5 +76,5 @@ def short(value: float) -> str:
 
 
 def minus(shown: str) -> str:
-    """With a real minus sign, which is as wide as a plus; nothing below nothing is nothing."""
+    """Use a typographic minus sign, which is as wide as a plus; negative zero becomes zero."""
     return shown.lstrip("-") if not shown.strip("-0.,") else shown.replace("-", "−")

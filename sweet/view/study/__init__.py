@@ -1,4 +1,4 @@
-"""What a study found as files for people: `report.html`, complete in itself (see `sweet.view.html`), and its plots.
+"""Write the results of a study: the self-contained page `report.html` (see `sweet.view.html`) and its plots.
 
 study_series    the results as series and rates
 plots           these as PNG files, if matplotlib is installed
@@ -22,11 +22,11 @@ FILE = "report.html"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The files that were written.
 
     Attributes:
         plots: PNG files.
-        remark: a sentence about what is not there, for people; empty where all is.
+        remark: a sentence about what is missing; empty if nothing is.
     """
 
     page: Path
@@ -35,9 +35,13 @@ class Written:
 
 
 def write_report(folder: Path, results: StudyResults) -> Written:
-    """Write the page and its plots into the study's folder, in the place of those that were there."""
+    """Write the page and its plots into the study's folder, replacing existing ones."""
     drawn = plots.plots(results) if plots.available() else {}
-    remark = "" if plots.available() else f"There are tables and no plots, for want of matplotlib: {plots.INSTALL}"
+    remark = (
+        ""
+        if plots.available()
+        else f"There are tables but no plots, because matplotlib is not installed: {plots.INSTALL}"
+    )
     files = []
     for name, content in drawn.items():
         files.append(folder / f"{name}.png")

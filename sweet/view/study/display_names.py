@@ -1,6 +1,6 @@
-"""What the methods, judges and kinds of turn of a study are called, and what each of them is, in a few words.
+"""Names and short descriptions of the methods, judges and kinds of turn of a study.
 
-docs/results.md says it at length; a test compares the names.
+docs/results.md describes them in detail; a test compares the names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ SWEET = "sweet"
 
 GROUPS: dict[str, dict[str, str]] = {
     "methods": {
-        "zero-shot": "the agent that all others start from",
+        "zero-shot": "the initial agent of all methods",
         "rft": "likelihood of the dialogues that succeeded",
         "multi-turn-dpo": "better against worse whole dialogues",
         SWEET: "better against worse replies of one turn, ranked by the critic",
@@ -21,15 +21,15 @@ GROUPS: dict[str, dict[str, str]] = {
         "normalize-none": "the critic sums log-ratios over tokens instead of averaging them",
         "regression": "the critic is a linear head on hidden states",
         "upstream": "critic, ranking and actor follow the published code",
-        "beta-0": "no preference: likelihood of the replies that the critic puts first",
+        "beta-0": "no preference: likelihood of the replies that the critic ranks first",
     },
     "other judges for the critic": {
-        "oracle": "the generator's own knowledge of each reply in the critic's place",
-        "random": "chance in the critic's place",
-        "untrained": "the agent that all start from, shown the reference solution, in the critic's place",
+        "oracle": "the generator's knowledge of each reply instead of the critic",
+        "random": "chance instead of the critic",
+        "untrained": "the initial agent with the reference solution instead of the critic",
     },
 }
-"""Methods under what they have in common, in the order in which they are shown."""
+"""Methods by group, in the order of display."""
 
 METHODS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
@@ -39,7 +39,7 @@ JUDGES = {
     "oracle": "oracle",
     "random": "random",
 }
-"""Who picks the best of N, or credits turns."""
+"""The judges that choose the best of N, or credit turns."""
 
 KINDS = {
     "useful": "useful question",
@@ -50,27 +50,27 @@ KINDS = {
     "partial": "partial answer",
     "wrong": "wrong answer",
 }
-"""Of turns."""
+"""Kinds of turns."""
 
 FAMILIES = {
     "micro": "generated tasks",
     "micro-long": "generated tasks with long dialogues",
 }
-"""Of tasks: what a study of them is about."""
+"""Families of tasks."""
 
 SMALL_AGENT = "an agent of a million parameters"
-"""Who plays where no model is named."""
+"""The agent if no model is named."""
 
 
 def about(family: str, model: str | None = None) -> str:
-    """What the figures of a model on a family of tasks are, and are not; without a name the packaged agent."""
+    """Describe the scope of the results of a model on a family of tasks; without a model for the packaged agent."""
     tasks = FAMILIES.get(family, f"the generated tasks {family!r}")
-    who = model or SMALL_AGENT
-    return f"A small proof on {tasks} and {who}: these are not the paper's figures, and say nothing of large models."
+    agent = model or SMALL_AGENT
+    return f"A small proof on {tasks} and {agent}: not the results of the paper, and no evidence about large models."
 
 
 def known_first(names: Iterable[str], order: Iterable[str]) -> list[str]:
-    """The names that are known in their order, then the others as they come."""
+    """Return the known names in the given order, then the others in their own order."""
     found = list(names)
     known = [name for name in order if name in found]
     return known + [name for name in found if name not in known]

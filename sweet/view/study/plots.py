@@ -1,8 +1,8 @@
-"""The plots of a study as PNG files, drawn by matplotlib, which is imported with the first one.
+"""Draw the plots of a study as PNG files with matplotlib, which is imported by the first plot.
 
-Colours are those of Okabe and Ito, which colour-blind people can tell apart; no meaning hangs on a colour alone: curves
-have marks and dashes of their own, bars stand under the name of their group. A plot is as wide as a README and its text
-as large as the page's. What is drawn depends on the results alone, not on anybody's matplotlibrc.
+The colours are those of Okabe and Ito, which colour-blind people can distinguish; no meaning depends on a colour alone:
+curves have different marks and dashes, bars are grouped under a title. A plot is as wide as a README and its text as
+large as the page's. The plots depend on the results alone, not on the user's matplotlibrc.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ BARS = (GREY, SKY, ORANGE, GREEN)
 MARKS = (("o", "-", BLUE), ("s", "--", VERMILION), ("^", "-.", GREEN), ("D", ":", INK), ("v", "-", ORANGE))
 """Mark, dash and colour of each series."""
 ASIDE, ABOVE = 0.1, 0.32
-"""How far the marks of one place lie apart: doublings on the axis of doubling numbers, rows of a list."""
+"""Distances of marks at the same position: doublings on a logarithmic axis, rows of a list."""
 IN_A_ROW = 3
-"""Names of a legend that stand beside each other; more make two rows."""
+"""Most names of a legend in one row; more make two rows."""
 LONGEST = 28
-"""Characters of a name."""
+"""Most characters of a name."""
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -73,7 +73,7 @@ STYLE: dict[str, Any] = {
 
 ASIDE_FONT: dict[str, Any] = {"fontsize": 8.5, "style": "italic"}
 PATCH = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-"""Behind text that stands on lines of the grid."""
+"""The background of text that is drawn over grid lines."""
 
 Draw = Callable[["Axes", StudyResults], None]
 
@@ -83,13 +83,13 @@ def available() -> bool:
 
 
 def check_plots() -> None:
-    """Raise UsageError where nothing can be drawn."""
+    """Raise UsageError if matplotlib is not installed."""
     if not available():
-        raise UsageError("Plots are drawn with matplotlib, which is not installed.", where="matplotlib", fix=INSTALL)
+        raise UsageError("Plots require matplotlib, which is not installed.", where="matplotlib", fix=INSTALL)
 
 
 def plots(results: StudyResults) -> dict[str, bytes]:
-    """A PNG file for each part of the results that is there, by the part's name.
+    """Return a PNG file for each part of the results, by the name of the part.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -103,10 +103,10 @@ def plots(results: StudyResults) -> dict[str, bytes]:
 
 
 def overview(results: StudyResults, digest: str) -> bytes:
-    """The picture for README: success on the left, on the right what else is there of best of N and credit.
+    """Return the picture of README: success on the left, best of N and credit on the right if the results have them.
 
     Args:
-        digest: of what it is drawn from; stands in the file as the text `Source`.
+        digest: the digest of its source, stored in the file as the text `Source`.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -114,13 +114,13 @@ def overview(results: StudyResults, digest: str) -> bytes:
 
     def draw(figure: Figure) -> None:
         parts = _parts(results)
-        beside = [name for name in ("best-of", "credit") if name in parts]
+        right_parts = [name for name in ("best-of", "credit") if name in parts]
         grid = figure.add_gridspec(1, 2, width_ratios=[1.12, 1])
-        left = figure.add_subfigure(grid[0] if beside else grid[:])
+        left = figure.add_subfigure(grid[0] if right_parts else grid[:])
         parts["success"](left.add_subplot(), results)
-        right = figure.add_subfigure(grid[1]) if beside else figure
-        for row, name in enumerate(beside, 1):
-            parts[name](right.add_subplot(len(beside), 1, row), results)
+        right = figure.add_subfigure(grid[1]) if right_parts else figure
+        for row, name in enumerate(right_parts, 1):
+            parts[name](right.add_subplot(len(right_parts), 1, row), results)
 
     return _png(8.8, 5.4, draw, {"Source": digest})
 
@@ -132,11 +132,11 @@ def _parts(results: StudyResults) -> dict[str, Draw]:
         "offline": (bool(study_series.offline(results)), _offline),
         "credit": (bool(study_series.credit(results)), _credit),
     }
-    return {name: draw for name, (there, draw) in found.items() if there}
+    return {name: draw for name, (exists, draw) in found.items() if exists}
 
 
-def _png(width: float, height: float, draw: Callable[[Figure], None], told: dict[str, str] | None = None) -> bytes:
-    """What is drawn on a figure of so many inches."""
+def _png(width: float, height: float, draw: Callable[[Figure], None], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the PNG of a figure, whose size is in inches."""
     check_plots()
     from matplotlib import style
     from matplotlib.figure import Figure
@@ -145,12 +145,12 @@ def _png(width: float, height: float, draw: Callable[[Figure], None], told: dict
         figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
         draw(figure)
         file = io.BytesIO()
-        figure.savefig(file, format="png", metadata={"Software": None, **(told or {})})
+        figure.savefig(file, format="png", metadata={"Software": None, **(metadata or {})})
     return file.getvalue()
 
 
 def _success(axes: Axes, results: StudyResults) -> None:
-    """A bar for each method, with its interval, and a mark where greedy decoding gets to."""
+    """Draw a bar for each method with its interval, and a mark for greedy decoding."""
     row = 0
     names: dict[int, str] = {}
     beside = axes.get_yaxis_transform()
@@ -191,8 +191,8 @@ def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
     reach = _reach(study_series.rate("", one.success, one.success_ci))
     axes.errorbar(one.success, row, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2)
     axes.scatter(one.greedy_success, row, marker="D", s=22, facecolor="white", edgecolor=INK, linewidth=1, zorder=3)
-    told = f"{100 * one.success:.1f} %"
-    axes.text(1.03, row, told, va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
+    percent = f"{100 * one.success:.1f} %"
+    axes.text(1.03, row, percent, va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
 
 
 def _best_of(axes: Axes, results: StudyResults) -> None:
@@ -208,7 +208,7 @@ def _offline(axes: Axes, results: StudyResults) -> None:
 
 
 def _curves(axes: Axes, series: Sequence[Series]) -> None:
-    """Shares over numbers that double."""
+    """Draw shares over a logarithmic axis."""
     axes.set_xscale("log", base=2)
     for number, one in enumerate(series):
         mark, dash, colour = MARKS[number % len(MARKS)]
@@ -223,8 +223,8 @@ def _curves(axes: Axes, series: Sequence[Series]) -> None:
             elinewidth=1,
             label=_label(one.name),
         )
-    places = sorted({point.x for one in series for point in one.points})
-    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    numbers = sorted({point.x for one in series for point in one.points})
+    axes.set_xticks(numbers, [f"{number:,.0f}" for number in numbers])
     axes.minorticks_off()
     _percent(axes.yaxis)
     axes.grid(axis="y")
@@ -257,7 +257,7 @@ def _credit(axes: Axes, results: StudyResults) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    """Between the title and the drawing, where no curve can run into it."""
+    """Draw the legend between the title and the axes, where it cannot overlap a curve."""
     many = len(axes.get_legend_handles_labels()[1])
     rows = 1 if many <= IN_A_ROW else 2
     axes.legend(
@@ -272,14 +272,14 @@ def _legend(axes: Axes) -> None:
 
 
 def _reach(found: Rate | Point) -> tuple[list[float], list[float]]:
-    """How far an interval goes below and above its mean; nowhere where there is none."""
+    """Return the distances of the interval's bounds from the mean; zero without an interval."""
     mean = found.mean if isinstance(found, Rate) else found.y
     low, high = (mean if bound is None else bound for bound in (found.low, found.high))
     return [max(mean - low, 0.0)], [max(high - mean, 0.0)]
 
 
 def _aside(number: int, many: int) -> float:
-    """From -½ to ½."""
+    """Return evenly spaced offsets from -½ to ½."""
     return number / (many - 1) - 0.5 if many > 1 else 0.0
 
 
@@ -290,6 +290,6 @@ def _percent(axis: Any) -> None:
 
 
 def _label(name: str) -> str:
-    """Any text as the font can show it."""
+    """Return any text with characters that the font has."""
     shown = printable_line(name).encode("ascii", "replace").decode()
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."

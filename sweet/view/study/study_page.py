@@ -1,4 +1,4 @@
-"""The page on a study. Every text in the results is escaped, as they come from a file."""
+"""The HTML page of a study. Every text of the results is escaped, because they come from a file."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from sweet.view.study.display_names import METHODS, about
 from sweet.view.study.plots import DPI
 
 SHOWN_AT = 110
-"""Pixels of the page for an inch of a plot."""
+"""Pixels of the page per inch of a plot."""
 
 ALTERNATIVES = {
-    "success": "Bars: success of each method, with its interval; the figures stand in the table.",
-    "best-of": "Curves: success of the best of N dialogues; the figures stand in the table.",
-    "offline": "Curves: success by the number of offline dialogues; the figures stand in the table.",
-    "credit": "The mean advantage of each kind of turn, with its interval; the figures stand in the table.",
+    "success": "Bars: success of each method, with its interval; the table has the numbers.",
+    "best-of": "Curves: success of the best of N dialogues; the table has the numbers.",
+    "offline": "Curves: success by the number of offline dialogues; the table has the numbers.",
+    "credit": "The mean advantage of each kind of turn, with its interval; the table has the numbers.",
 }
 
 
 def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") -> Iterator[str]:
-    """The page in parts.
+    """Yield the page in parts.
 
     Args:
-        plots: PNG files by the part that they belong to.
-        remark: about what is missing.
+        plots: PNG files by section.
+        remark: a sentence about what is missing.
     """
     title = f"{results.family} · study"
     yield head(title, resource("transcript.css", "report/report.css", "study/study.css"), pictures=True)
@@ -52,23 +52,23 @@ def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") ->
 
 
 BEST_OF = (
-    "Several dialogues of each task are played by the agent that all methods start from, and one of them is picked: by "
-    "the critic, by the critic that does not see the reference solution, by the oracle (a success wherever there is "
-    "one), or at random. This says how well they tell good dialogues from bad ones, and nothing of a trained agent: "
-    "the critic sees the reference solution."
+    "The agent that all methods start from plays several dialogues of each task, and one of them is chosen: by the "
+    "critic, by the critic that does not see the reference solution, by the oracle (a success if there is one), or at "
+    "random. This measures how well they distinguish good dialogues from bad ones, and says nothing about a trained "
+    "agent: the critic sees the reference solution."
 )
 
 READING = (
     "Each seed draws its own data, training and samples. All methods of a seed start from the same agent and learn "
-    "from the same offline dialogues; those that learn from ranked replies learn from the same sampled replies, judged "
-    "each in its own way. All are evaluated on the same unseen tasks.",
-    "Behind a mean over seeds stands its 95 % t-interval over seeds: how far another draw of data, training and "
-    "sampling would move it.",
-    "The difference is paired: sweet less the other method, on the same tasks. Its first interval is a bootstrap over "
+    "from the same offline dialogues; those that learn from ranked replies learn from the same sampled replies, each "
+    "with its own judge. All are evaluated on the same unseen tasks.",
+    "A mean over seeds is followed by its 95 % t-interval over seeds, which estimates how much another draw of data, "
+    "training and sampling would change it.",
+    "The difference is paired: sweet minus the other method, on the same tasks. Its first interval is a bootstrap over "
     "tasks (other tasks of the same kind), its second a t-interval over the seeds' differences (other trainings). A "
     "finding should hold in both.",
-    "An advantage of a critic is in nats a token, positive where it likes a turn more than the model it started from "
-    "would. Agreement counts pairs of replies of one turn whose true value differs; a coin reaches a half.",
+    "An advantage of a critic is in nats a token, positive if the critic prefers a turn more than the model that it "
+    "was trained from. Agreement counts pairs of replies of one turn whose true values differ; chance reaches a half.",
 )
 
 
@@ -79,14 +79,14 @@ def _masthead(results: StudyResults, title: str) -> str:
         "unseen tasks": f"{results.test_tasks:,}",
         **{name: value(found) for name, found in results.versions.items()},
     }
-    told = "".join(f"<div><dt>{line(name)}</dt><dd>{line(found)}</dd></div>" for name, found in facts.items())
-    return f"<h1>{line(title)}</h1>\n{_paragraph(about(results.family, results.model))}<dl>{told}</dl>\n"
+    listed = "".join(f"<div><dt>{line(name)}</dt><dd>{line(fact)}</dd></div>" for name, fact in facts.items())
+    return f"<h1>{line(title)}</h1>\n{_paragraph(about(results.family, results.model))}<dl>{listed}</dl>\n"
 
 
 def _methods(results: StudyResults) -> str:
-    header = ["", "success", "greedy", "tests passed", "sweet less it", "over seeds", "p", "took"]
-    told = table(header, map(_method, study_series.methods(results)), "lrrrrrrr")
-    return f'<div class="methods">{told}</div>\n' + folded("success of each seed", _by_seed(results))
+    header = ["", "success", "greedy", "tests passed", "sweet minus it", "over seeds", "p", "time"]
+    listed = table(header, map(_method, study_series.methods(results)), "lrrrrrrr")
+    return f'<div class="methods">{listed}</div>\n' + folded("success of each seed", _by_seed(results))
 
 
 def _method(one: MethodResult) -> list[str]:
@@ -131,14 +131,14 @@ def _verdict(results: StudyResults) -> str:
     return "".join(map(_paragraph, study_series.verdict_in_words(results)))
 
 
-def _paragraph(told: str) -> str:
-    return f'<p class="about">{line(told)}</p>\n'
+def _paragraph(content: str) -> str:
+    return f'<p class="about">{line(content)}</p>\n'
 
 
 def _curves(name: str, plots: Mapping[str, bytes], series: Sequence[Series], over: str) -> str:
     cells = [{point.x: _cell(point.y, point.bounds) for point in one.points} for one in series]
-    places = sorted({place for found in cells for place in found})
-    rows = [[short(place), *(found.get(place, "") for found in cells)] for place in places]
+    numbers = sorted({number for curve in cells for number in curve})
+    rows = [[short(number), *(curve.get(number, "") for curve in cells)] for number in numbers]
     return _plot(name, plots) + table([over, *(one.name for one in series)], rows, "r" * (1 + len(series)))
 
 
@@ -153,7 +153,7 @@ def _credit(results: StudyResults, plots: Mapping[str, bytes]) -> str:
 
 
 def _by_judge(title: str, judges: Mapping[str, Sequence[Rate]]) -> str:
-    """A table with a column for each judge and a row for each name that one of them has a rate of."""
+    """Return a table with a column for each judge and a row for each name of a rate."""
     names = dict.fromkeys(rate.name for rates in judges.values() for rate in rates)
     found = [{rate.name: _cell(rate.mean, rate.bounds) for rate in rates} for rates in judges.values()]
     rows = [[line(name), *(cells.get(name, "") for cells in found)] for name in names]

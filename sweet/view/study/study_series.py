@@ -1,4 +1,4 @@
-"""The results of a study as the series and rates that are drawn and put into tables."""
+"""Convert the results of a study to the series and rates of its plots and tables."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ OTHERS = "others"
 
 
 def groups(results: StudyResults) -> dict[str, list[MethodResult]]:
-    """The methods under what they have in common; those that are not known come last."""
+    """Return the methods by group; unknown methods come last."""
     by_name = {one.method: one for one in results.methods}
-    found = {title: [by_name[name] for name in names if name in by_name] for title, names in GROUPS.items()}
-    found[OTHERS] = [one for one in results.methods if one.method not in METHODS]
-    return {title: methods for title, methods in found.items() if methods}
+    grouped = {title: [by_name[name] for name in names if name in by_name] for title, names in GROUPS.items()}
+    grouped[OTHERS] = [one for one in results.methods if one.method not in METHODS]
+    return {title: methods for title, methods in grouped.items() if methods}
 
 
 def methods(results: StudyResults) -> list[MethodResult]:
-    """In the order in which they are shown."""
-    return [one for found in groups(results).values() for one in found]
+    """Return the methods in the order of display."""
+    return [one for group in groups(results).values() for one in group]
 
 
 def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
@@ -31,12 +31,12 @@ def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
 
 
 def best_of(results: StudyResults) -> list[Series]:
-    """Success by N, for each that picks."""
+    """Return success by N for each judge."""
     return list(_series(results.best_of or {}, "n", JUDGES))
 
 
 def offline(results: StudyResults) -> list[Series]:
-    """Success by the number of offline dialogues, for each method; `sweet` first, as the critic is elsewhere."""
+    """Return success by the number of offline dialogues for each method; `sweet` first, like the critic elsewhere."""
     return list(_series(results.offline or {}, "trajectories", {name: name for name in (SWEET, *METHODS)}))
 
 
@@ -55,7 +55,7 @@ def _series(columns: Columns, over: str, names: Mapping[str, str]) -> Iterator[S
 
 
 def credit(results: StudyResults) -> dict[str, list[Rate]]:
-    """The mean advantage of each kind of turn, by critic."""
+    """Return the mean advantage of each kind of turn, by critic."""
     if results.credit is None:
         return {}
     by_critic = {JUDGES["critic"]: results.credit.critic, JUDGES["no_info"]: results.credit.no_info}
@@ -67,16 +67,16 @@ def credit(results: StudyResults) -> dict[str, list[Rate]]:
 
 
 def agreement(results: StudyResults) -> list[Rate]:
-    """How often the order of each critic is the true one."""
+    """Return how often the order of each critic is the true one."""
     found = results.credit.agreement if results.credit else {}
     return [rate(JUDGES.get(name, name), found[name].share, found[name].ci) for name in known_first(found, JUDGES)]
 
 
 def agreement_by_kind(results: StudyResults) -> dict[str, list[Rate]]:
-    """The same by the kinds of the two replies, by critic."""
+    """Return the agreement by the kinds of the two replies, by critic."""
     found = results.credit.agreement_by_kind if results.credit else {}
     return {
-        JUDGES.get(name, name): [rate(_pair(kinds), told.share, told.ci) for kinds, told in found[name].items()]
+        JUDGES.get(name, name): [rate(_pair(kinds), one.share, one.ci) for kinds, one in found[name].items()]
         for name in known_first(found, JUDGES)
         if found[name]
     }
@@ -87,8 +87,10 @@ def _pair(kinds: str) -> str:
 
 
 def verdict(results: StudyResults) -> dict[str, list[str]]:
-    """The methods that `sweet` is above, below, or cannot be told from: by both intervals of the paired difference,
-    over tasks and over seeds. Where one of them is not known it is open."""
+    """Return the methods that `sweet` is above, below, or not distinguishable from.
+
+    The decision uses both intervals of the paired difference, over tasks and over seeds; if one is missing, it is open.
+    """
     found: dict[str, list[str]] = {"above": [], "below": [], "open": []}
     for one in methods(results):
         if one.against_sweet is None or one.method == SWEET:
@@ -104,11 +106,11 @@ def verdict(results: StudyResults) -> dict[str, list[str]]:
 
 
 def verdict_in_words(results: StudyResults) -> list[str]:
-    """A sentence for each of the three, where there are such methods. Names of methods may be any text."""
+    """Return a sentence for each of the three cases that has methods. Names of methods may be untrusted text."""
     found = verdict(results)
     sentences = {
-        "above": "Both intervals of the paired difference, over tasks and over seeds, lie above zero for sweet less",
-        "below": "Both intervals of the paired difference lie below zero for sweet less",
-        "open": "At least one of the two intervals leaves it open for sweet less",
+        "above": "Both intervals of the paired difference, over tasks and over seeds, are above zero for sweet minus",
+        "below": "Both intervals of the paired difference are below zero for sweet minus",
+        "open": "At least one of the two intervals includes zero or is missing for sweet minus",
     }
     return [f"{words} {', '.join(found[kind])}." for kind, words in sentences.items() if found[kind]]
