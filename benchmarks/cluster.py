@@ -179,7 +179,7 @@ def main() -> None:
             "kills": killed(arena, options.kill_answers, options.kills) if options.kills else None,
             "sizes": grown(arena, [int(size) for size in options.sizes.split(",") if size]),
         }
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]
     print(json.dumps(found, indent=1))
 
 

@@ -25,7 +25,7 @@ exact   the greatest difference between trees and the forward pass of the model 
 rank    `tokens_ratio`, `speedup`: plain / tree; plain is the faster of length-sorted batches and one at a time.
 train   step-level DPO (sums of log-probabilities, no likelihood term), one epoch over 4 pairs per turn of
         `--train-dialogues` dialogues, 8 pairs a step, reference included. The pairs of a dialogue come together
-        (`LoopSettings.together`), or with `--shuffled` in random order. TRL gets the same pairs in the same order, the
+        (`LoopSettings.grouped`), or with `--shuffled` in random order. TRL gets the same pairs in the same order, the
         same optimizer and learning rate; `first_loss_difference` compares the loss of 8 pairs before any step under a
         policy that differs from its reference, `step_loss_difference` the loss of each step of the epoch.
 memory  peak memory of a process that computes one batch of 8 pairs in one forward and backward pass; `above_ratio`

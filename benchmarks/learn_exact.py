@@ -54,7 +54,8 @@ def plain_mean(model: Any, sequence: TokenSequence) -> torch.Tensor:
     ids = torch.tensor([sequence.ids])
     span = sequence.spans[0]
     table = model(input_ids=ids, use_cache=False).logits[0, span.start - 1 : span.stop - 1].log_softmax(-1)
-    return table.gather(1, ids[0, span.start : span.stop, None]).mean()
+    mean: torch.Tensor = table.gather(1, ids[0, span.start : span.stop, None]).mean()
+    return mean
 
 
 def exact(request: Metrics, _shape: Shape) -> Metrics:

@@ -141,7 +141,7 @@ class Worker:
             "mfu": scorer.operations / seconds / peak if peak else None,
             "peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else peak_mib(),
             "attention": scorer.attention if scorer.max_shared_length else "plain",
-            "refused": scorer.refused,
+            "refused": scorer.flex_error,
             "values": values,
         }
 

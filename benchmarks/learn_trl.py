@@ -19,7 +19,7 @@ from trl import DPOConfig, DPOTrainer
 from benchmarks.synthetic import BETA, Metrics, Shape, make_model, make_pairs, peak_mib, perturb
 
 
-class UnchangedOrder(DPOTrainer):
+class UnchangedOrder(DPOTrainer):  # type: ignore[misc]
     """Trains on the given token ids in the given order."""
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_more: Any) -> Any:

@@ -11,6 +11,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -128,16 +129,23 @@ WORK = {
 }
 
 
+def measurement(name: str) -> Callable[[Metrics, Shape], Metrics]:
+    """Return the function of a measurement; those of other modules are imported only if they are needed."""
+    if name == "trl":
+        from benchmarks.learn_trl import train_trl
+
+        return train_trl
+    if name == "exact":
+        from benchmarks.learn_exact import exact
+
+        return exact
+    return WORK[name]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     request = json.load(sys.stdin)
-    if request["work"] == "trl":
-        from benchmarks.learn_trl import train_trl as work
-    elif request["work"] == "exact":
-        from benchmarks.learn_exact import exact as work
-    else:
-        work = WORK[request["work"]]
-    metrics = work(request, Shape(**request.get("shape", {})))
+    metrics = measurement(request["work"])(request, Shape(**request.get("shape", {})))
     if not all(math.isfinite(loss) for loss in metrics.get("losses", [])):
         raise SystemExit("a loss is not finite")
     sys.stdout.write("\n" + json.dumps(metrics) + "\n")

@@ -34,9 +34,8 @@ BUDGET = 11
 """Settings of each method."""
 
 RFT: list[Options] = [
-    *({"lr": lr, "epochs": epochs} for lr in (5e-4, 1e-3, 2e-3) for epochs in (3, 10, 20)),
-    {"lr": 2e-3, "epochs": 40},
-    {"lr": 4e-3, "epochs": 20},
+    {"lr": lr, "epochs": epochs}
+    for lr, epochs in [*itertools.product((5e-4, 1e-3, 2e-3), (3, 10, 20)), (2e-3, 40), (4e-3, 20)]
 ]
 MULTI_TURN_DPO: list[Options] = [
     {"lr": 1e-4, "nll": 0.3, "epochs": 2},
@@ -129,7 +128,7 @@ def main() -> None:
 
 def _told(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:
     """Every setting with its success, and the number of the best."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for method in methods:
         by_seed = list(look(jobs, partial(success_of, method=method)).values())
         mean = round(fmean(by_seed), 6) if by_seed else None

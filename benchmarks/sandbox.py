@@ -35,7 +35,7 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox, probe_tiers
 from sweet.tasks.base import Task
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.scoring import CodeScorer, asked_names
+from sweet.tasks.code.scoring import CodeScorer, names_in_tests
 from sweet.tasks.registry import task_kind
 
 Answer = tuple[Task, str]
@@ -69,7 +69,7 @@ def told_apart(answers: list[Answer], number: int) -> list[Answer]:
 
 def written(task: Task, kind: str) -> str:
     """An answer of this kind, in a fence as models write them."""
-    wrapped = [WRAPPERS[kind].format(name=name) for name in sorted(asked_names(task))]
+    wrapped = [WRAPPERS[kind].format(name=name) for name in sorted(names_in_tests(task))]
     return "\n".join(["```python", task.ground_truth, *wrapped, "```"])
 
 
@@ -194,13 +194,15 @@ def main() -> None:
     told["not_working"] = {status.name: status.detail for status in statuses if not status.works}
     working = [status.name for status in statuses if status.works]
     with ExitStack() as stack:
-        boxes = {name: stack.enter_context(open_sandbox(name, options.workers, limits)) for name in working}
+        pools: dict[str, Sandbox] = {
+            name: stack.enter_context(open_sandbox(name, options.workers, limits)) for name in working
+        }
         if options.scale:
-            box = boxes[working[0]]
+            box = pools[working[0]]
             told["scale"] = {box.tier: list(scaled(box, tasks, options.hanging, sizes(options.scale)))}
         else:
             answers = mixed(tasks, options.answers, options.hanging)
-            told["figures"] = compared(boxes, answers, options.rounds, options.call_seconds)
+            told["figures"] = compared(pools, answers, options.rounds, options.call_seconds)
     print(json.dumps({**told, "load_after": os.getloadavg()}))
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from docs.tools.planning_inputs import INPUTS, of
 from sweet.learn.batches import GPU_TOKENS
-from sweet.learn.estimate import HALF, Shape, buffers, casts, model_states, of_forward
+from sweet.learn.estimate import HALF, Shape, buffers, casts, forward_memory, model_states
 from sweet.learn.zero import ZeroSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.runs.jsonl import JsonlWriter
@@ -146,7 +146,7 @@ def memory(model: Model) -> dict[str, Any]:
     """Bytes of one GPU at full fine-tuning under ZeRO 3, on the fewest GPUs of `DEVICES` that it fits, and while a
     critic ranks; None where it fits on none."""
     n, positions = round(model.parameters), GPU_TOKENS
-    forward = of_forward(model.shape, positions, positions, mixed=True, longest=positions, checkpointing=True)
+    forward = forward_memory(model.shape, positions, positions, mixed=True, longest=positions, checkpointing=True)
     kept = {
         "casts": casts(model.shape, n, mixed=True, checkpointing=True),
         "activations": sum(forward.values()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet.learn.engine import PEAKS
+from sweet.learn.engine import PEAK_FLOPS
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ INPUTS: dict[str, Input] = {
     "batch": Input(8, "pairs a step", PAPER),
     "human": Input(70.6e9, "parameters, in both columns; 72B with eyes for html", PAPER),
     "characters a token": Input(4, "of text", ASSUMED),
-    "peak": Input(PEAKS["H100"], "operations a second of an H100, bf16, dense", SHEET),
+    "peak": Input(PEAK_FLOPS["H100"], "operations a second of an H100, bf16, dense", SHEET),
     "memory": Input(80e9, "bytes of a GPU", SHEET),
     "reading": Input(0.4, "of the peak, prompts and scoring", ASSUMED),
     "writing": Input(0.05, "of the peak, one token after the other in large batches", ASSUMED),

@@ -53,15 +53,13 @@ def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
 
 def test_the_figures_are_those_of_the_results_and_the_words_say_what_they_are() -> None:
     text = block(study())
-    assert (
-        "small proof on generated tasks and an agent of a million parameters: these are not the paper's figures" in text
-    )
+    assert "small proof on generated tasks and an agent of a million parameters: not the results of the paper" in text
     assert "5 seeds" in text
     assert "500 unseen tasks" in text
     assert "| `rft` | likelihood of the dialogues that succeeded | 15.0 [11.0, 19.0] | 25.0 [20.0, 30.0] |" in text
     assert "| +10.0 [7.0, 13.0], p = 0.001 |" in text
     assert "| −5.0 [−8.0, −2.0], p = 0.001 |" in text
-    assert "above zero for sweet less zero-shot, rft." in text
+    assert "above zero for sweet minus zero-shot, rft." in text
     assert f"]({PICTURE})" in text
 
 
