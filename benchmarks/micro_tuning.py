@@ -21,7 +21,7 @@ from typing import Any
 
 from sweet.cli.reporter import ConsoleReporter
 from sweet.paths import RUNS
-from sweet.study.aggregate import look, success_of
+from sweet.study.aggregate import read_seeds, success_of
 from sweet.study.plan import SAMPLED, SeedJob
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import MAIN, METHODS, Method, Options, StudySizes
@@ -130,7 +130,7 @@ def _told(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:
     """Every setting with its success, and the number of the best."""
     rows: list[dict[str, Any]] = []
     for method in methods:
-        by_seed = list(look(jobs, partial(success_of, method=method)).values())
+        by_seed = list(read_seeds(jobs, partial(success_of, method=method)).values())
         mean = round(fmean(by_seed), 6) if by_seed else None
         rows.append({"settings": method.settings(), "success": mean, "success_by_seed": by_seed})
     done = [row for row in rows if row["success"] is not None]

@@ -42,7 +42,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.study.results import read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
-from sweet.study.step_cache import Ledger
+from sweet.study.step_cache import StepCache
 from sweet.study.study import RESULTS, run_study
 from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
@@ -115,8 +115,8 @@ def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Re
     run = Run.open_or_create(folder, "code")
     dialogues = _scripted(run, size.dialogues, reporter)
     options = {**WARM_UP, **size.warm_up, "model": model, "from_": dialogues.id, "device": device}
-    ledger = Ledger(run, reporter)
-    actor = ledger.file(ledger.do(TrainActorConfig(method="sft", **options)))
+    cache = StepCache(run, reporter)
+    actor = cache.file(cache.do(TrainActorConfig(method="sft", **options)))
     link = folder.absolute().with_name(f"{folder.name}-model")
     link.unlink(missing_ok=True)
     link.symlink_to(actor, target_is_directory=True)

@@ -1,5 +1,4 @@
-"""Where a model runs, as it is asked for (`sweet.hf.resolve_device` says what that means on this machine), and the
-cores that there are."""
+"""The `--device` option (see `sweet.hf.resolve_device`) and the CPU cores of this machine."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ import os
 from typing import Literal
 
 CORES = "cores"
-"""Under which they are recorded."""
+"""The key under which the number of cores is recorded."""
 
 Device = Literal["auto", "cpu", "cuda"]
 
 
 def usable_cores() -> int:
-    """Those that this process may use."""
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

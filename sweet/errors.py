@@ -1,11 +1,11 @@
 """Every error that `sweet` raises on purpose.
 
     SweetError                  exit 1   the stage failed
-    ├── UsageError              exit 2   a flag, a configuration, a run or a file is not as it must be
-    │   └── InputError          exit 2   a file from outside is wrong, with its line where there is one
+    ├── UsageError              exit 2   a flag, a configuration, a run or a file is invalid
+    │   └── InputError          exit 2   an input file is invalid, with the line if it is known
     ├── ServerError             exit 3   a server could not be reached: the same command may work later
     ├── TooManyFailures         exit 4   the stage finished, with more failed items than was allowed
-    └── Interrupted             exit 130 stopped by the user; what was done is kept
+    └── Interrupted             exit 130 stopped by the user; finished work is kept
 
 An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
 one of these, and `sweet.cli` draws the panel. Any other exception is a bug in `sweet`. Each of the three texts may be a
@@ -56,14 +56,14 @@ class SweetError(Exception):
 class UsageError(SweetError):
     """A flag, a configuration, a run or a file is not as it must be."""
 
-    title = "This cannot be run as asked"
+    title = "Invalid usage"
     exit_code = 2
 
 
 class InputError(UsageError):
-    """A file from outside is wrong. `line` counts from 1."""
+    """An input file is invalid. `line` counts from 1."""
 
-    title = "The input is not right"
+    title = "Invalid input"
 
     def __init__(self, what: str, *, path: str | Path, line: int | None = None, fix: str | None = None) -> None:
         super().__init__(what, where=f"{path}, line {line}" if line else path, fix=fix)
@@ -82,23 +82,23 @@ class TooManyFailures(SweetError):
     """The stage finished, but more items failed than `--fail-on-error` allows.
 
     Attributes:
-        result: what the stage made all the same, a sweet.stages.base.StageResult.
+        result: the result of the stage, a sweet.stages.base.StageResult.
     """
 
-    title = "Too many failed"
+    title = "Too many failures"
     exit_code = 4
     result: Any = None
 
 
 class Interrupted(SweetError):
-    """The user stopped the stage. What was done is kept; `fix` is the command that goes on."""
+    """The user stopped the stage. Finished work is kept; `fix` is the command that resumes."""
 
     title = "Stopped"
     exit_code = 130
 
 
 def described(error: BaseException) -> str:
-    """Class and first line of an error that nobody expected."""
+    """Return the class and the first line of an unexpected error."""
     return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__
 
 
@@ -108,5 +108,5 @@ def for_command_line(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of somebody else says; its class where it says nothing."""
+    """Return the first line of an error's message; its class if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

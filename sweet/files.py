@@ -1,4 +1,4 @@
-"""Writing a file: it appears whole, or not at all."""
+"""Atomic writing of files: a file appears complete, or not at all."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from typing import BinaryIO
 from sweet.errors import UsageError
 
 UNFINISHED = ".new"
-"""What the name of a file ends in that `write_whole` was stopped at."""
+"""Suffix of a temporary file that an interrupted `write_whole` leaves behind."""
 
 
 def check_target(path: Path) -> None:
-    """UsageError where somebody named a file that cannot be written, before any work is done for it."""
+    """Check that a file named by the user can be written, before any work is done for it.
+
+    Raises:
+        UsageError: it is a folder, or its folder does not exist.
+    """
     if path.is_dir():
         raise UsageError("This is a folder, not a file.", where=path, fix="name a file in it")
     if not path.parent.is_dir():
-        raise UsageError("The folder of the file is not there.", where=path.parent, fix=f"mkdir -p {path.parent}")
+        raise UsageError("The folder of the file does not exist.", where=path.parent, fix=f"mkdir -p {path.parent}")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write in the place that somebody named: there when the block ends well, gone when it does not.
+    """Write a file named by the user: it appears when the block ends normally and is discarded if the block raises.
 
-    What is no ordinary file (a pipe, `/dev/stdout`) is written to directly.
+    A path that is not a regular file (a pipe, `/dev/stdout`) is written directly.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -44,8 +48,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file of ours that other processes see whole or not at all; any of them may write it too. Its folder is
-    made.
+    """Write a file atomically, creating its folder. Several processes may write the same file concurrently.
 
     Raises:
         OSError: it cannot be written.

@@ -1,7 +1,7 @@
-"""What several rooms want of torch and of the Hugging Face libraries, which are imported when it is asked for.
+"""Helpers for torch and the Hugging Face libraries, which are imported on first use.
 
-A hub id is looked up in the local cache first; the hub is asked once, with a short time-out, only for what the cache
-lacks, because the library's own retries take most of a minute to find out that there is no network.
+A hub id is looked up in the local cache first. Only if the cache lacks it, the hub is asked once with a short time-out,
+because the library's own retries take most of a minute when there is no network.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ if TYPE_CHECKING:
     import torch
 
 HUB_TIMEOUT = 10.0
-"""Seconds the hub may take to say whether it knows a model."""
+"""Seconds that the hub may take to say whether it has a model."""
 
 
 def resolve_device(device: Device) -> torch.device:
-    """The torch device meant; UsageError where it is not there."""
+    """The torch device for an option value.
+
+    Raises:
+        UsageError: `cuda` was requested and torch sees no CUDA device.
+    """
     import torch
 
-    there = torch.cuda.is_available()
-    if device == "cuda" and not there:
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
         raise UsageError(
             "torch sees no CUDA device.",
             where=option("device", "cuda"),
             fix=Hint(option("device", "cpu"), " (or: sweet doctor)"),
         )
-    return torch.device("cuda" if device == "cuda" or (device == "auto" and there) else "cpu")
+    return torch.device("cuda" if device == "cuda" or (device == "auto" and available) else "cpu")
 
 
 def cached_file(model: str, name: str) -> Path | None:
-    """A file of a hub id in the local cache; None where it is not there, or the id is none."""
+    """The path of a hub model's file in the local cache; None if it is not cached, or `model` is not a hub id."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -49,7 +53,7 @@ def cached_file(model: str, name: str) -> Path | None:
 
 
 def check_hub_model(model: str, unknown: Callable[[str], UsageError]) -> None:
-    """Raise what `unknown` makes of the reason where neither the local cache nor the hub has a model."""
+    """Check that the local cache or the hub has a model; otherwise raise the error that `unknown` returns."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -67,14 +71,14 @@ def check_hub_model(model: str, unknown: Callable[[str], UsageError]) -> None:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """While it is open, transformers draws no progress bars."""
+    """Switch off the progress bars of transformers in this context."""
     from transformers.utils import logging as library
 
     logging: Any = library
-    shown = logging.is_progress_bar_enabled()
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""Where things lie that nobody named a place for: runs, and what was downloaded."""
+"""Default locations: of runs, and of downloaded data."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import sys
 from pathlib import Path
 
 RUNS = Path("runs")
-"""Where new runs are made and the newest one is looked for."""
+"""Where new runs are created and where the newest run is looked up."""
 
 
 def data_folder() -> Path:
-    """The folder of what was downloaded, `$SWEET_DATA`, else the user's data folder of the platform; it need not
-    exist."""
-    if given := os.environ.get("SWEET_DATA"):
-        return Path(given).expanduser()
+    """The folder of downloaded data: `$SWEET_DATA`, otherwise the platform's data folder. It may not exist."""
+    if configured := os.environ.get("SWEET_DATA"):
+        return Path(configured).expanduser()
     return _platform_folder() / "sweet"
 
 
@@ -23,5 +22,5 @@ def _platform_folder() -> Path:
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
-    given = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return given if given.is_absolute() else Path.home() / ".local" / "share"
+    folder = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return folder if folder.is_absolute() else Path.home() / ".local" / "share"

@@ -1,7 +1,7 @@
-"""Kinds of tasks that are installed, and the packages they come from. Nothing of them is imported here.
+"""Lists the installed kinds of tasks and their packages, without importing them.
 
-A package brings a kind by an entry point of the group `sweet.tasks`, whose name is the kind's. The kinds that come with
-`sweet` are found in the same way; their names are taken, so that no other package can put itself in their place.
+A package provides a kind by an entry point of the group `sweet.tasks` with the name of the kind. The kinds of `sweet`
+itself are found in the same way; their names are reserved, so that no other package can replace them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ GROUP = "sweet.tasks"
 
 @dataclass(frozen=True)
 class Plugin:
-    """One kind of task that a package brings.
+    """One kind of task that a package provides.
 
     Attributes:
-        name: the kind's.
-        package: the distribution.
-        version: the distribution's.
-        point: what imports it.
+        name: of the kind.
+        package: the name of the distribution.
+        version: of the distribution.
+        point: the entry point, which imports the kind.
     """
 
     name: str
@@ -39,8 +39,10 @@ class Plugin:
 
 
 def plugins() -> dict[str, list[Plugin]]:
-    """What is installed under each name, names in order. More than one package under a name is its user's to mend;
-    those that would take the name of a kind of ours stand behind it."""
+    """Return the kinds that are installed under each name, sorted by name.
+
+    Several packages under one name are a conflict that the user has to resolve. A kind of `sweet` itself comes first.
+    """
     found: dict[str, list[Plugin]] = {}
     for point in _points():
         dist = point.dist
@@ -53,7 +55,7 @@ def plugins() -> dict[str, list[Plugin]]:
 def _points() -> Iterable[EntryPoint]:
     try:
         return entry_points(group=GROUP)
-    except Exception:  # one package whose file nobody can read, whatever it is for, spoils the answer for all
+    except Exception:  # a single package with unreadable metadata makes the look-up fail for all
         first: dict[str, Distribution] = {}
         for dist in distributions():
             first.setdefault(dist.name, dist)
@@ -63,10 +65,10 @@ def _points() -> Iterable[EntryPoint]:
 def _points_of(dist: Distribution) -> Iterable[EntryPoint]:
     try:
         return dist.entry_points.select(group=GROUP)
-    except Exception:  # this is the one
+    except Exception:  # the package with unreadable metadata
         return ()
 
 
 def package_of(name: str) -> str:
-    """The package that brings the kind called `name`, with its version; empty where none is installed."""
+    """Return the package that provides the kind `name`, with its version; an empty text if none is installed."""
     return next((str(plugin) for plugin in plugins().get(name, ())), "")

@@ -1,15 +1,15 @@
-"""Keeps a server from outliving who started it: `python keeper.py PARENT PATIENCE -- COMMAND…`.
+"""Ends a server when the process that started it is gone: `python supervisor.py PARENT GRACE_PERIOD -- COMMAND…`.
 
-The one who starts a server may be killed so that it can do nothing more. So a second, tiny process stands between the
-two: it starts the command in its own process group, waits for it, and hands on SIGTERM and the exit status. Several
-times a second it looks whether process PARENT is still its parent; when it is not, it asks the command to end, waits
-PATIENCE seconds, and then kills the whole group, workers included. SIGINT kills them without waiting. Should the keeper
-itself be killed, Linux sends the command SIGTERM.
+The process that starts a server may be killed so that it cannot clean up. Therefore a second, small process runs
+between the two: it starts the command in its own process group, waits for it, and forwards SIGTERM and the exit status.
+Several times a second it checks that process PARENT is still its parent. If it is not, the supervisor terminates the
+command, waits GRACE_PERIOD seconds, and then kills the whole group, workers included. SIGINT kills them without
+waiting. If the supervisor itself is killed, Linux sends SIGTERM to the command.
 
-What is killed cannot give back its shared memory. Python starts a tracker for that, which does so as soon as those it
-works for are gone: it is the one process of the group that is left to end by itself.
+A killed process cannot release its shared memory. Python starts a resource tracker that does so as soon as the
+processes it works for are gone, so the tracker is the only process of the group that is not killed.
 
-It runs as a script of its own, without the package and without site-packages: it costs a few MB and starts at once.
+The file runs as a script, without the package and without site-packages: it takes a few MB and starts at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 POLL_INTERVAL = 0.2
-"""Seconds between two looks at the parent and the command."""
+"""Seconds between two checks of the parent and the command."""
 
 KILL_TIMEOUT = 2.0
-"""Seconds in which everything that was killed must be gone."""
+"""Seconds in which all killed processes must be gone."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 def supervised(command: Sequence[str], grace_period: float) -> list[str]:
-    """The command line that runs `command` behind a keeper of this process."""
+    """The command line that runs `command` under a supervisor of this process."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_period), "--", *command]
 
 
 def supervise(parent: int, grace_period: float, command: Sequence[str]) -> int:
-    """Run `command` until it ends or process `parent` is gone; returns its exit status (128 + n for signal n)."""
-    if os.getpgrp() != os.getpid():  # what is killed as a group is its own group, never its starter's
+    """Run `command` until it ends or process `parent` is gone.
+
+    Args:
+        grace_period: seconds between SIGTERM and SIGKILL once the parent is gone.
+
+    Returns:
+        The exit status of the command, 128 + n for signal n.
+    """
+    if os.getpgrp() != os.getpid():  # so that killing the group never kills the process that started this one
         os.setsid()
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,7 +71,7 @@ def supervise(parent: int, grace_period: float, command: Sequence[str]) -> int:
 
 
 def _terminate_group(child: subprocess.Popen[bytes], grace_period: float) -> None:
-    """End the command, and everything of this process group: does not return."""
+    """Terminate the command, then kill everything in this process group. Does not return."""
     child.terminate()
     deadline = time.monotonic() + grace_period
     while child.poll() is None and time.monotonic() < deadline:
@@ -74,7 +81,7 @@ def _terminate_group(child: subprocess.Popen[bytes], grace_period: float) -> Non
 
 
 def _kill_rest_of_group() -> None:
-    """Kill what else is in this process group and wait until it is gone. Does nothing where there is no /proc."""
+    """Kill all other processes of this process group and wait until they are gone. Does nothing without /proc."""
     deadline = time.monotonic() + KILL_TIMEOUT
     while (members := _group_members()) and time.monotonic() < deadline:
         for pid, is_tracker in members.items():
@@ -85,14 +92,14 @@ def _kill_rest_of_group() -> None:
 
 
 def _group_members() -> dict[int, bool]:
-    """The living processes of this group but this one, and whether each is a tracker of shared memory."""
+    """The other living processes of this process group, and whether each is a resource tracker."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, _, group = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:3]
             if int(group) == os.getpgrp() and int(entry.name) != os.getpid() and state != b"Z":
                 found[int(entry.name)] = b"multiprocessing.resource_tracker" in (entry / "cmdline").read_bytes()
-        except (OSError, ValueError):  # it has just ended
+        except (OSError, ValueError):  # the process has just ended
             continue
     return found
 

@@ -1,4 +1,4 @@
-"""The process between a server and who started it: whatever happens, nothing of the server is left."""
+"""The supervisor between a server and the process that started it leaves no process behind."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 ORPHAN = """\
 import os, subprocess, sys, time
-kept = subprocess.Popen(
+process = subprocess.Popen(
     [sys.executable, sys.argv[1], str(os.getpid()), "0.3", "--", *sys.argv[2:]], start_new_session=True
 )
-print(kept.pid, flush=True)
+print(process.pid, flush=True)
 time.sleep(600)
 """
 
 
-def test_the_keeper_kills_what_does_not_listen(vllm: StandIn) -> None:
+def test_the_supervisor_kills_a_server_that_ignores_signals(vllm: StandIn) -> None:
     words = ["vllm", "--stubborn", "--served-model-name", "m", "--slow"]
     with subprocess.Popen(
         [sys.executable, "-c", ORPHAN, supervisor.__file__, *words], stdout=subprocess.PIPE
@@ -42,14 +42,14 @@ def test_the_keeper_kills_what_does_not_listen(vllm: StandIn) -> None:
     assert vllm.all_gone()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
-def test_a_killed_keeper_takes_the_server_with_it(vllm: StandIn) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux notifies a process that its parent has died")
+def test_a_killed_supervisor_ends_the_server(vllm: StandIn) -> None:
     words = ["vllm", "--served-model-name", "m", "--slow"]
     with subprocess.Popen([sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", *words]) as process:
         start = vllm.started()
         process.kill()
     assert gone(start["pid"])
-    os.kill(start["worker"], signal.SIGKILL)  # the stand-in does not look after its own, as vllm does
+    os.kill(start["worker"], signal.SIGKILL)  # unlike vllm, the stand-in does not end its worker
 
 
 SHARING = """\
@@ -61,8 +61,8 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory cannot be seen here")
-def test_what_is_killed_leaves_no_shared_memory() -> None:
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm here")
+def test_a_killed_process_leaves_no_shared_memory() -> None:
     words = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", SHARING]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -73,7 +73,7 @@ def test_what_is_killed_leaves_no_shared_memory() -> None:
     assert not Path("/dev/shm", name).exists()
 
 
-def test_the_keeper_hands_on_the_exit_status() -> None:
+def test_the_supervisor_returns_the_exit_status() -> None:
     for code, status in (("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)):
         command = [sys.executable, supervisor.__file__, str(os.getpid()), "1", "--", sys.executable, "-c", code]
         assert subprocess.run(command, timeout=60).returncode == status

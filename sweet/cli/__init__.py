@@ -1,7 +1,7 @@
-"""The command line: parses into a frozen configuration, calls the stage, shows the result.
+"""The command line: parses words into a frozen configuration, calls the stage, shows the result.
 
-The only room that prints. It imports Typer and rich; a command's own module is imported when it is called, and
-the heavy libraries by a stage when it runs.
+Only this package prints. The module of a command is imported when the command is called, and heavy libraries when its
+stage runs.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ def main() -> None:
         from sweet.cli.app import main as program
 
         program()
-    except KeyboardInterrupt:  # before there was anything to stop, or while it was being told
+    except KeyboardInterrupt:  # during start-up, or while the error was being shown
         raise SystemExit(130) from None

@@ -32,26 +32,25 @@ MODULES = {
         "pair",
         "train_actor",
     ),
-    "Look at what came out": ("view", "compare", "report", "status"),
+    "Results": ("view", "compare", "report", "status"),
     "Data and machine": ("data", "doctor"),
 }
-"""Modules of `sweet.cli.commands`, each with its `COMMANDS`, by the title under which the help lists them. A module is
-named after the first word of its commands."""
+"""Modules of `sweet.cli.commands`, by the title under which the help lists their `COMMANDS`. A module has the name of
+the first word of its commands."""
 
-GROUPS = {"data": "Datasets and trajectories from elsewhere, and to elsewhere."}
+GROUPS = {"data": "Download, import and export datasets and trajectories."}
 
 INTRODUCTION = """SWEET-RL and ColBench end to end: collaborate, score, credit each turn, learn.
 
-What a command makes lies in a run, a directory under runs/; the next command goes on with the newest."""
+Commands write into a run, a directory under runs/; each command continues with the newest run by default."""
 
 EXAMPLES = (
-    ("sweet demo", "new here? the whole pipeline on this machine, in a few minutes"),
-    ("sweet status", "what a run holds, and what to do next"),
+    ("sweet demo", "the whole pipeline on this machine, in a few minutes"),
+    ("sweet status", "the contents of a run, and the next command"),
 )
 
 COMPLETE = "_SWEET_COMPLETE"
-"""The variable by which a shell asks for completions, or for the file that makes it ask."""
-
+"""The variable in which a shell asks for completions, or for its completion file."""
 
 HELP = ("-h", "--help")
 
@@ -85,9 +84,9 @@ def declarations() -> list[Declaration]:
 
 def run(arguments: Sequence[str], registry: Registry | None = None) -> int:
     """Run the program once and return the exit code."""
-    from sweet.cli.exits import ended  # completion draws nothing
+    from sweet.cli.exits import exit_code_of  # completion draws nothing
 
-    return ended(lambda: _dispatch(registry or build(), list(arguments)))
+    return exit_code_of(lambda: _dispatch(registry or build(), list(arguments)))
 
 
 def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None) -> int:
@@ -114,7 +113,7 @@ def _dispatch(registry: Registry, words: Sequence[str], group: str | None = None
     if asks_help:
         from sweet.cli import help
 
-        return _show(help.of_command(declaration))
+        return _show(help.command_help(declaration))
     from sweet.cli.calls import call
 
     return call(registry, declaration, rest)
@@ -125,9 +124,9 @@ def _help(registry: Registry, group: str | None) -> str:
 
     members = registry.members(group)
     if group is not None:
-        return help.of_group(group, registry.groups[group], members.items())
+        return help.group_help(group, registry.groups[group], members.items())
     panels = {title: [(word, members[word]) for word in words] for title, words in registry.panels.items()}
-    return help.of_program(registry.introduction, registry.examples, panels)
+    return help.program_help(registry.introduction, registry.examples, panels)
 
 
 def _show(text: str) -> int:
@@ -142,6 +141,6 @@ def main() -> None:
 
         answer(instruction, build())
         return
-    from sweet.cli.signals import end_with
+    from sweet.cli.signals import exit_with
 
-    end_with(lambda: run(sys.argv[1:]))
+    exit_with(lambda: run(sys.argv[1:]))

@@ -14,7 +14,7 @@ from sweet.cli.command import Call, Command, Common
 from sweet.cli.config_file import read_config
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
 from sweet.cli.environment import from_environment
-from sweet.cli.exits import ended
+from sweet.cli.exits import exit_code_of
 from sweet.cli.options import resolve
 from sweet.cli.parser import parse
 from sweet.cli.registry import Registry
@@ -39,7 +39,7 @@ def call(registry: Registry, declaration: Declaration, words: Sequence[str]) -> 
     """
     values = parse(declaration, words)
     common = _common(declaration.name, values)
-    return ended(lambda: _call(registry, declaration, common, values), debug=common.debug)
+    return exit_code_of(lambda: _call(registry, declaration, common, values), debug=common.debug)
 
 
 def _common(command: str, values: Values) -> Common:
@@ -91,13 +91,13 @@ def _call(registry: Registry, declaration: Declaration, common: Common, values: 
     if verbose:
         verbose.settings(declaration, settings)
     try:
-        (command.foresee if common.dry_run else command.work)(this)
+        (command.preview if common.dry_run else command.work)(this)
     except (KeyboardInterrupt, Interrupted) as stop:
-        what = stop.what if isinstance(stop, Interrupted) else "Stopped. What was done is kept."
-        raise Interrupted(what, where=this.run, fix=this.again()) from stop
+        what = stop.what if isinstance(stop, Interrupted) else "Stopped. Finished work is kept."
+        raise Interrupted(what, where=this.run, fix=this.resume_command()) from stop
     finally:
         if verbose:
-            verbose.what_was_done()
+            verbose.finish()
     return 0
 
 

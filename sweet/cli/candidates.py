@@ -1,9 +1,9 @@
-"""What may stand where the cursor is: runs, artifacts, models, files, names.
+"""Candidates for completion: runs, artifacts, models, files, names.
 
-Everything here is read by a shell and put into the user's command line, so nothing is offered that a shell would read
-as anything but a plain word: a file, an id or a model whose name holds other characters is left to be typed. Whatever
-goes wrong, there is nothing to offer. No run is locked, changed or trusted: of a manifest, which may be anybody's, only
-the artifacts' ids are taken, if they look like ids.
+A shell inserts a candidate into the user's command line, so only words that every shell reads as one plain word are
+offered; a file, an id or a model with other characters in its name has to be typed. After an error there are no
+candidates. Runs are neither locked nor changed nor trusted: a manifest may come from anywhere, so only well-formed ids
+of artifacts are read from it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Values = Mapping[str, Any]
 Complete = Callable[[Values, str], list[str]]
 Source = Callable[[Values, str], Iterable[str]]
 
-HARMLESS = re.compile(r"[\w./:@%+=-]+")
-"""Words that every shell takes as they are. A leading hyphen would make an option of one."""
+PLAIN_WORD = re.compile(r"[\w./:@%+=-]+")
+"""Words without characters that are special in a shell. A leading hyphen would make the word an option."""
 ID = re.compile(r"[a-z]+(?:-[a-z]+)*-[1-9][0-9]{0,8}")
 LARGEST_MANIFEST = 16 * 2**20
-"""Bytes; a larger one is not read while somebody waits."""
-MOST = 200
-"""Words that are offered at most."""
+"""Bytes; a larger manifest would take too long to read."""
+MAX_CANDIDATES = 200
+"""The largest number of candidates."""
 
 
-def of_option(command: Declaration, option: OptionSpec) -> Complete:
-    """What completes an option's value."""
+def for_option(command: Declaration, option: OptionSpec) -> Complete:
+    """Return the function that completes an option's value."""
     return _safely(_source(command, option))
 
 
-def of_argument(command: Declaration, argument: ArgumentSpec) -> Complete:
-    """What completes an argument."""
+def for_argument(command: Declaration, argument: ArgumentSpec) -> Complete:
+    """Return the function that completes an argument."""
     if command.name == "compare":
         return _safely(_comparable)
     return _safely(lambda _, typed: _paths(typed) if argument.metavar == "FILE" else _runs(typed))
@@ -49,7 +49,7 @@ def _source(command: Declaration, option: OptionSpec) -> Source:
     if option.choices:
         return lambda _, __: option.choices
     if kind := _artifact_kind(command.name, option.key):
-        return lambda values, _: _artifacts(_given_run(values), kind)
+        return lambda values, _: _artifacts(_run_of(values), kind)
     if option.key in _SERVERS:
         return lambda values, typed: [*_models(values, _SERVERS[option.key]), *_checkpoints(typed)]
     if option.key == "compare":
@@ -60,7 +60,7 @@ def _source(command: Declaration, option: OptionSpec) -> Source:
 
 
 _SERVERS = {"agent": "agent_url", "sim": "sim_url", "judge-model": "judge_url"}
-"""Options that name a model, and the field of the addresses it is served at."""
+"""Options that name a model, and the field with the addresses of its servers."""
 
 _FROM = {stage.name: stage.reads[0] for stage in STAGES if stage.reads} | {
     "view": "rollouts",
@@ -79,47 +79,47 @@ def _safely(source: Source) -> Complete:
     def complete(values: Values, incomplete: str) -> list[str]:
         try:
             words = (word for word in dict.fromkeys(source(values, incomplete)) if word.startswith(incomplete))
-            return list(islice(filter(is_harmless, words), MOST))
-        except Exception:  # while somebody types there is nobody to tell
+            return list(islice(filter(is_plain_word, words), MAX_CANDIDATES))
+        except Exception:  # the user is typing: there is no place to report it
             return []
 
     return complete
 
 
-def is_harmless(word: str) -> bool:
-    """Whether a shell takes a word as it is."""
-    return HARMLESS.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "=", "@", "%"))
+def is_plain_word(word: str) -> bool:
+    """Return whether every shell reads the text as one plain word."""
+    return PLAIN_WORD.fullmatch(word) is not None and word.isprintable() and not word.startswith(("-", "=", "@", "%"))
 
 
 def _runs(typed: str) -> Iterator[str]:
-    """The runs under `runs/`, and below the folder that is being typed the runs and the folders that lead on."""
+    """Yield the runs under `runs/`, and the runs and other folders in the folder that is being typed."""
     if not typed or str(RUNS).startswith(typed) or typed.startswith(f"{RUNS}/"):
         found = [path for path in _entries(RUNS) if str(path).startswith(typed) and _is_run(path)]
         yield from sorted(map(str, found), reverse=True)
-    for word, path in _below(typed):
+    for word, path in _completing(typed):
         if path.is_dir():
             yield word if _is_run(path) else f"{word}/"
 
 
 def _paths(typed: str) -> Iterator[str]:
-    for word, path in _below(typed):
+    for word, path in _completing(typed):
         yield f"{word}/" if path.is_dir() else word
 
 
 def _checkpoints(typed: str) -> Iterator[str]:
-    """Folders; those with a model in them end the word."""
+    """Yield folders; those with a model end the word, others end with a slash."""
     if "/" in typed or typed.startswith((".", "~")):
-        for word, path in _below(typed):
+        for word, path in _completing(typed):
             if path.is_dir():
                 yield word if (path / "config.json").is_file() else f"{word}/"
 
 
-def _below(typed: str) -> Iterator[tuple[str, Path]]:
-    """What lies where the typed path ends: as it would be typed, and where it is. Hidden names only when asked for."""
-    folder, _, beginning = typed.rpartition("/")
+def _completing(typed: str) -> Iterator[tuple[str, Path]]:
+    """Yield the entries that complete a typed path, each as typed and as a path. Hidden ones need a leading dot."""
+    folder, _, prefix = typed.rpartition("/")
     shown = f"{folder}/" if "/" in typed else ""
     for path in _entries(Path(shown or ".").expanduser()):
-        if path.name.startswith(beginning) and (not path.name.startswith(".") or beginning.startswith(".")):
+        if path.name.startswith(prefix) and (not path.name.startswith(".") or prefix.startswith(".")):
             yield shown + path.name, path
 
 
@@ -131,8 +131,8 @@ def _is_run(path: Path) -> bool:
     return (path / "manifest.json").is_file()
 
 
-def _given_run(values: Values) -> Path | None:
-    """The run of the command line so far; without one the newest, as the command would take it."""
+def _run_of(values: Values) -> Path | None:
+    """Return the run among the given arguments; without one the newest, which the command would use."""
     given = values.get("run")
     if given:
         return Path(given).expanduser()
@@ -141,7 +141,7 @@ def _given_run(values: Values) -> Path | None:
 
 
 def _artifacts(run: Path | None, kind: str) -> list[str]:
-    """The ids of a run's artifacts of a kind, the newest first."""
+    """Return the ids of a run's artifacts of a kind, newest first."""
     if run is None:
         return []
     file = run / "manifest.json"
@@ -153,7 +153,7 @@ def _artifacts(run: Path | None, kind: str) -> list[str]:
 
 
 def _comparable(_: Values, typed: str) -> list[str]:
-    """Runs, and behind `RUN:` what of them can be compared."""
+    """Return runs, and after `RUN:` the artifacts of that run that can be compared."""
     run, colon, _beginning = typed.rpartition(":")
     if not colon:
         return list(_runs(typed))
@@ -161,11 +161,11 @@ def _comparable(_: Values, typed: str) -> list[str]:
 
 
 def _models(values: Values, field: str) -> list[str]:
-    """The models at the addresses that were given."""
+    """Return the models of the server at the first of the given addresses."""
     urls: Any = values.get(field) or ()
     if not urls:
         return []
-    from sweet.cli.served import models
+    from sweet.cli.server_models import models
 
     return models(str(urls[0]))
 
@@ -177,7 +177,7 @@ def _tasks(_: Values, __: str) -> Iterable[str]:
 
 
 def _datasets(values: Values, typed: str) -> Iterable[str]:
-    """Datasets by name, and files of tasks."""
+    """Return the names of datasets, and files."""
     named = ["pages", "websight"] if values.get("task") == "html" else ["micro", "micro-long", "colbench"]
     return [*named, *_paths(typed)]
 

@@ -1,8 +1,7 @@
-"""What a command is, and what all commands share.
+"""Defines commands: the base class, the common options and one call.
 
-A command is declared, not programmed: a configuration class, a function, words. `declare` makes plain data of it, from
-which the parser, the help, the completion and the documentation are made. How a call goes from beginning to end stands
-in `sweet.cli.calls`.
+A command consists of a configuration class, a function and its texts. `declare` turns it into plain data, from which
+the parser, the help, the completion and the documentation are generated. `sweet.cli.calls` runs a call.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sweet.stages.base import Reporter
 
 @dataclass(frozen=True)
 class Common:
-    """The options every command has."""
+    """The options that every command has."""
 
     config: Path | None
     dry_run: bool
@@ -37,25 +36,25 @@ class Call(Generic[C]):
 
     Attributes:
         arguments: the positional arguments, by name.
-        given: the options that came as flags, in the words of the command line.
-        run: the run directory, once it is known; interruptions name it.
+        flags: the options of the command line, as its words.
+        run: the run directory, once it is known; the message of an interruption names it.
     """
 
     command: Command[C]
     config: C
     arguments: dict[str, Any]
     common: Common
-    given: list[str]
+    flags: list[str]
     reporter: Reporter
     run: Path | None = None
 
-    def again(self) -> str:
-        """The command that goes on with what this call began."""
+    def resume_command(self) -> str:
+        """Return the command line that resumes this call."""
         words = ["sweet", *self.command.name.split()]
         words += [str(self.run)] if self.run else [str(v) for v in self.arguments.values() if isinstance(v, str | Path)]
         if self.common.config:
             words += ["--config", str(self.common.config)]
-        words += self.given
+        words += self.flags
         if getattr(self.config, "resume", None) is False:
             words = [word for word in words if word != "--no-resume"] + ["--resume"]
         for rest in self.arguments.values():
@@ -65,13 +64,13 @@ class Call(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class Command(ABC, Generic[C]):
-    """A command: its words and its configuration. Subclasses say which arguments it takes and what it does.
+    """A command: its texts and its configuration. Subclasses define its arguments and its work.
 
     Attributes:
         name: as typed; a second word makes it a subcommand (`data import`).
         summary: one line for the list of commands.
         text: further paragraphs of the help.
-        examples: (command line, what it does).
+        examples: (command line, description).
     """
 
     name: str
@@ -81,29 +80,29 @@ class Command(ABC, Generic[C]):
     examples: tuple[tuple[str, str], ...] = ()
 
     def arguments(self) -> list[ArgumentSpec]:
-        """The positional arguments. One that is named like a field of the configuration takes its option's place."""
+        """Return the positional arguments. One with the name of a configuration field replaces that field's option."""
         return []
 
     @abstractmethod
     def work(self, call: Call[C]) -> None:
-        """Do it, and show what came out."""
+        """Do the work and show the result."""
 
-    def foresee(self, call: Call[C]) -> None:
-        """What `--dry-run` does in place of the work."""
+    def preview(self, call: Call[C]) -> None:
+        """Do what `--dry-run` does instead of the work."""
         console.print_json(call.config.model_dump(mode="json"))
 
 
 def declare(command: Command[Any]) -> Declaration:
-    """What a command says of itself."""
+    """Return a command's declaration."""
     options = tuple(option_specs(command.config, command.name))
-    behind = command.config.behind_dashes()
-    help = next((option.help for option in options if option.field == behind), "")
+    tail = command.config.behind_dashes()
+    help = next((option.help for option in options if option.field == tail), "")
     return Declaration(
         name=command.name,
         summary=command.summary,
         text=command.text,
         examples=command.examples,
         arguments=tuple(command.arguments()),
-        tail=ArgumentSpec(behind, "-- VLLM_OPTIONS", help, required=False, is_path=False) if behind else None,
+        tail=ArgumentSpec(tail, "-- VLLM_OPTIONS", help, required=False, is_path=False) if tail else None,
         options=options,
     )

@@ -89,11 +89,11 @@ def _of_command(declaration: Declaration, before: Sequence[str], typed: str) -> 
         before, typed = [*before, flag], value
     line = read_words(declaration, before)
     if line.awaiting is not None:
-        complete = candidates.of_option(declaration, line.awaiting)
+        complete = candidates.for_option(declaration, line.awaiting)
     elif typed.startswith("-") and not line.after_separator:
         return _starting_with(typed, _flags(declaration, line))
     elif line.next_argument < len(declaration.arguments):
-        complete = candidates.of_argument(declaration, declaration.arguments[line.next_argument])
+        complete = candidates.for_argument(declaration, declaration.arguments[line.next_argument])
     else:
         return []
     return [Candidate(word) for word in complete(line.values, typed)]

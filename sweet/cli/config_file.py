@@ -1,8 +1,8 @@
-"""`--config FILE`: options from a TOML file that several commands share.
+"""Reads `--config FILE`: options from a TOML file that several commands share.
 
-A table belongs to the command of its name (`[train-critic]`; `[data-import]` for `sweet data import`), keys above the
-tables to every command that has such an option. All of the file is checked whichever command reads it, so that a
-misspelt key is found before hours of work were done with a default in its place.
+A table applies to the command with its name (`[train-critic]`; `[data-import]` for `sweet data import`), keys above the
+tables to every command with such an option. Every command checks the whole file, so that a misspelt key is reported
+before hours of work with a default instead.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ def table_name(command: str) -> str:
 
 
 def read_config(path: Path, command: str, commands: Mapping[str, Sequence[OptionSpec]]) -> dict[str, Setting]:
-    """What the file says for one command, by field. `commands` are the options of every command there is.
+    """Return the settings of one command, by field.
+
+    Args:
+        commands: the options of every command.
 
     Raises:
         InputError: no such file, or not TOML.
-        UsageError: a table or key that no command has, with the nearest one that exists.
+        UsageError: a table or key that no command has; suggests the most similar one.
     """
     document = _load(path)
     tables = {table_name(name): specs for name, specs in commands.items()}
@@ -82,9 +85,10 @@ def _known(name: str, shown: str, allowed: Iterable[str], path: Path, what: str)
     allowed = sorted(allowed)
     if name in allowed:
         return name
-    near = nearest(name, allowed)
+    suggestion = nearest(name, allowed)
     raise UsageError(
-        f"The configuration has an unknown {what or 'key '}{shown!r}." + (f" Did you mean {near}?" if near else ""),
+        f"The configuration has an unknown {what or 'key '}{shown!r}."
+        + (f" Did you mean {suggestion}?" if suggestion else ""),
         where=f"{path}, {what or 'key '}{shown}",
-        fix=f"write {near}" if near else f"known here: {', '.join(allowed)}",
+        fix=f"write {suggestion}" if suggestion else f"known here: {', '.join(allowed)}",
     )

@@ -1,9 +1,9 @@
-"""What the user sees: results on stdout, everything else on stderr.
+"""Output to the user: results on stdout, everything else on stderr.
 
 stdout is data: one table for people, or with `--json` one object for programs. stderr is narration: progress, notes,
-and one panel where something is wrong. On a terminal both wrap at its width; into a file or a pipe nothing wraps, so
-that a path or a command in it can be found and copied. Text that came from models, files or servers passes through
-`sweet.view.text.printable`, and is drawn as `Text`, in which rich reads no markup.
+and one panel for an error. On a terminal both wrap at its width; in a file or a pipe nothing wraps, so that paths and
+commands can be searched for and copied. Text from models, files or servers passes through
+`sweet.view.text.printable` and is drawn as `Text`, in which rich reads no markup.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from sweet.stages.base import StageResult
 
 UNWRAPPED = 4000
-"""Columns of what is not a terminal."""
+"""Columns of a file or a pipe."""
 NARROW = 70
-"""Columns below which a table has no room."""
-NARROWEST = 20
-"""Fewer columns than this nobody can read."""
+"""Columns below which a table is shown as paragraphs."""
+MIN_COLUMNS = 20
+"""Smaller values of `COLUMNS` are raised to this."""
 PAGE = 120
-"""The same for text to read."""
+"""Columns of running text in a file or a pipe."""
 
 
-def inert(text: object, style: str = "") -> Text:
-    """Any text, harmless: control characters are visible, and rich reads no markup in it."""
+def safe_text(text: object, style: str = "") -> Text:
+    """Return any text in a form that is safe to print: control characters are visible and markup is not interpreted."""
     return Text(printable(str(text)), style)
 
 
@@ -59,21 +59,21 @@ def _console(*, stderr: bool) -> Console:
 
 
 def columns() -> int | None:
-    """`COLUMNS`, where it is a number that a terminal could have."""
+    """Return `COLUMNS`, if it is a number that a terminal could have."""
     given = os.environ.get("COLUMNS", "")
-    return max(int(given), NARROWEST) if given.isascii() and given.isdigit() and len(given) < 6 else None
+    return max(int(given), MIN_COLUMNS) if given.isascii() and given.isdigit() and len(given) < 6 else None
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader is gone: `sweet.cli.exits.ended` returns quietly (rich would exit with 1)."""
+        """Leave the error to `sweet.cli.exits.exit_code_of`, which returns 0 (rich would exit with 1)."""
         raise BrokenPipeError
 
 
 class _Narration(_Console):
     def _check_buffer(self) -> None:
-        """A log on a full disk, or a terminal that was closed, must not stop the work. Bars are written from here too,
-        and not by print."""
+        """Ignore errors of the stream: a full disk or a closed terminal must not stop the work. Unlike `print`, this
+        method also writes progress bars."""
         try:
             super()._check_buffer()
         except BrokenPipeError:
@@ -83,26 +83,26 @@ class _Narration(_Console):
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on stdout; not-a-number and infinity, which JSON lacks, are null."""
-    from pydantic_core import to_json  # the help has no use for it
+    """Print one JSON value on stdout. NaN and infinity, which JSON lacks, are null."""
+    from pydantic_core import to_json  # not needed for the help
 
     text = to_json(value, indent=2, inf_nan_mode="null", fallback=str).decode()
     sys.stdout.write(text + "\n")
 
 
 def show_error(error: SweetError) -> None:
-    """The error panel on stderr: what is wrong, where, and what mends it."""
-    rows: list[Text] = [inert(line) for line in error.what.splitlines()]
+    """Print the error panel on stderr: what is wrong, where, and how to fix it."""
+    rows: list[Text] = [safe_text(line) for line in error.what.splitlines()]
     if error.where:
-        rows.append(Text().append("where  ", "dim").append_text(inert(error.where)))
+        rows.append(Text().append("where  ", "dim").append_text(safe_text(error.where)))
     if error.fix:
-        rows.append(Text().append("try    ", "dim").append_text(inert(error.fix, "bold")))
+        rows.append(Text().append("try    ", "dim").append_text(safe_text(error.fix, "bold")))
     _panel(error.title, rows)
 
 
 def show_bug(error: BaseException) -> None:
-    """The panel of an exception nobody meant."""
-    rows = [inert(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
+    """Print the panel for an unexpected exception."""
+    rows = [safe_text(line) for line in (f"{type(error).__name__}: {error}".splitlines())]
     rows.append(
         Text().append("try    ", "dim").append("the same command with --debug, and report what it prints", "bold")
     )
@@ -113,7 +113,7 @@ def show_traceback(error: BaseException) -> None:
     console = narration_console()
     for chunk in traceback.format_exception(error):
         for line in chunk.splitlines():
-            console.print(inert(line), soft_wrap=True)
+            console.print(safe_text(line), soft_wrap=True)
 
 
 def _panel(title: str, rows: Iterable[Text]) -> None:
@@ -123,23 +123,23 @@ def _panel(title: str, rows: Iterable[Text]) -> None:
     )
 
 
-def finish(result: StageResult, *, as_json: bool, show_people: Callable[[StageResult], None] | None = None) -> None:
-    """The result of a stage on stdout: for a program, or for people."""
+def print_result(result: StageResult, *, as_json: bool, draw: Callable[[StageResult], None] | None = None) -> None:
+    """Print the result of a stage on stdout, as JSON or as tables."""
     if as_json:
         print_json(result.as_json())
     else:
-        (show_people or show_result)(result)
+        (draw or show_result)(result)
 
 
 def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
-    """A stage's metrics and artifacts as tables on stdout."""
+    """Print a stage's metrics and artifacts as tables on stdout."""
     heading(f"{result.stage} · {result.run}")
     metrics = Table(show_header=False)
     metrics.add_column(style="bold")
     metrics.add_column(justify="right")
     shown = {name: value for name, value in result.as_json()["metrics"].items() if name not in hidden}
     for name, value in metric_rows(shown):
-        metrics.add_row(inert(name), inert(value))
+        metrics.add_row(safe_text(name), safe_text(value))
     show(metrics)
     if result.artifacts:
         made = [
@@ -156,52 +156,52 @@ def show_plan(title: str, plan: Mapping[str, Any]) -> None:
     figures.add_column(style="bold")
     figures.add_column(justify="right")
     counted = {name: value for name, value in plan.items() if name not in ("memory", "rates", "assumed")}
-    for name, value in metric_rows(counted | _in_units(counted)):
+    for name, value in metric_rows(counted | _with_units(counted)):
         name = {"hours": "time"}.get(name, name)
-        figures.add_row(inert(name), inert(value))
+        figures.add_row(safe_text(name), safe_text(value))
     for name, size in plan.get("memory", {}).items():
         shown = f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
         figures.add_row(f"memory, {name}", shown)
     show(figures)
     for name, rate in plan.get("rates", {}).items():
-        show(inert(f"{name.replace('_', ' ')}: {_rate_in_words(rate)}"))
+        show(safe_text(f"{name.replace('_', ' ')}: {_rate_text(rate)}"))
     for sentence in plan.get("assumed", []):
-        show(inert(f"assumed: {sentence}"))
+        show(safe_text(f"assumed: {sentence}"))
 
 
-def _in_units(plan: Mapping[str, Any]) -> dict[str, str]:
-    """What is shown in another way than other figures."""
-    ways = {"flops": lambda count: f"{count:.3g}", "bytes": format_bytes, "hours": _clock}
-    return {name: way(plan[name]) for name, way in ways.items() if plan.get(name) is not None}
+def _with_units(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a plan that are shown with a unit."""
+    formats = {"flops": lambda count: f"{count:.3g}", "bytes": format_bytes, "hours": _duration}
+    return {name: format(plan[name]) for name, format in formats.items() if plan.get(name) is not None}
 
 
-def _clock(hours: float) -> str:
-    """Hours in the unit that suits them."""
+def _duration(hours: float) -> str:
+    """Return a duration in hours in the unit that suits it."""
     if hours >= 1:
         return f"{hours:,.1f} h"
     return f"{60 * hours:.1f} min" if hours >= 1 / 60 else f"{3600 * hours:.2g} s"
 
 
-def _rate_in_words(rate: Mapping[str, Any] | None) -> str:
+def _rate_text(rate: Mapping[str, Any] | None) -> str:
     if rate is None:
-        return "no attempt tells (--rates RUN)"
+        return "not known from earlier attempts (--rates RUN)"
     other = f", where {', '.join(rate['differs'])} differ" if rate["differs"] else ""
-    return f"{figure(rate['value'])} {rate['unit']}, by {rate['from']}{other}"
+    return f"{format_value(rate['value'])} {rate['unit']}, by {rate['from']}{other}"
 
 
 def show_table(title: str, header: list[str], rows: Iterable[Iterable[object]]) -> None:
-    """A table on stdout, under a title."""
+    """Print a table on stdout, under a title."""
     heading(title)
     show_rows(header, rows)
 
 
 def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterable[str] = ()) -> None:
-    """A table on stdout; on a narrow terminal each row is a paragraph instead, which loses nothing.
+    """Print a table on stdout; on a narrow terminal, print each row as a paragraph.
 
     Args:
-        right: the headings of the columns of figures, which stand to the right.
+        right: the headings of the columns that are aligned to the right.
     """
-    cells = [[cell if isinstance(cell, Text) else inert(cell) for cell in row] for row in rows]
+    cells = [[cell if isinstance(cell, Text) else safe_text(cell) for cell in row] for row in rows]
     if output_console().width < NARROW:
         for row in cells:
             show(row[0])
@@ -216,7 +216,7 @@ def show_rows(header: list[str], rows: Iterable[Iterable[object]], right: Iterab
 
 
 def heading(text: str) -> None:
-    show(inert(text, "bold"))
+    show(safe_text(text, "bold"))
 
 
 def show(renderable: RenderableType) -> None:
@@ -224,7 +224,7 @@ def show(renderable: RenderableType) -> None:
 
 
 def show_page(renderable: RenderableType) -> None:
-    """Text to read, which wraps into a file too."""
+    """Print running text, which wraps in a file too."""
     console = output_console()
     if not console.is_terminal:
         console.width = PAGE
@@ -232,15 +232,15 @@ def show_page(renderable: RenderableType) -> None:
 
 
 def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and values to show: an interval stands beside its rate, a nested mapping on one line."""
+    """Return the names and values to show. An interval follows its rate; a nested mapping is one line."""
     rows = []
     for name, value in metrics.items():
         if name.endswith(("_ci_low", "_ci_high")) and name.rsplit("_ci_", 1)[0] in metrics:
             continue
         if isinstance(value, Mapping):
-            shown = ", ".join(f"{key} {figure(item)}" for key, item in value.items()) or "none"
+            shown = ", ".join(f"{key} {format_value(item)}" for key, item in value.items()) or "none"
         elif isinstance(value, list | tuple):
-            shown = ", ".join(figure(item) for item in value) or "none"
+            shown = ", ".join(format_value(item) for item in value) or "none"
         else:
             shown = with_interval(metrics, name)
         rows.append((name.replace("_", " "), shown))
@@ -248,13 +248,13 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def with_interval(metrics: Mapping[str, Any], name: str) -> str:
-    """A metric with its confidence interval, where it has one: `0.31 [0.26, 0.37]`."""
+    """Return a metric with its confidence interval, if it has one: `0.31 [0.26, 0.37]`."""
     low, high = metrics.get(f"{name}_ci_low"), metrics.get(f"{name}_ci_high")
-    shown = figure(metrics.get(name))
-    return shown if low is None or high is None else f"{shown} [{figure(low)}, {figure(high)}]"
+    shown = format_value(metrics.get(name))
+    return shown if low is None or high is None else f"{shown} [{format_value(low)}, {format_value(high)}]"
 
 
-def figure(value: Any) -> str:
+def format_value(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -267,7 +267,9 @@ def figure(value: Any) -> str:
 
 
 def drop_output(stream: TextIO | None = None) -> None:
-    """Write to nowhere from now on, what is still buffered included: nobody reads the stream (stdout unless another is
-    given), or it cannot be written, and that must not raise when the process exits."""
-    with contextlib.suppress(OSError, ValueError):  # it may be closed, or no file
+    """Redirect a stream (stdout by default) to the null device, including its buffered text.
+
+    The reader has exited or the stream cannot be written, which must not raise an error when the process exits.
+    """
+    with contextlib.suppress(OSError, ValueError):  # the stream may be closed, or not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

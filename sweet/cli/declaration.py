@@ -1,8 +1,8 @@
-"""What a command says of itself, as plain data: its words, arguments and options.
+"""Declarations of commands as plain data: texts, arguments and options.
 
-The parser, the help, the completion and the documentation are all made from declarations. A declaration is made from
-the command's configuration class (`sweet.cli.command.declare`), or read from the index, where all of them are kept
-(`sweet.cli.index`). So this module imports none of the libraries that a configuration needs.
+The parser, the help, the completion and the documentation are generated from declarations. A declaration is made from
+the command's configuration class (`sweet.cli.command.declare`) or read from the index (`sweet.cli.index`). This module
+does not import the libraries that a configuration needs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class OptionSpec:
         field: the name in the configuration class.
         key: the name in a configuration file, and without the dashes on the command line.
         envvar: the environment variable.
-        metavar: what the help shows for a value.
-        choices: the values there are, where the type says them.
-        default: as JSON has it; None where there is none to show.
-        bounds: in words, empty where there are none.
-        operational: whether it changes how the work is done, not what comes out.
+        metavar: the placeholder of a value in the help.
+        choices: the valid values, if the type lists them.
+        default: as a JSON value; None if there is none to show.
+        bounds: in words; empty if there are none.
+        operational: whether it changes how the work is done, not its outcome.
         former_key: the key before the option was renamed; empty if it never was.
         former_values: the current spelling of each value that has been renamed.
     """
@@ -69,11 +69,11 @@ class OptionSpec:
 
     @property
     def two_sided(self) -> bool:
-        """Whether `--no-…` switches it off; the common ones are only switched on."""
+        """Whether `--no-…` turns it off; the common ones can only be turned on."""
         return self.is_switch and not self.field.startswith("common_")
 
     def render(self, value: Any) -> list[str]:
-        """The option as words of a command line that give it this value."""
+        """Return the words of a command line that give the option this value."""
         if self.is_switch:
             return [self.flag if value else f"--no-{self.key}"]
         values = value if isinstance(value, list | tuple) else [value]
@@ -85,9 +85,9 @@ class ArgumentSpec:
     """One positional argument.
 
     Attributes:
-        name: of the value that the command gets.
-        metavar: what the help shows.
-        is_path: whether the command gets it as a path.
+        name: the name of its value.
+        metavar: its placeholder in the help.
+        is_path: whether its value is converted to a path.
     """
 
     name: str
@@ -98,7 +98,7 @@ class ArgumentSpec:
 
     @property
     def shown(self) -> str:
-        """As the usage line shows it: `[RUN]` where it may be left out."""
+        """Its form in the usage line: `[RUN]` if it is optional."""
         return self.metavar if self.required else f"[{self.metavar}]"
 
 
@@ -110,9 +110,9 @@ class Declaration:
         name: as typed; a second word makes it a subcommand (`data import`).
         summary: one line for the list of commands.
         text: further paragraphs of the help.
-        examples: (command line, what it does).
-        arguments: the positional ones.
-        tail: what follows `--`, where something may.
+        examples: (command line, description).
+        arguments: the positional arguments.
+        tail: the words after `--`, if the command accepts any.
         options: one for each field of the configuration.
     """
 
@@ -126,9 +126,9 @@ class Declaration:
 
     @property
     def flags(self) -> list[OptionSpec]:
-        """The options that are given as such: those whose place no argument takes."""
-        taken = {argument.name for argument in self.positional}
-        return [option for option in self.options if option.field not in taken]
+        """The options that are flags: those whose field is not a positional argument."""
+        arguments = {argument.name for argument in self.positional}
+        return [option for option in self.options if option.field not in arguments]
 
     @property
     def accepted(self) -> list[OptionSpec]:
@@ -152,7 +152,7 @@ class Declaration:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Declaration:
-        """What `dataclasses.asdict` gave, and JSON kept."""
+        """Return the declaration that was serialised with `dataclasses.asdict` as JSON."""
         options = (OptionSpec(**{**item, "choices": tuple(item["choices"])}) for item in value["options"])
         return cls(
             **{
@@ -175,14 +175,14 @@ def variable_part(words: str) -> str:
 
 
 COMMON = (
-    ("config", "PATH", "TOML file of options: a table a command, or keys above the tables."),
-    ("dry-run", "", "Print the resolved configuration as JSON, of a stage also the work that it has, and do nothing."),
+    ("config", "PATH", "TOML file of options: one table per command, or keys above the tables."),
+    ("dry-run", "", "Print the resolved configuration as JSON, for a stage also its plan, and do nothing."),
     ("json", "", "Print the result as one JSON object."),
-    ("quiet", "", "Say nothing on stderr but errors."),
-    ("verbose", "", "Say more on stderr: where each setting came from, what was read and written, how long it took."),
+    ("quiet", "", "Print only errors on stderr."),
+    ("verbose", "", "Also print on stderr the source of each setting, the files read and written, and the time."),
     ("debug", "", "Show the traceback of an error."),
 )
-"""The options that every command has: key, what stands for the value, help."""
+"""The options that every command has: key, placeholder of the value, help."""
 
 
 def common_options(command: str) -> list[OptionSpec]:

@@ -1,4 +1,4 @@
-"""How work ends: every exception becomes a panel on stderr and an exit code (`sweet.errors` lists them)."""
+"""Turns every exception into a panel on stderr and an exit code (`sweet.errors` lists them)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sweet.cli import console
 from sweet.errors import Interrupted, SweetError, UsageError
 
 
-def ended(work: Callable[[], int], *, debug: bool = False) -> int:
-    """Do the work and return its exit code, or that of the exception it ended with, which is told."""
+def exit_code_of(work: Callable[[], int], *, debug: bool = False) -> int:
+    """Do the work and return its exit code. An exception is shown on stderr, and its exit code is returned."""
     try:
         return work()
     except BrokenPipeError:  # the reader of stdout is gone (`| head`)
@@ -20,46 +20,50 @@ def ended(work: Callable[[], int], *, debug: bool = False) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             console.show_traceback(error)
-        told = meant_for_the_user(error)
-        if told is None:
+        known = as_sweet_error(error)
+        if known is None:
             console.show_bug(error)
             return SweetError.exit_code
-        console.show_error(told)
-        return told.exit_code
+        console.show_error(known)
+        return known.exit_code
 
 
-def meant_for_the_user(error: BaseException) -> SweetError | None:
-    """The error in our own words; None where nobody has words for it, which is a bug."""
+def as_sweet_error(error: BaseException) -> SweetError | None:
+    """Return the error as one of `sweet`; None if it is a bug."""
     if isinstance(error, SweetError):
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("Stopped.")
     if isinstance(error, OSError):
-        return _of_the_system(error)
+        return _from_os_error(error)
     return None
 
 
-_MENDS = {
-    errno.ENOSPC: "free some space (sweet status --all shows what runs take), then run the same command again",
+_FIXES = {
+    errno.ENOSPC: "free some space (sweet status --all shows the size of each run), then run the same command again",
     errno.EDQUOT: "free some of your quota, then run the same command again",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f), then run the same command again",
-    errno.EROFS: "make the file system writable, or copy the run to where you may write",
-    errno.EACCES: "give yourself the right to it, or work on a copy",
-    errno.EPERM: "give yourself the right to it, or work on a copy",
+    errno.EROFS: "make the file system writable, or copy the run to a writable one",
+    errno.EACCES: "change its permissions, or work on a copy",
+    errno.EPERM: "change its permissions, or work on a copy",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.EIO: "look at the disk, then run the same command again",
+    errno.EIO: "check the disk, then run the same command again",
 }
 
 
-def _of_the_system(error: OSError) -> SweetError | None:
-    """An error of the system that has a file or a cure; without both it is ours to explain."""
-    mend = _MENDS.get(error.errno or 0)
-    if error.filename is None and mend is None:
-        return None if _is_somewhere() else UsageError("The current folder has been deleted.", fix="cd to another one")
-    return SweetError(f"{error.strerror or error}.", where=error.filename, fix=mend)
+def _from_os_error(error: OSError) -> SweetError | None:
+    """Return the error for an OSError that names a file or has a known fix; None otherwise, as that is a bug."""
+    fix = _FIXES.get(error.errno or 0)
+    if error.filename is None and fix is None:
+        return (
+            None
+            if _has_working_directory()
+            else UsageError("The current folder has been deleted.", fix="cd to another one")
+        )
+    return SweetError(f"{error.strerror or error}.", where=error.filename, fix=fix)
 
 
-def _is_somewhere() -> bool:
+def _has_working_directory() -> bool:
     try:
         Path.cwd()
     except OSError:

@@ -1,7 +1,7 @@
-"""The help: of the program, of a group of commands, of one command. Examples come first.
+"""Draws the help of the program, of a group of commands and of one command. Examples come first.
 
-Everything is drawn as `Text`, in which nothing is read as markup. Wide enough, a list has two columns; on a narrow
-terminal what a word means stands under it, so that nothing is cut off or squeezed.
+Everything is drawn as `Text`, in which markup is not interpreted. On a wide terminal a list has two columns; on a
+narrow one the description follows below each word, so that nothing is cut off.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from rich.text import Text
 from sweet.cli import console
 from sweet.cli.declaration import Declaration, OptionSpec, common_options, env_prefix
 
-WIDEST = 100
+MAX_WIDTH = 100
 """Columns of the widest help: longer lines are hard to read."""
-UNKNOWN = 80
-"""Columns where nobody says how many there are."""
+DEFAULT_WIDTH = 80
+"""Columns in a file or a pipe."""
 NARROW = 60
 """Columns below which a list has one column."""
-WORDS = 30
-"""Columns of the widest left column; a longer word pushes what it means to the next line."""
+MAX_LEFT_COLUMN = 30
+"""Largest width of the left column; the description of a longer word starts on the next line."""
 
-OPERATIONAL_PANEL = "How it is run (the outcome stays the same)"
+OPERATIONAL_PANEL = "Execution (the outcome stays the same)"
 
 Rows = Iterable[tuple[str, str]]
 
 
-def of_program(introduction: str, examples: Rows, panels: Mapping[str, Rows]) -> str:
-    """The help of `sweet`: its commands in panels."""
+def program_help(introduction: str, examples: Rows, panels: Mapping[str, Rows]) -> str:
+    """Return the help of `sweet`: its commands in panels."""
     out = _console()
     with out.capture() as drawn:
         _usage(out, "sweet COMMAND [OPTIONS] [ARGUMENTS]")
@@ -39,24 +39,24 @@ def of_program(introduction: str, examples: Rows, panels: Mapping[str, Rows]) ->
         for title, rows in panels.items():
             _list(out, title, rows)
         _list(out, "Options", (("-h, --help", "Show this help."), ("--version", "Print the version.")))
-        _paragraphs(out, "sweet COMMAND -h shows what a command takes.")
+        _paragraphs(out, "sweet COMMAND -h shows the options of a command.")
     return drawn.get().rstrip()
 
 
-def of_group(name: str, summary: str, rows: Rows) -> str:
-    """The help of a group of commands."""
+def group_help(name: str, summary: str, rows: Rows) -> str:
+    """Return the help of a group of commands."""
     out = _console()
     with out.capture() as drawn:
         _usage(out, f"sweet {name} COMMAND [OPTIONS] [ARGUMENTS]")
         _paragraphs(out, summary)
         _list(out, "Commands", rows)
         _list(out, "Options", (("-h, --help", "Show this help."),))
-        _paragraphs(out, f"sweet {name} COMMAND -h shows what a command takes.")
+        _paragraphs(out, f"sweet {name} COMMAND -h shows the options of a command.")
     return drawn.get().rstrip()
 
 
-def of_command(command: Declaration) -> str:
-    """The help of one command."""
+def command_help(command: Declaration) -> str:
+    """Return the help of one command."""
     out = _console()
     with out.capture() as drawn:
         _usage(out, command.usage)
@@ -69,8 +69,8 @@ def of_command(command: Declaration) -> str:
         variable = f"{env_prefix(command.name)}_OPTION"
         _paragraphs(
             out,
-            f"Every option can also come from a variable named {variable}; the common ones aside, "
-            "from --config FILE too.",
+            f"Every option can also be set by a variable named {variable}, and every option except the common ones "
+            "by --config FILE.",
         )
     return drawn.get().rstrip()
 
@@ -82,15 +82,15 @@ def _options(options: Iterable[OptionSpec]) -> Iterator[tuple[str, str]]:
 
 
 def _remarks(option: OptionSpec) -> str:
-    """What the help adds to an option's words."""
+    """Return the text that follows an option's help: bounds and default."""
     default = _shown_default(option)
     remarks = [option.bounds, "required" if option.required else "", f"default: {default}" if default else ""]
-    said = "; ".join(filter(None, remarks))
-    return f"({said})" if said else ""
+    text = "; ".join(filter(None, remarks))
+    return f"({text})" if text else ""
 
 
 def _shown_default(option: OptionSpec) -> str:
-    """The default as words; empty where there is none to speak of."""
+    """Return the default as text; an empty text if there is none to show."""
     if option.is_switch:
         return "on" if option.default else ""
     if isinstance(option.default, list):
@@ -100,23 +100,23 @@ def _shown_default(option: OptionSpec) -> str:
 
 def _console() -> Console:
     out = console.output_console()
-    out.width = min(out.width if out.width < console.UNWRAPPED else UNKNOWN, WIDEST)
+    out.width = min(out.width if out.width < console.UNWRAPPED else DEFAULT_WIDTH, MAX_WIDTH)
     return out
 
 
 def _usage(out: Console, usage: str) -> None:
-    _say(out, f"Usage: {usage}", "bold", hanging=7)
+    _print(out, f"Usage: {usage}", "bold", hanging=7)
 
 
 def _examples(out: Console, examples: Rows) -> None:
     for line, what in examples:
         out.print()
-        _say(out, f"# {what}", "dim", indent=2, hanging="  # ")
+        _print(out, f"# {what}", "dim", indent=2, hanging="  # ")
         out.print(Text(folded(line, out.width - 2), "bold"), soft_wrap=True)
 
 
 def folded(line: str, width: int) -> str:
-    """A command line over as many lines as it needs; it can still be copied."""
+    """Return a command line wrapped with backslashes, so that it can still be copied."""
     lines = textwrap.wrap(line, width - 4, break_long_words=False, break_on_hyphens=False)
     return "  " + " \\\n      ".join(lines)
 
@@ -124,7 +124,7 @@ def folded(line: str, width: int) -> str:
 def _paragraphs(out: Console, *texts: str) -> None:
     for paragraph in filter(None, "\n\n".join(filter(None, texts)).split("\n\n")):
         out.print()
-        _say(out, paragraph)
+        _print(out, paragraph)
 
 
 def _list(out: Console, title: str, rows: Rows) -> None:
@@ -132,9 +132,9 @@ def _list(out: Console, title: str, rows: Rows) -> None:
     if not rows:
         return
     out.print()
-    _say(out, title, "bold cyan")
+    _print(out, title, "bold cyan")
     wide = out.width >= NARROW
-    left = max((len(word) for word, _ in rows if len(word) <= WORDS), default=WORDS)
+    left = max((len(word) for word, _ in rows if len(word) <= MAX_LEFT_COLUMN), default=MAX_LEFT_COLUMN)
     indent = 2 + left + 2 if wide else 6
     for word, meaning in rows:
         if wide and len(word) <= left:
@@ -145,11 +145,15 @@ def _list(out: Console, title: str, rows: Rows) -> None:
             choices = _wrapped(word.replace("|", "| "), out.width, "  ", "    ").replace("| ", "|")
             out.print(Text(choices, "bold"))
         if meaning:
-            _say(out, meaning, indent=indent)
+            _print(out, meaning, indent=indent)
 
 
-def _say(out: Console, text: str, style: str = "", indent: int = 0, hanging: int | str | None = None) -> None:
-    """Print a text, wrapped; `hanging` is what the lines below the first begin with, where that is not the indent."""
+def _print(out: Console, text: str, style: str = "", indent: int = 0, hanging: int | str | None = None) -> None:
+    """Print a wrapped text.
+
+    Args:
+        hanging: the beginning of every line after the first, if it is not the indent.
+    """
     below = " " * hanging if isinstance(hanging, int) else hanging
     out.print(Text(_wrapped(text, out.width, " " * indent, below), style))
 

@@ -1,9 +1,8 @@
-"""The index: what all commands declare, kept as JSON beside this module.
+"""The index: the declarations of all commands as JSON, in a file next to this module.
 
-Help and completion answer while somebody waits. A declaration is made from a configuration class, and the class costs
-the import of pydantic and of the stage; so both read what `python -m sweet.cli.generated` has kept of it. A test
-compares the two. Only they read it: a call itself goes by the command's own class, so an index that is behind shows
-an old help and does no harm.
+Help and completion must answer fast. A declaration is made from a configuration class, which imports pydantic and the
+stage. So both read the index instead, which `python -m sweet.cli.generated` writes; a test checks that it is current. A
+call uses the configuration class itself, so an outdated index only shows an outdated help.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ PATH = Path(__file__).with_name("index.json")
 
 
 def render(declarations: Iterable[Declaration]) -> str:
-    """The index's content."""
+    """Return the content of the index."""
     return json.dumps([asdict(item) for item in declarations], indent=1, ensure_ascii=False) + "\n"
 
 
 @cache
-def _kept() -> dict[str, dict[str, Any]]:
+def _content() -> dict[str, dict[str, Any]]:
     return {item["name"]: item for item in json.loads(PATH.read_text(encoding="utf-8"))}
 
 
 def summaries() -> dict[str, str]:
-    """Each command's summary by its name."""
-    return {name: item["summary"] for name, item in _kept().items()}
+    """Return each command's summary by its name."""
+    return {name: item["summary"] for name, item in _content().items()}
 
 
 def declaration(name: str) -> Declaration:
-    """Raises KeyError where the index does not know the command."""
-    return Declaration.from_json(_kept()[name])
+    """Return a command's declaration. Raises KeyError if it is not in the index."""
+    return Declaration.from_json(_content()[name])

@@ -1,10 +1,9 @@
-"""From a stage's configuration class to the options of its command, and back from what was given to a configuration.
+"""Derives a command's options from its configuration class, and a configuration from the settings that were given.
 
-One field is one option. Everything an option needs stands at the field: its name (`num_tasks` is `--num-tasks`,
-`from_` is `--from`), type, default, bounds, and the docstring under it, which is the help. `option_specs` reads them,
-and `resolve` merges what was given, in this order: flag, environment variable (`SWEET_ROLLOUT_NUM_TASKS`),
-configuration file, default. The parser (`sweet.cli.parser`) only tells apart what was given from what was not; pydantic
-decides whether it is right, wherever it came from.
+One field is one option. The field defines it: its name (`num_tasks` is `--num-tasks`, `from_` is `--from`), type,
+default, bounds and docstring, which is the help. `option_specs` reads the fields. `resolve` validates the settings,
+which are merged in this order of precedence: flag, environment variable (`SWEET_ROLLOUT_NUM_TASKS`), configuration
+file, default. Pydantic validates every value, whatever its source.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Setting:
 
 
 def option_specs(config: type[StageConfig], command: str) -> list[OptionSpec]:
-    """The options of a command, in the order of the fields."""
+    """Return the options of a command, in the order of the fields."""
     return [_spec(name, info, command) for name, info in config.model_fields.items()]
 
 
@@ -75,7 +74,7 @@ def _spec(name: str, info: FieldInfo, command: str) -> OptionSpec:
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
-    """The type of one value and whether there may be several. None in a union only says "may be left out"."""
+    """Return the type of one value, and whether there may be several. None in a union only means "optional"."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -96,30 +95,30 @@ def _bounds(info: FieldInfo) -> str:
     return " and ".join(f"{word} {limit:g}" for word, limit in limits)
 
 
-def resolve(config: type[C], specs: Sequence[OptionSpec], given: Mapping[str, Setting], command: str) -> C:
-    """The configuration of what was given.
+def resolve(config: type[C], specs: Sequence[OptionSpec], settings: Mapping[str, Setting], command: str) -> C:
+    """Return the configuration with the given settings, by field.
 
     Raises:
-        UsageError: a value is not as it must be, or a required one is missing; names where each came from.
+        UsageError: a value is invalid or a required one is missing; names the source of each.
     """
     try:
-        return config.model_validate({name: item.value for name, item in given.items()})
+        return config.model_validate({name: item.value for name, item in settings.items()})
     except ValidationError as error:
         by_field = {spec.field: spec for spec in specs}
-        problems, places = [], []
+        problems, sources = [], []
         for problem in error.errors(include_url=False):
             name = str(problem["loc"][0]) if problem["loc"] else ""
             spec = by_field.get(name)
-            place = given[name].where if name in given else spec.flag if spec else ""
+            source = settings[name].where if name in settings else spec.flag if spec else ""
             if problem["type"] == "missing" and spec:
-                problems.append(f"{spec.flag} is needed.")
+                problems.append(f"{spec.flag} is required.")
             else:
                 meant = did_you_mean(str(problem["input"]), spec.choices) if spec else ""
-                problems.append(": ".join(filter(None, (place, _sentence(problem)))) + meant)
-            if place and place not in places:
-                places.append(place)
+                problems.append(": ".join(filter(None, (source, _sentence(problem)))) + meant)
+            if source and source not in sources:
+                sources.append(source)
         raise UsageError(
-            "\n".join(problems), where=", ".join(places) or None, fix=f"sweet {command} --help shows what is allowed"
+            "\n".join(problems), where=", ".join(sources) or None, fix=f"sweet {command} --help shows what is allowed"
         ) from error
 
 

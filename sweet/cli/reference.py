@@ -1,7 +1,7 @@
-"""What docs/commands.md says beyond what the commands declare: environment variables, and the figures of --json.
+"""Texts of docs/commands.md that declarations do not contain: environment variables and the metrics of --json.
 
-Tests hold it against the program: every variable that the source reads is named, and the figures of real calls are
-those listed here. A rate has its interval beside it, as NAME_ci_low and NAME_ci_high.
+Tests compare them with the program: every variable that the source reads is listed, and so is every metric of real
+calls. The interval of a rate is in NAME_ci_low and NAME_ci_high.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from pkgutil import resolve_name
 from sweet.stages.record import documentation
 
 VARIABLES: dict[str, str] = {
-    "OPENAI_API_KEY": "key of every server that wants one",
-    "SWEET_AGENT_API_KEY": "key of the agent's server, before `OPENAI_API_KEY`",
-    "SWEET_SIM_API_KEY": "the same of the simulated human's",
-    "SWEET_JUDGE_API_KEY": "the same of the judge's",
-    "SWEET_DATA": "folder of what `sweet data` fetches; else the user's data folder",
-    "SWEET_CACHE": "folder of what can be computed again: expected values of tests, reference log-probabilities; "
-    "else the user's cache folder",
+    "OPENAI_API_KEY": "API key for every server that requires one",
+    "SWEET_AGENT_API_KEY": "API key for the agent's server; overrides `OPENAI_API_KEY`",
+    "SWEET_SIM_API_KEY": "the same for the simulated human",
+    "SWEET_JUDGE_API_KEY": "the same for the judge",
+    "SWEET_DATA": "folder for downloads of `sweet data`; default: the user's data folder",
+    "SWEET_CACHE": "folder for recomputable data: expected values of tests, reference log-probabilities; "
+    "default: the user's cache folder",
     "SWEET_SANDBOX_IMAGE": "image of the sandbox tier `docker`",
-    "SWEET_FIREFOX": "the Firefox that renders pages",
-    "SWEET_BROWSER_DRIVER": "`playwright` or `direct`: who drives it",
-    "SWEET_OPENRLHF_PYTHON": "Python of the environment that OpenRLHF is installed in",
+    "SWEET_FIREFOX": "path of the Firefox that renders pages",
+    "SWEET_BROWSER_DRIVER": "`playwright` or `direct`: how Firefox is controlled",
+    "SWEET_OPENRLHF_PYTHON": "Python of the environment with OpenRLHF",
     "HF_ENDPOINT": "address of the model hub",
-    "HF_HUB_OFFLINE": "1 asks the hub for nothing",
-    "HF_TOKEN": "the hub's token, for models and datasets behind terms",
+    "HF_HUB_OFFLINE": "1 disables requests to the hub",
+    "HF_TOKEN": "token of the hub, for gated models and datasets",
     "NO_COLOR": "no colours",
 }
-"""Environment variables that are no option of a command."""
+"""Environment variables that do not belong to an option."""
 
 _TRAINING = {
     "steps": "optimizer steps done",
@@ -76,51 +76,51 @@ _RECORDS = {
     "data export": "sweet.datasets.metrics:ExportMetrics",
     "data new-task": "sweet.datasets.metrics:NewTaskMetrics",
 }
-"""Commands, and the record of their metrics, whose docstrings say what each figure is."""
+"""Commands, and the record of their metrics, whose docstrings describe each metric."""
 
 METRICS: dict[str, dict[str, str]] = {
     **{command: dict(documentation(resolve_name(record))) for command, record in _RECORDS.items()},
     "demo": {
-        "tasks": "unseen tasks played before and after",
-        "success_before": "share of them solved by the packaged agent, with interval",
-        "success_after": "the same by the trained one, that of the last round, with interval",
+        "tasks": "unseen tasks, played before and after training",
+        "success_before": "share of tasks solved by the packaged agent, with interval",
+        "success_after": "share of tasks solved by the trained agent of the last round, with interval",
         "tests_before": "share of the hidden tests passed by the packaged agent, with interval",
-        "tests_after": "the same by the trained one, with interval",
-        "rounds": "one entry a round: success and tests, as after it, with intervals",
+        "tests_after": "share of the hidden tests passed by the trained agent, with interval",
+        "rounds": "success and tests after each round, with intervals",
         "sandbox": "jail that ran the code",
-        "seconds": "of the whole",
+        "seconds": "total time",
         "steps": "seconds of each step",
-        "seeds": "with --study: the seeds, and of the following figures the mean over them with a t-interval",
+        "seeds": "with --study: the seeds; the metrics below are means over them with a t-interval",
         "test_tasks": "with --study: unseen tasks of each evaluation",
-        "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds that making its "
-        "actor took, its settings, and sweet less it: paired by task, and over seeds",
+        "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds of training, "
+        "its settings, and the difference of sweet and the method: paired by task, and over seeds",
         "best_of": "with --study: success of the best of n dialogues, by critic, no_info, random and oracle",
         "offline": "with --study: success by the number of offline dialogues",
-        "credit": "with --study: mean advantage by kind of turn, and how often replies are in the true order",
-        "settings": "with --study: its sizes",
-        "versions": "with --study: what it ran on",
-        "results": "with --study: the file of all these figures",
+        "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
+        "settings": "with --study: the sizes of the study",
+        "versions": "with --study: versions of the software",
+        "results": "with --study: the file with all these metrics",
         "failed": "with --study: parts that failed, with the reason",
     },
-    "serve-sim": {"url": "the server's address, told as soon as it answers"},
+    "serve-sim": {"url": "address of the server, printed as soon as it answers"},
     "train-critic": _TRAINING,
     "train-actor": _TRAINING,
     "view": {
         "trajectories": "dialogues of the artifact",
-        "chosen": "those that the filters leave",
-        "shown": "those in the object",
-        "html": "the page that was written, with --html",
-        "export": "the rows that were written, with --export",
-        "pictures_left_out": "screenshots that did not fit into it",
+        "chosen": "dialogues that match the filters",
+        "shown": "dialogues in the output",
+        "html": "file of the page, with --html",
+        "export": "file of the exported rows, with --export",
+        "pictures_left_out": "screenshots omitted because of the page's size limit",
     },
     "report": {
-        "success_rate": "of the newest scores, with interval (code)",
-        "cosine": "the same (html)",
+        "success_rate": "success rate of the newest scores, with interval (code)",
+        "cosine": "mean similarity of the newest scores, with interval (html)",
     },
     "status": {
         "attempts": "attempts in the manifest",
-        "artifacts": "artifacts in it",
-        "stale": "artifacts made from something that has changed since",
+        "artifacts": "artifacts in the manifest",
+        "stale": "artifacts whose inputs have changed since",
     },
 }
-"""Command, and its figures in the order in which they are told."""
+"""The metrics of each command, in the order of its output."""

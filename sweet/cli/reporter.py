@@ -1,8 +1,7 @@
-"""The reporter that stages talk to, drawn on stderr.
+"""Draws the messages and progress bars of stages on stderr.
 
-On a terminal: live bars, redrawn at most four times a second, and lines above them. Anywhere else: plain lines, at
-most one every few seconds for each bar, because a log that gets four lines a second cannot be read. A bar that is done
-leaves one line behind.
+On a terminal: live bars, redrawn at most four times a second, and lines above them. In a file or a pipe: plain lines,
+at most one every few seconds for each bar, to keep logs readable. A finished bar leaves one line.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from sweet.cli.console import figure, inert, narration_console
+from sweet.cli.console import format_value, narration_console, safe_text
 
 REDRAWS_PER_SECOND = 4
 SECONDS_BETWEEN_LINES = 5.0
 NARROW = 60
-"""Columns of a terminal below which a bar has no room for the time it has taken."""
+"""Columns of a terminal below which a bar does not show the elapsed time."""
 
 
 class ConsoleReporter:
-    """Implements `sweet.stages.base.Reporter`. Thread-safe: everything is done under one lock."""
+    """Implements `sweet.stages.base.Reporter`. Thread-safe: every method holds one lock."""
 
     def __init__(self, console: Console | None = None, *, live: bool | None = None, stamped: bool = False) -> None:
         """
         Args:
-            live: whether bars are redrawn; by default where stderr is a terminal that can do so.
-            stamped: whether each line begins with the seconds since the call began.
+            live: whether bars are redrawn; by default if stderr is a terminal that can move its cursor.
+            stamped: whether each line begins with the seconds since the start.
         """
         self.console = console or narration_console()
         self.live = _can_redraw(self.console) if live is None else live
@@ -53,11 +52,11 @@ class ConsoleReporter:
 
     def say(self, text: str) -> None:
         with self._lock:
-            self.console.print(self._stamp().append_text(inert(text)))
+            self.console.print(self._stamp().append_text(safe_text(text)))
 
     def warn(self, text: str) -> None:
         with self._lock:
-            self.console.print(self._stamp().append("warning: ", "yellow").append_text(inert(text)))
+            self.console.print(self._stamp().append("warning: ", "yellow").append_text(safe_text(text)))
 
     def _stamp(self) -> Text:
         return Text().append(f"{time.monotonic() - self.began:8.2f} s  " if self.stamped else "", "dim")
@@ -89,16 +88,16 @@ class ConsoleReporter:
                     self._bars.stop()
                     self._bars = None
             if finished:
-                self.say(f"{bar.title}: {bar.standing()}, {time.monotonic() - bar.began:.1f} s{bar.figures()}")
+                self.say(f"{bar.title}: {bar.count_text()}, {time.monotonic() - bar.began:.1f} s{bar.notes_text()}")
 
 
 def _can_redraw(console: Console) -> bool:
-    """Colour may be forced into a file (FORCE_COLOR), bars are not; a dumb terminal cannot move its cursor."""
+    """FORCE_COLOR forces colours in a file, but not bars; a dumb terminal cannot move its cursor."""
     return console.file.isatty() and not console.is_dumb_terminal
 
 
 class Bar:
-    """What both kinds of bar count. The lock is the reporter's."""
+    """The counts of a bar, live or not. The lock is the reporter's."""
 
     def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
         self.reporter, self.title, self.total = reporter, title, total
@@ -119,11 +118,11 @@ class Bar:
     def redraw(self) -> None:
         raise NotImplementedError
 
-    def standing(self) -> str:
+    def count_text(self) -> str:
         return f"{self.count:,}" if self.total is None else f"{self.count:,}/{self.total:,}"
 
-    def figures(self) -> str:
-        return "".join(f" · {name} {figure(value)}" for name, value in self.notes.items())
+    def notes_text(self) -> str:
+        return "".join(f" · {name} {format_value(value)}" for name, value in self.notes.items())
 
 
 class LiveBar(Bar):
@@ -132,17 +131,19 @@ class LiveBar(Bar):
     def __init__(self, reporter: ConsoleReporter, title: str, total: int | None, bars: Progress) -> None:
         super().__init__(reporter, title, total)
         self._bars = bars
-        self._task: TaskID = bars.add_task(inert(title).markup, total=total, figures="")
+        self._task: TaskID = bars.add_task(safe_text(title).markup, total=total, notes="")
 
     def redraw(self) -> None:
-        self._bars.update(self._task, completed=self.count, figures=inert(self.figures().removeprefix(" · ")).plain)
+        self._bars.update(
+            self._task, completed=self.count, notes=safe_text(self.notes_text().removeprefix(" · ")).plain
+        )
 
     def remove(self) -> None:
         self._bars.remove_task(self._task)
 
 
 class LineBar(Bar):
-    """A line now and then."""
+    """A plain line every few seconds."""
 
     def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
         super().__init__(reporter, title, total)
@@ -153,17 +154,17 @@ class LineBar(Bar):
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
             rate = self.count / max(now - self.began, 1e-9)
-            self.reporter.say(f"{self.title}: {self.standing()}, {rate:.3g}/s{self.figures()}")
+            self.reporter.say(f"{self.title}: {self.count_text()}, {rate:.3g}/s{self.notes_text()}")
 
 
 class _Bars(Progress):
-    """Each bar with its figures on a line of their own below it: beside it they would crush each other."""
+    """Shows the notes of each bar on a separate line below it, as one line has no room for both."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         for task in self.tasks:
             yield self.make_tasks_table([task])
-            if task.fields["figures"]:
-                yield Text(f"  {task.fields['figures']}", style="dim", no_wrap=True, overflow="ellipsis")
+            if task.fields["notes"]:
+                yield Text(f"  {task.fields['notes']}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _bars(console: Console) -> Progress:

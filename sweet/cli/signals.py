@@ -1,7 +1,7 @@
-"""How the process ends: signals, a reader that has left, an output that cannot be written.
+"""Ends the process: on signals, when the reader of stdout has exited, when the output cannot be written.
 
-SIGTERM and SIGHUP are taken as Ctrl-C is: what was done is kept and the exit code is 130. A second Ctrl-C while that
-goes on stops the rest too; one that comes when the error has been told ends the process at once.
+SIGTERM and SIGHUP are treated as Ctrl-C: finished work is kept and the exit code is 130. A second Ctrl-C also stops the
+clean-up; one that arrives after the error was shown ends the process at once.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweet.cli import console
-from sweet.cli.exits import ended
+from sweet.cli.exits import exit_code_of
 from sweet.errors import Interrupted
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Taken as Ctrl-C is. Windows has no SIGHUP."""
+TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that are treated as Ctrl-C. Windows has no SIGHUP."""
 
 
-def end_with(work: Callable[[], int]) -> NoReturn:
-    """Do the work of the process and end it with the exit code."""
+def exit_with(work: Callable[[], int]) -> NoReturn:
+    """Do the work of the process and exit with its exit code."""
     _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    for number in ENDING:
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, _as_ctrl_c)
-    atexit.register(_ignore_all)  # what is left then is the interpreter's own end
+    for number in TERMINATING:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _interrupt)
+    atexit.register(_ignore_signals)  # only the interpreter's own shutdown remains
     try:
-        code = ended(work)
-        code = ended(lambda: _flush(failed=code != 0)) or code
+        code = exit_code_of(work)
+        code = exit_code_of(lambda: _flush(failed=code != 0)) or code
     except KeyboardInterrupt:  # the second one
         code = Interrupted.exit_code
     if code == Interrupted.exit_code:
@@ -42,23 +42,26 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     sys.exit(code)
 
 
-def _as_ctrl_c(*_: object) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what runs behind an &
+def _interrupt(*_: object) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)
 
 
-def _ignore_all() -> None:
-    for number in (*ENDING, signal.SIGINT):
+def _ignore_signals() -> None:
+    for number in (*TERMINATING, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
 
 
 def _fill_closed_streams() -> None:
-    """A stream that the caller has closed (`>&-`) leads nowhere. Left closed, the next file that is opened, a manifest
-    say, would get its number, and what a child prints would stand in it."""
+    """Open the null device for each stream that the caller has closed (`>&-`).
+
+    Otherwise the next file to be opened, such as a manifest, would get the number of the stream, and a child process
+    would print into it.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (as long as the process lives)
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (open until the process exits)
 
 
 def _flush(*, failed: bool) -> int:

@@ -26,11 +26,11 @@ from sweet.stages.record import Record
 
 
 def newest_run_argument() -> ArgumentSpec:
-    return ArgumentSpec("run", "RUN", "The run directory; without it the newest under runs/.", required=False)
+    return ArgumentSpec("run", "RUN", "The run directory; default: the newest under runs/.", required=False)
 
 
 def newest_run(given: Path | None, reporter: Reporter) -> Run:
-    """The run that was named, else the newest under `runs/`, saying which."""
+    """Return the given run, or the newest under `runs/` and report which one."""
     if given is not None:
         return Run.open(given)
     run = Run.newest(RUNS)
@@ -39,7 +39,7 @@ def newest_run(given: Path | None, reporter: Reporter) -> Run:
 
 
 def new_run(given: Path | None, name: str, task: str, reporter: Reporter) -> Run:
-    """The run that was named, made where it is not there; else a new one under `runs/`, named after what it is for."""
+    """Return the given run, created if it does not exist; without one, create a run under `runs/` from `name`."""
     if given is not None:
         return Run.open_or_create(given, task)
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -50,17 +50,19 @@ def new_run(given: Path | None, name: str, task: str, reporter: Reporter) -> Run
 
 
 def slug(text: str) -> str:
-    """A model's name as part of a directory's name: its last component, plain characters only."""
+    """Return a model's name as part of a directory's name: its last component, with plain characters only."""
     last = text.rstrip("/").rsplit("/", 1)[-1]
     return re.sub(r"[^A-Za-z0-9._]+", "-", last).strip("-.") or "agent"
 
 
-def _is_for_nothing(run: Run, error: BaseException) -> bool:
-    """Whether a new run would only be in the way, as the newest: a wrong option or a server that is not there ended
-    its first call before anything was made."""
+def _is_unused(run: Run, error: BaseException) -> bool:
+    """Return whether a new run has no content, because an invalid option or an unreachable server ended its first call.
+
+    Such a run is deleted: as the newest run it would be the default of the next command.
+    """
     try:
         manifest = run.manifest()
-    except SweetError:  # somebody has deleted it
+    except SweetError:  # it has been deleted
         return False
     if any(attempt.pid != os.getpid() for attempt in manifest.attempts):
         return False
@@ -73,48 +75,47 @@ class StageCommand(Command[C]):
     """A stage over a run.
 
     Attributes:
-        stage: the function that does it.
-        name_run: makes the name of a new run from (task, the rest of it) where the stage may begin one; None where it
-            needs one that is there.
-        show: draws the result for people.
-        plan: figures of what the stage would do, for `--dry-run`; it changes nothing in the run, which is None for a
-            stage that would begin one.
-        then: commands to go on with, `{run}` standing for the run; without them what `sweet status` suggests.
+        stage: the function that does the work.
+        name_run: returns the task and the name of a new run, if the stage may create one; None if it requires a run.
+        show: prints the result as tables.
+        plan: returns the plan of the work, for `--dry-run`. It does not change the run, which is None if the stage
+            would create it.
+        next_commands: commands to continue with, `{run}` being the run; default: those that `sweet status` suggests.
     """
 
     stage: Callable[[Run, C, Reporter], StageResult]
     name_run: Callable[[C], tuple[str, str]] | None = None
     show: Callable[[StageResult], None] = console.show_result
     plan: Callable[[Any, C, Reporter], Record] | None = None
-    then: tuple[str, ...] = ()
+    next_commands: tuple[str, ...] = ()
 
     def arguments(self) -> list[ArgumentSpec]:
         if self.name_run is None:
             return [newest_run_argument()]
-        help = "The run directory, made where it is not there; without it a new one under runs/."
+        help = "The run directory, created if it does not exist; default: a new one under runs/."
         return [ArgumentSpec("run", "RUN", help, required=False)]
 
-    def foresee(self, call: Call[C]) -> None:
+    def preview(self, call: Call[C]) -> None:
         if self.plan is None:
-            super().foresee(call)
+            super().preview(call)
             return
-        if not call.common.json:  # at once, whatever the run then lacks
-            super().foresee(call)
+        if not call.common.json:  # before an error about the run
+            super().preview(call)
         given: Path | None = call.arguments["run"]
-        begins = self.name_run is not None and (given is None or not given.exists())
-        run = None if begins else newest_run(given, call.reporter)
+        creates = self.name_run is not None and (given is None or not given.exists())
+        run = None if creates else newest_run(given, call.reporter)
         path = given if run is None else run.path
         plan = self.plan(run, call.config, call.reporter).as_json()
         if call.common.json:
             config = call.config.model_dump(mode="json")
-            told = {"stage": self.name, "run": None if path is None else str(path), "config": config, "plan": plan}
-            console.print_json(told)
+            output = {"stage": self.name, "run": None if path is None else str(path), "config": config, "plan": plan}
+            console.print_json(output)
         else:
             console.show_plan(f"{self.name} · {path or 'a new run'}, not run", plan)
 
     def work(self, call: Call[C]) -> None:
         given: Path | None = call.arguments["run"]
-        made = self.name_run is not None and (given is None or not given.exists())
+        created = self.name_run is not None and (given is None or not given.exists())
         if self.name_run is None:
             run = newest_run(given, call.reporter)
         else:
@@ -125,14 +126,14 @@ class StageCommand(Command[C]):
             result = self.stage(run, call.config, call.reporter)
         except TooManyFailures as error:
             if error.result is not None:
-                console.finish(error.result, as_json=call.common.json, show_people=self.show)
+                console.print_result(error.result, as_json=call.common.json, draw=self.show)
             raise
         except BaseException as error:
-            if made and _is_for_nothing(run, error):
+            if created and _is_unused(run, error):
                 shutil.rmtree(run.path, ignore_errors=True)
             raise
-        console.finish(result, as_json=call.common.json, show_people=self.show)
-        then = [line.format(run=shlex.quote(str(run.path))) for line in self.then] or suggest_next(
+        console.print_result(result, as_json=call.common.json, draw=self.show)
+        then = [line.format(run=shlex.quote(str(run.path))) for line in self.next_commands] or suggest_next(
             run.manifest(), run.path
         )
         for line in then[:2]:

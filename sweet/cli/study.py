@@ -1,4 +1,4 @@
-"""`sweet demo --study`, as it is shown: tables on stdout, and the page with the plots."""
+"""Shows the results of `sweet demo --study`: tables on stdout, and a page with plots."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from sweet.view.terminal import count
 
 
 def finish_study(call: Call[Any], study: Callable[[], StageResult]) -> None:
-    """Do a study and show its results; where parts of it failed, those of the rest before the error."""
+    """Run a study and show its results. If parts of it failed, show the other results before the error."""
     try:
         result = study()
     except TooManyFailures as error:
         if error.result is not None:
-            _tell(call, error.result)
+            _show(call, error.result)
         raise
-    _tell(call, result)
+    _show(call, result)
 
 
-def _tell(call: Call[Any], result: StageResult) -> None:
-    """The tables, or JSON, on stdout, and the page beside the results."""
+def _show(call: Call[Any], result: StageResult) -> None:
+    """Print the tables, or JSON, on stdout, and write the page next to the results."""
     from sweet.study.results import read_results
     from sweet.view.study import write_report
 
-    console.finish(result, as_json=call.common.json, show_people=show_study)
+    console.print_result(result, as_json=call.common.json, draw=show_study)
     written = write_report(result.run, read_results(Path(result.as_json()["metrics"]["results"])))
     if written.remark:
         call.reporter.say(written.remark)
@@ -39,20 +39,20 @@ def _tell(call: Call[Any], result: StageResult) -> None:
 
 
 def show_study(result: StageResult) -> None:
-    """The results of a study as tables."""
+    """Print the results of a study as tables."""
     metrics = result.as_json()["metrics"]
     console.heading(f"sweet demo --study · {result.run}")
-    of = f"{count(len(metrics['seeds']), 'seed')}, {metrics['test_tasks']} unseen tasks"
-    console.show(console.inert(f"{of}: % [95 % interval over seeds]"))
+    scope = f"{count(len(metrics['seeds']), 'seed')}, {metrics['test_tasks']} unseen tasks"
+    console.show(console.safe_text(f"{scope}: % [95 % interval over seeds]"))
     header = ["method", "success", "tests passed", "greedy"]
     console.show_rows(header, map(_method, metrics["methods"]), right=header[1:])
-    console.heading("sweet less the method, in points")
+    console.heading("sweet minus the method, in points")
     header = ["method", "difference [over tasks]", "[over seeds]", "p", "seconds"]
     console.show_rows(header, map(_against, metrics["methods"]), right=header[1:])
     _show_columns("best of N dialogues", "N", metrics["best_of"], "n")
     _show_columns("success by offline dialogues", "dialogues", metrics["offline"], "trajectories")
     _show_credit(metrics["credit"])
-    console.show(console.inert(metrics["results"]))
+    console.show(console.safe_text(metrics["results"]))
 
 
 def _method(row: Mapping[str, Any]) -> list[str]:
@@ -61,7 +61,7 @@ def _method(row: Mapping[str, Any]) -> list[str]:
 
 
 def _against(row: Mapping[str, Any]) -> list[str]:
-    """The difference with its intervals, and the seconds that making the actor took."""
+    """Return the difference with its intervals, and the seconds that the actor's training took."""
     against, seconds = row["against_sweet"], f"{row['seconds']:.0f}"
     if against is None:
         return [row["method"], "", "", "", seconds]
@@ -76,7 +76,7 @@ def _against(row: Mapping[str, Any]) -> list[str]:
 
 
 def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | None, axis: str) -> None:
-    """Curves over an axis, each with its intervals beside it."""
+    """Print curves over an axis, each value with its interval."""
     if columns is None:
         return
     console.heading(title)
@@ -90,7 +90,7 @@ def _show_columns(title: str, first: str, columns: Mapping[str, list[Any]] | Non
 
 
 def _show_credit(credit: Mapping[str, Any] | None) -> None:
-    """What each critic makes of the kinds of turn, and how often it is right."""
+    """Print each critic's mean advantage by kind of turn, and how often it orders replies correctly."""
     if credit is None:
         return
     judges = list(credit["agreement"])

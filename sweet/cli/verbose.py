@@ -1,6 +1,6 @@
-"""`--verbose`: where each setting came from, which artifacts were taken and why, what was written, how long it took.
+"""`--verbose`: reports the source of each setting, the artifacts read and the reason, the files written and the time.
 
-It tells what the manifest recorded of the call, so that it cannot say anything else than what happened.
+The artifacts are those that the manifest recorded for this call.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from sweet.view.units import format_bytes
 
 
 class Verbose:
-    """Tells one call to its reporter."""
+    """Reports the details of one call."""
 
     def __init__(self, call: Call[StageConfig]) -> None:
         self._call = call
         self._began = time.monotonic()
 
     def settings(self, declared: Declaration, given: Mapping[str, Setting]) -> None:
-        """A line for each setting: its value, and where it came from."""
+        """Report each setting with its value and its source."""
         values: dict[str, Any] = self._call.config.model_dump(mode="json")
         for option in declared.options:
             source = given[option.field].where if option.field in given else "default"
-            self._call.reporter.say(f"setting {option.key} = {console.figure(values[option.field])}  ({source})")
+            self._call.reporter.say(f"setting {option.key} = {console.format_value(values[option.field])}  ({source})")
 
-    def what_was_done(self) -> None:
-        """A line for each artifact that was read or written, and the time it all took."""
+    def finish(self) -> None:
+        """Report each artifact that was read or written, and the total time."""
         if self._call.run is not None:
             for line in _of_run(Run(self._call.run), self._call):
                 self._call.reporter.say(line)
-        self._call.reporter.say(f"{time.monotonic() - self._began:.1f} s in all")
+        self._call.reporter.say(f"{time.monotonic() - self._began:.1f} s in total")
 
 
 def _of_run(run: Run, call: Call[StageConfig]) -> Iterator[str]:
     try:
         manifest = run.manifest()
-    except SweetError:  # it is gone, or broken: the call has said so
+    except SweetError:  # it is missing or damaged, which the call has reported
         return
-    mine = [attempt for attempt in manifest.attempts if attempt.pid == os.getpid() and attempt.status != "interrupted"]
-    for attempt in mine:
+    own = [attempt for attempt in manifest.attempts if attempt.pid == os.getpid() and attempt.status != "interrupted"]
+    for attempt in own:
         for ref in attempt.inputs:
             if artifact := manifest.artifact(ref.id):
-                yield f"took {artifact.id}, {_size(artifact)}: {_why(manifest, artifact, attempt, call)}"
+                yield f"read {artifact.id}, {_size(artifact)}: {_reason(manifest, artifact, attempt, call)}"
         for id in attempt.outputs:
             if artifact := manifest.artifact(id):
                 yield f"wrote {call.run}/{artifact.path}, {_size(artifact)}"
@@ -67,7 +67,7 @@ def _size(artifact: Artifact) -> str:
     return f"{rows}{format_bytes(artifact.bytes)}"
 
 
-def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[StageConfig]) -> str:
+def _reason(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[StageConfig]) -> str:
     for field, value in call.config.model_dump(mode="json").items():
         if value == artifact.id:
             return f"named by --{option_key(field)}"
@@ -78,4 +78,4 @@ def _why(manifest: Manifest, artifact: Artifact, attempt: Attempt, call: Call[St
     done = manifest.of_kind(artifact.kind, "done")
     before = [one for one in done if one.finished and one.finished <= attempt.started]
     newest = bool(before) and before[-1].id == artifact.id
-    return f"the newest finished {artifact.kind}" + ("" if newest else " that suit this stage")
+    return f"the newest finished {artifact.kind}" + ("" if newest else " suitable for this stage")

@@ -1,7 +1,7 @@
-"""LoRA adapters as `peft` writes them: a folder with adapter_config.json, which names the model it was trained on.
+"""Reads LoRA adapters in the layout of `peft`: a folder with adapter_config.json, which names the base model.
 
-Only the description is read here, without torch; `sweet.llm.pretrained` merges an adapter into its base for the
-embedded engine, `sweet.llm.vllm` has it served beside the base.
+Only the configuration is read here, without torch. `sweet.llm.pretrained` merges an adapter into its base for the
+embedded engine; `sweet.llm.vllm` serves it with its base.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONFIG = "adapter_config.json"
 
 
 class _Written(BaseModel):
-    """What is read of adapter_config.json."""
+    """The fields of adapter_config.json that are used."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -37,10 +37,10 @@ class Adapter:
 
     Attributes:
         path: its folder.
-        base: the model it belongs to: a directory or a hub id.
+        base: its base model: a directory or a hub id.
         rank: the highest rank of its matrices.
-        own_tokenizer: whether its folder holds a tokenizer; trainers put one there, peft itself does not.
-        unservable: why vllm cannot serve it, where that is known.
+        own_tokenizer: whether its folder has a tokenizer; trainers save one there, peft itself does not.
+        unservable: why vllm cannot serve it, if that is known.
     """
 
     path: Path
@@ -51,10 +51,10 @@ class Adapter:
 
 
 def find_adapter(name: str) -> Adapter | None:
-    """The adapter in the directory `name`; None where that is no adapter.
+    """Return the adapter in the directory `name`; None if that is not an adapter.
 
     Raises:
-        UsageError: its configuration is not as it must be, or its base is not there.
+        UsageError: its configuration is invalid, or its base does not exist.
     """
     folder = Path(name).expanduser()
     path = folder / CONFIG
@@ -64,15 +64,15 @@ def find_adapter(name: str) -> Adapter | None:
         written = _Written.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        location = ".".join(str(part) for part in first["loc"])
         raise UsageError(
-            f"The adapter {name} cannot be read: {': '.join(filter(None, (place, first['msg'])))}.",
+            f"The adapter {name} cannot be read: {': '.join(filter(None, (location, first['msg'])))}.",
             where=path,
             fix="save the adapter again with peft",
         ) from error
     if written.peft_type != "LORA":
         raise UsageError(
-            f"The adapter {name} is of the kind {written.peft_type}, and only LoRA can be used.",
+            f"The adapter {name} has the type {written.peft_type}; only LoRA is supported.",
             where=path,
             fix="merge it into its base with peft and name the merged model",
         )
@@ -89,19 +89,19 @@ def find_adapter(name: str) -> Adapter | None:
 def _base(name: str, written: str | None, folder: Path) -> str:
     if not written:
         raise UsageError(
-            f"The adapter {name} does not say which model it belongs to.",
+            f"The adapter {name} does not name its base model.",
             where=f"{folder / CONFIG}, base_model_name_or_path",
             fix="write the base's directory or hub id there",
         )
-    # A relative path was meant from where the training ran; the folder of the adapter is the other likely place.
-    for place in (Path(written).expanduser(), folder / written):
-        if place.is_dir():
-            return str(place)
+    # A relative path was relative to where the training ran; otherwise try the folder of the adapter.
+    for candidate in (Path(written).expanduser(), folder / written):
+        if candidate.is_dir():
+            return str(candidate)
     if written.startswith((".", "/", "~")) or written.count("/") > 1:
         raise UsageError(
-            f"The base of the adapter {name} is not there: {written}.",
+            f"The base of the adapter {name} does not exist: {written}.",
             where=f"{folder / CONFIG}, base_model_name_or_path",
-            fix="write there where the base is now (a directory or a hub id)",
+            fix="write the base's current directory or hub id there",
         )
     return written
 
@@ -113,5 +113,5 @@ def _unservable(written: _Written) -> str | None:
         f"biases (bias: {written.bias})": written.bias != "none",
     }
     return next(
-        (f"the adapter holds {what}, which vllm does not serve" for what, there in found.items() if there), None
+        (f"the adapter holds {what}, which vllm does not serve" for what, present in found.items() if present), None
     )

@@ -1,4 +1,4 @@
-"""Addresses of servers, as people write them."""
+"""Parses and normalises server addresses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sweet.errors import UsageError
 
 
 def base_url(text: str) -> str:
-    """The address below which /chat/completions lies: `host:8000` and `http://host:8000/` become http://host:8000/v1.
+    """The base URL of an OpenAI-compatible API: `host:8000` and `http://host:8000/` become http://host:8000/v1.
 
     Raises:
-        UsageError: the text is no http address.
+        UsageError: the text is not an http address.
     """
     full = text.strip() if "://" in text else f"http://{text.strip()}"
     try:
@@ -22,9 +22,7 @@ def base_url(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.username or parts.query or parts.fragment or any(c.isspace() for c in full):
-        raise UsageError(
-            f"{text!r} is not the address of a server.", where=text, fix="write it like http://127.0.0.1:8000/v1"
-        )
+        raise UsageError(f"{text!r} is not a server address.", where=text, fix="write it like http://127.0.0.1:8000/v1")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return f"{parts.scheme}://{parts.netloc}{path or '/v1'}"
 
@@ -39,21 +37,21 @@ def is_loopback(url: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one.
+    """Return a socket that listens on an address; port 0 selects a free one.
 
     Raises:
-        UsageError: it cannot be listened on.
+        UsageError: the address cannot be bound.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
     except (OSError, OverflowError, UnicodeError) as error:
         raise UsageError(
-            f"{host}:{port} cannot be listened on: {error}.", where="--host, --port", fix="--port 0 takes a free one"
+            f"{host}:{port} cannot be listened on: {error}.", where="--host, --port", fix="--port 0 selects a free one"
         ) from error
 
 
 def url_of(host: str, port: int) -> str:
-    """The address under which what listens on `host` and `port` is reached from this machine."""
+    """The URL at which a server that listens on `host` and `port` is reached from this machine."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}/v1"

@@ -1,7 +1,7 @@
-"""What the rest of the program knows of a language model: messages in, sampled replies out.
+"""The interface to language models: messages in, sampled replies out.
 
-A `ChatClient` is an OpenAI-compatible server (`sweet.llm.remote`) or the embedded engine in this process
-(`sweet.llm.embedded`); who asks cannot tell which.
+A `ChatClient` is either a client of an OpenAI-compatible server (`sweet.llm.remote`) or the embedded engine in this
+process (`sweet.llm.embedded`); callers do not need to know which.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.tasks.base import Message
 
 Role = Literal["agent", "sim", "judge"]
-"""Whose model it is."""
+"""The role that a model plays."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to sample. `temperature` 0 is greedy; `n` replies are drawn independently; `max_tokens` bounds each.
+    """Sampling parameters of a request.
 
-    `logprobs` asks a server for the log-probability of each sampled token; the embedded engine always tells them.
-    `likeliest` asks for so many of the likeliest tokens at each place of a reply; a server may not tell them.
+    Attributes:
+        temperature: 0 is greedy.
+        top_p: nucleus sampling keeps this probability mass; 1 keeps everything.
+        max_tokens: upper bound on the tokens of each reply.
+        n: number of independent replies.
+        seed: the same seed gives the same replies, where the server supports it.
+        logprobs: request the log-probability of each sampled token; the embedded engine always returns them.
+        top_logprobs: request so many most likely tokens at each position; a server may not return them.
     """
 
     temperature: float = 1.0
@@ -37,7 +43,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """One place of a reply: the text of the token that stands there, and (text, log-probability) of the likeliest."""
+    """The text of a sampled token, and (text, log-probability) of the most likely tokens at its position."""
 
     text: str
     top_logprobs: tuple[tuple[str, float], ...]
@@ -49,10 +55,10 @@ class Reply:
 
     Attributes:
         text: without special tokens.
-        finish_reason: `stop`, `length` or what else the server says.
-        token_ids: the sampled ids, the end-of-turn token included, where the server tells them.
-        logprobs: one natural-log probability an id, of the model's distribution at temperature 1, where told.
-        places: one a token, where `Sampling.likeliest` asked for them and they were told.
+        finish_reason: `stop`, `length` or another value that the server returns.
+        token_ids: the sampled ids including the end-of-turn token, if the server returns them.
+        logprobs: natural-log probability of each id under the model's distribution at temperature 1, if returned.
+        alternatives: one entry for each token, if `Sampling.top_logprobs` requested them and they were returned.
     """
 
     text: str
@@ -64,7 +70,8 @@ class Reply:
 
 @dataclass(frozen=True)
 class Completion:
-    """The answer to one request: `replies` has `Sampling.n` entries; `retries` tries before it failed."""
+    """The response to one request: `replies` has `Sampling.n` entries; `retries` counts the attempts that failed
+    before."""
 
     replies: tuple[Reply, ...]
     prompt_tokens: int
@@ -75,7 +82,7 @@ class Completion:
 
 
 class ChatClient(Protocol):
-    """Something that can be asked for replies. Used as an asynchronous context manager by its opener."""
+    """A client that samples replies. The code that opens it must close it with `aclose`."""
 
     model: str
 
@@ -87,22 +94,22 @@ class ChatClient(Protocol):
         """Sample replies.
 
         Raises:
-            ContextOverflow: prompt and reply do not fit the model's context; asking again cannot help.
-            RequestFailed: the server refused or failed this request for good.
-            sweet.errors.ServerError: the server could not be reached after the retries.
+            ContextOverflow: prompt and reply do not fit into the model's context; a retry cannot help.
+            RequestFailed: the server refused this request, or it failed permanently.
+            sweet.errors.ServerError: the server could not be reached within the retry time-out.
         """
 
     async def aclose(self) -> None:
-        """Give back connections, threads and memory."""
+        """Release connections, threads and memory."""
 
 
 class RequestFailed(SweetError):
-    """One request failed for good (a 4xx, a malformed answer). The item it belongs to fails, not the stage."""
+    """One request failed permanently (a 4xx, a malformed response). Its item fails, not the stage."""
 
 
 class ContextOverflow(RequestFailed):
-    """Prompt and reply do not fit the model's context."""
+    """Prompt and reply do not fit into the model's context."""
 
 
 class EngineFailed(RequestFailed):
-    """The model itself failed, whatever was asked of it."""
+    """The model itself failed, independent of the request."""

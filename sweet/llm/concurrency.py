@@ -1,14 +1,14 @@
-"""How hard a model's servers are asked: how many requests at once, and when one is asked a second time.
+"""An adaptive concurrency limit for the requests to a model's servers, and hedged requests.
 
-`Pace` admits requests up to a limit that finds itself. It doubles as long as more requests at once bring more answers a
-second, or answers take no longer (then the servers had room); where neither holds it goes back to the last limit that
-brought more, and tries again now and then. Where a share of the answers are refusals (429, 5xx, no answer) that chance
-does not explain, it shrinks by half that share. A limit is judged by the answers after those that were under way when
-it was set. Whoever runs the rollout sets the ceiling, at any time.
+`AdaptiveLimiter` admits requests up to a limit that adapts to the servers. The limit doubles as long as more concurrent
+requests increase throughput, or latency does not increase (then the servers had spare capacity). Otherwise it returns
+to the last limit that increased throughput, and tries again after a pause. If the share of dropped requests (429, 5xx,
+no response) is higher than chance explains, the limit shrinks by half that share. A limit is judged only by requests
+that were sent after it was set. The stage sets an upper bound, which may change at any time.
 
-A request that takes longer than 99 in 100 before it may have been lost: a second one is sent beside it, and the first
-answer counts (Dean and Barroso, "The Tail at Scale", 2013). Both carry the same sampling seed. At most one request in
-twenty is sent twice.
+A request that takes longer than the 99th percentile of earlier ones may have been lost: a second copy is sent, and the
+first response is used (hedged requests; Dean and Barroso, "The Tail at Scale", 2013). Both carry the same sampling
+seed. At most one request in twenty is sent twice.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 INITIAL_LIMIT = 128
-"""Requests at once to each server that are tried first."""
+"""Initial number of concurrent requests to each server."""
 MAX_DROPPED_SHARE = 0.15
-"""Share of refusals in a window above which the limit shrinks: some fail by chance on healthy servers."""
+"""Share of dropped requests in a window above which the limit shrinks: healthy servers drop a few by chance."""
 MIN_GAIN, MAX_SLOWDOWN = 1.05, 1.5
-"""A step up that brings less than this much more, and answers that take this much longer, was one too many."""
+"""A larger limit is reverted if throughput grows by less than this factor and latency by more than that one."""
 HOLD_SECONDS = 10.0
 MIN_WINDOW, MAX_WINDOW = 20, 256
-"""Answers over which a limit is judged: as many as it allows at once, within these."""
+"""Requests over which a limit is judged: as many as the limit itself, within these bounds."""
 
 MIN_HEDGE_SECONDS = 0.5
-"""Seconds after which a request is sent again at the earliest."""
+"""Seconds before which a request is never hedged."""
 LATENCY_SAMPLES, MIN_LATENCY_SAMPLES = 512, 64
 HEDGED_SHARE, MIN_HEDGES = 0.05, 5
 
 
 @dataclass(frozen=True)
 class _Measurement:
-    """What a limit brought: answers a second, and how long one took."""
+    """What was measured at a limit: responses per second, and seconds per response."""
 
     limit: int
     rate: float
@@ -48,7 +48,13 @@ _NO_MEASUREMENT = _Measurement(0, 0.0, 0.0)
 
 
 class AdaptiveLimiter:
-    """The pace of one client. Belongs to one event loop."""
+    """The concurrency limit of one client. Belongs to one event loop.
+
+    Args:
+        max_limit: upper bound of the limit, at least 1.
+        start: the initial limit.
+        clock: returns seconds; replaced in tests.
+    """
 
     def __init__(self, max_limit: int, start: int = INITIAL_LIMIT, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -67,7 +73,7 @@ class AdaptiveLimiter:
 
     @property
     def max_limit(self) -> int:
-        """Requests at once at most."""
+        """The upper bound of the limit."""
         return self._max_limit
 
     @max_limit.setter
@@ -80,7 +86,7 @@ class AdaptiveLimiter:
         self._admit()
 
     async def acquire(self) -> None:
-        """Wait for a place; `leave` gives it back."""
+        """Wait until a request may be sent. Each call must be followed by one of the `on_…` methods."""
         self._requests += 1
         if self.in_flight < self.limit and not self._waiting:
             self.in_flight += 1
@@ -97,7 +103,7 @@ class AdaptiveLimiter:
             raise
 
     def on_success(self, seconds: float) -> None:
-        """Give the place back after an answer that took `seconds`."""
+        """Release after a response that took `seconds`."""
         self._latencies.append(seconds)
         self._new_samples += 1
         if self._clock() >= self._window_start:
@@ -105,11 +111,11 @@ class AdaptiveLimiter:
         self._count(dropped=0)
 
     def on_dropped(self) -> None:
-        """Give the place back after a refusal that may pass: 429, 5xx, no connection, no answer."""
+        """Release after a transient failure: 429, 5xx, no connection, no response."""
         self._count(dropped=1)
 
     def on_ignored(self) -> None:
-        """Give the place back after what says nothing of the servers' load."""
+        """Release after a result that says nothing about the servers' load."""
         self.in_flight -= 1
         self._admit()
 
@@ -124,7 +130,7 @@ class AdaptiveLimiter:
         self._admit()
 
     def hedge_after(self) -> float | None:
-        """Seconds without an answer after which a request is sent once more; None where it is not."""
+        """Seconds without a response after which a request is hedged; None if it must not be."""
         if self._new_samples >= MIN_LATENCY_SAMPLES or (
             self._hedge_after is None and len(self._latencies) >= MIN_LATENCY_SAMPLES
         ):
@@ -136,7 +142,7 @@ class AdaptiveLimiter:
         return self._hedge_after
 
     def count_hedge(self) -> None:
-        """Count a request that is sent a second time."""
+        """Record that a request was hedged."""
         self._hedges += 1
 
     def _start_window(self, settling: float = 0.0) -> None:
@@ -163,7 +169,7 @@ class AdaptiveLimiter:
             self._best = tried if tried.rate > best.rate else replace(best, limit=tried.limit)
             self.limit = min(self._max_limit, max(self.limit + 1, int(self.limit * (2 if self._doubling else 1.25))))
         elif self.limit > best.limit:
-            # More at once brought no more: go back, and forget how it was, so that a later try is judged afresh.
+            # No gain: revert, and forget the measurements, so that the next attempt is judged on new ones.
             self.limit, self._best, self._doubling = max(1, best.limit), _NO_MEASUREMENT, False
             self._hold_until = now + HOLD_SECONDS
 

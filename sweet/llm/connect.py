@@ -1,7 +1,7 @@
-"""From a model's name and addresses to a client.
+"""Opens a client for a model, given its name and addresses.
 
-A served model where addresses are given. Without, a `Local` decides: by a vllm that is started for it and ended with
-the client, or in this process; without a `Local` in this process.
+A model with addresses is used through its servers. Otherwise `LocalServing` decides whether a vllm is started for it,
+which ends with the client, or it runs in this process; without a `LocalServing` it runs in this process.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ async def open_client(
     device: Device = "auto",
     local: LocalServing | None = None,
 ) -> AsyncIterator[ChatClient]:
-    """A client for `model`, closed at the end.
+    """Open a client for `model` and close it at the end of the context.
 
     Args:
-        urls: OpenAI-compatible servers that serve the model; without one it is run on this machine.
+        urls: OpenAI-compatible servers that serve the model; without any it runs on this machine.
         device: where the embedded engine runs.
-        local: how a model without an address is run.
-        concurrency: how many requests may be under way at once.
-        role: whose model it is: says which variable holds its API key.
-        retry_timeout: seconds for which a failing server is tried again.
+        local: decides how a model without an address is run.
+        concurrency: maximum number of concurrent requests.
+        role: the model's role, which determines the environment variable of its API key.
+        retry_timeout: seconds for which failed requests are retried.
 
     Raises:
-        UsageError: the model cannot be loaded, or is not served there.
+        UsageError: the model cannot be loaded, or a server does not serve it.
         ServerError: a server cannot be reached.
-        SweetError: a vllm that was started for it failed.
+        SweetError: the vllm that was started for it failed.
     """
     async with AsyncExitStack() as stack:
         if local is not None and urls:

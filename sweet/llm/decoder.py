@@ -1,13 +1,13 @@
-"""A causal language model with a cache of many rows: extend some rows by tokens, get the next token's logits.
+"""A causal language model with a multi-row cache: extend some rows by tokens and get the logits of the next token.
 
-Everything the engine does is one operation: rows `[first, first + k)` hold sequences of `held` tokens each and get new
-tokens behind them. New tokens are padded on the right, where causal attention does not see the padding. A mask over
-[rows, new tokens, columns] is made here from the positions, because the library would derive it from column numbers
-that mean something else in this cache; where all rows begin at column 0 no mask is needed at all.
+The engine needs a single operation: rows `[first, first + k)` hold sequences with `cached` tokens each, and new tokens
+are appended to them. New tokens are padded on the right, where causal attention does not see the padding. The mask over
+[rows, new tokens, columns] is computed here from the positions, because the library would derive it from column
+numbers, which mean something else in this cache. If all rows start at column 0, no mask is needed.
 
-Whether a model takes positions and masks this way is not assumed: `Decoder` compares its own logits with plain
-forwards of single sequences once, on the model itself. A model that fails (one that derives positions from the padding
-mask, say) is run one row at a time without masks, and refused where even that does not agree.
+That a model accepts positions and masks this way is verified: `Decoder` compares its logits once with plain forward
+passes of single sequences. A model that fails (for example because it derives positions from the padding mask) is run
+one row at a time without masks, and is refused if even that does not match.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from sweet.errors import UsageError
 from sweet.llm.kvcache import SlotCache, Window
 
 SCORE_CHUNK = 256
-"""Tokens whose logits are formed at once when a text is scored."""
+"""Tokens whose logits are computed at a time when a text is scored."""
 
 
 class Decoder:
-    """Runs the model. One thread uses it at a time.
+    """Runs the model. Must be used by one thread at a time.
 
     Attributes:
-        batched: whether rows of different lengths can share a forward; otherwise every call must be for one row.
-        context: the most tokens a sequence may have, None where the model does not say.
+        batched: whether rows of different lengths can share a forward pass; otherwise every call must be for one row.
+        context: the maximum sequence length in tokens; None if the model does not define one.
+
+    Raises:
+        UsageError: the model's logits with the cache differ from those without it.
     """
 
     def __init__(self, model: Any, name: str) -> None:
@@ -52,34 +55,34 @@ class Decoder:
         self._verify()
 
     def close(self) -> None:
-        """Free the cache and leave the model as it was."""
+        """Free the cache and restore the model."""
         if self._hook is not None:
             self._hook.remove()
         self.cache.clear()
 
     @torch.inference_mode()
     def extend(self, first: int, tokens: Sequence[list[int]], cached: Sequence[int]) -> torch.Tensor:
-        """Append `tokens[i]` to row `first + i`, which holds `held[i]` tokens.
+        """Append `tokens[i]` to row `first + i`, which already holds `cached[i]` tokens.
 
         Returns:
-            The logits behind each row's last token, [rows, vocabulary].
+            The logits after each row's last token, [rows, vocabulary].
         """
         rows, longest = len(tokens), max(map(len, tokens))
         width = max(h + len(t) for h, t in zip(cached, tokens, strict=True))
         empty = not any(cached)
-        # Padded by a token of its own: some models warn of the padding token where no mask is given.
+        # Padded with the row's last token: some models warn about the padding token if there is no mask.
         padded = [[*t, *t[-1:] * (longest - len(t))] for t in tokens]
         ids = torch.tensor(padded, device=self.device)
         start = torch.tensor(cached, device=self.device)[:, None]
         positions = start + torch.arange(longest, device=self.device)
-        # Padding may run past the width; it is written over its row's last column's successors, never attended to.
+        # Padding may extend past the width. It is written behind the row's last column and never attended to.
         attended = width if empty else max(cached) + longest
         self.cache.set_window(Window(first, rows, None if empty else positions, attended))
         settings: dict[str, Any] = {}
         if self.batched and (not empty or self._window):
             settings["attention_mask"] = self._mask(positions, attended)
         if self._accepts_positions:
-            # Padding behind the context's end would have no position of its own.
+            # Padding beyond the maximum context length would have no valid position.
             limit = None if self.context is None else self.context - 1
             settings["position_ids"] = positions if limit is None else positions.clamp(max=limit)
         if longest > 1:
@@ -96,7 +99,12 @@ class Decoder:
 
     @torch.inference_mode()
     def score(self, ids: Sequence[int]) -> tuple[list[float], list[tuple[int, float]]]:
-        """Log-probabilities of `ids[1:]`, and the likeliest token with its log-probability at each of their places."""
+        """Score a text.
+
+        Returns:
+            The log-probability of each id but the first, and the most likely id with its log-probability at the same
+            positions.
+        """
         from transformers import DynamicCache
 
         cache: Any = DynamicCache(config=self.model.config)
@@ -113,7 +121,7 @@ class Decoder:
         return chosen, best
 
     def _select_last(self, _: Any, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-        """Before the output layer: keep each row's last token, so that logits are formed for it alone."""
+        """Hook before the output layer: keep each row's last token, so that logits are computed for it alone."""
         if self._last is None or inputs[0].dim() != 3 or inputs[0].shape[1] == 1:
             return None
         hidden = inputs[0]
@@ -121,7 +129,8 @@ class Decoder:
         return (hidden[rows, self._last][:, None], *inputs[1:])
 
     def _mask(self, positions: torch.Tensor, width: int) -> Any:
-        """0 where a new token may look, the lowest number elsewhere (minus infinity would make padding NaN)."""
+        """0 where a new token may attend, the lowest finite number elsewhere (minus infinity would turn padding into
+        NaN)."""
         dtype = self.model.dtype
         column = torch.arange(width, device=self.device)
         ahead = column > positions[:, None, :, None]
@@ -136,7 +145,7 @@ class Decoder:
 
     @torch.inference_mode()
     def _verify(self) -> None:
-        """Compare with plain forwards; fall back to one row at a time; refuse what does not agree even then."""
+        """Compare with plain forward passes; fall back to one row at a time; refuse the model if that differs too."""
         reason, cause = "", None
         for batched in (True, False):
             self.batched = batched
@@ -174,16 +183,16 @@ class Decoder:
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether two rows of logits give the same distribution, up to the precision of the model's type."""
+    """Whether two rows of logits give the same distribution, within the precision of the model's type."""
     allowed = 1e-3 if found.dtype == torch.float32 else 0.05
     difference = found.float().softmax(-1) - expected.float().softmax(-1)
     return bool(difference.abs().max() <= allowed)
 
 
 def _mask_kinds(config: Any, context: int | None) -> tuple[str, ...]:
-    """The kinds of attention the model's layers have.
+    """The kinds of attention that the model's layers have.
 
-    A model with one kind takes one mask, a model with two takes both by name.
+    A model with one kind accepts one mask; a model with two accepts a mapping from kind to mask.
     """
     window = getattr(config, "sliding_window", None)
     if not window or getattr(config, "use_sliding_window", True) is False or (context and window >= context):

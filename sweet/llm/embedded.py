@@ -1,4 +1,4 @@
-"""The embedded engine as a chat client: a model in this process, no server."""
+"""The embedded engine as a chat client: a model in this process, without a server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sweet.tasks.base import Message
 
 
 class EmbeddedClient:
-    """Implements `sweet.llm.base.ChatClient` over an engine in this process.
+    """Implements `sweet.llm.base.ChatClient` with an engine in this process.
 
     Attributes:
-        model: the name that was asked for.
-        context: the most tokens prompt and reply may have together, None where the model does not say.
+        model: the name that was requested.
+        context: the maximum number of tokens of prompt and reply together; None if the model does not define one.
     """
 
     limiter = None
@@ -33,7 +33,14 @@ class EmbeddedClient:
 
     @classmethod
     def load(cls, model: str, *, device: Device = "auto", limits: Limits | None = None) -> EmbeddedClient:
-        """Load `model` (`micro`, a directory or a hub id) and start its engine; UsageError where it cannot be used."""
+        """Load `model` and start its engine.
+
+        Args:
+            model: `micro`, a directory or a hub id.
+
+        Raises:
+            UsageError: the model cannot be used.
+        """
         tokenizer = load_tokenizer(model)
         network = load_model(model, device, tokenizer=tokenizer)
         engine = EmbeddedEngine(network, end_ids(network, tokenizer), name=model_path(model), limits=limits)
@@ -45,13 +52,13 @@ class EmbeddedClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the engine takes requests."""
+        """Whether the engine accepts requests."""
         return self.engine.alive
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Sample replies to chat messages; see `ChatClient.chat`."""
         if any(isinstance(message, ImageMessage) for message in messages):
-            raise RequestFailed("The embedded engine runs models of text and shows no pictures.", where=self.model)
+            raise RequestFailed("The embedded engine runs text models and does not accept images.", where=self.model)
         try:
             ids = self.template.ids(messages)
         except ValueError as error:
@@ -59,7 +66,7 @@ class EmbeddedClient:
         return await self.complete(ids, sampling)
 
     async def complete(self, prompt: Sequence[int], sampling: Sampling) -> Completion:
-        """Sample continuations of a prompt of token ids; errors as for `chat`."""
+        """Sample continuations of a prompt of token ids. Raises the errors of `chat`."""
         generated = await asyncio.wrap_future(self.engine.submit(prompt, sampling))
         return Completion(
             replies=tuple(self._reply(sequence) for sequence in generated),
@@ -70,7 +77,7 @@ class EmbeddedClient:
         )
 
     async def score(self, ids: Sequence[int]) -> Scored:
-        """Log-probabilities of a text's ids; errors as for `chat`."""
+        """Log-probabilities of a text's ids. Raises the errors of `chat`."""
         return await asyncio.wrap_future(self.engine.score(ids))
 
     async def aclose(self) -> None:
@@ -100,7 +107,7 @@ class EmbeddedClient:
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every id that ends a reply: those of the generation settings, of the model and of the tokenizer."""
+    """All ids that end a reply: those of the generation configuration, the model and the tokenizer."""
     ends: set[int] = set()
     for source in (getattr(model, "generation_config", None), model.config.get_text_config(), tokenizer):
         found = getattr(source, "eos_token_id", None)

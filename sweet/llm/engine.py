@@ -1,13 +1,13 @@
 """The embedded engine: one model, one worker thread, continuous batching.
 
-Requests wait in a queue. Before each decoding step the worker takes in as many of them as fit, in their order: prompts
-of similar length are computed together (what an earlier sequence had in common with a prompt is copied, see
-`sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch.
-A row that ends leaves at once, its place taken by the last row. So no request waits for another to finish, and none
-depends on another: its random numbers come from its own generator.
+Requests wait in a queue. Before each decoding step the worker admits as many of them as fit, in order: prompts of
+similar length are prefilled together (the part that a prompt shares with an earlier sequence is copied, see
+`sweet.llm.prefixes`), a prompt with `n` replies is computed once and its row copied, and the new rows join the batch. A
+row that ends is removed at once, and the last row moves into its slot. So no request waits for another to finish, and
+no request depends on another: each has its own random generator.
 
-What fails, fails those it concerns: a batch whose forward raised, a request with numbers that are not numbers. Only
-when the worker itself dies do all fail, with its cause.
+A failure affects only its own requests: those in a batch whose forward pass raised, or a request whose logits are not
+finite. All requests fail only if the worker thread itself dies; the error then names the cause.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Limits:
     """Bounds of the batch.
 
     Attributes:
-        rows: sequences decoded at once.
+        rows: sequences decoded at the same time.
         cache_bytes: keys and values of running sequences, reserved up to each one's `max_tokens`.
         prefix_bytes: keys and values of finished sequences.
-        prefill_tokens: prompt tokens computed in one forward, padding included.
+        prefill_tokens: prompt tokens computed in one forward pass, padding included.
     """
 
     rows: int = 128
@@ -54,7 +54,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Generated:
-    """One sampled sequence; the id that ended it is the last of `ids`. `likeliest`: one entry an id, if asked for."""
+    """One sampled sequence; the id that ended it is the last of `ids`. `top_logprobs` has one entry for each id, if
+    requested."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -64,7 +65,8 @@ class Generated:
 
 @dataclass(frozen=True)
 class Scored:
-    """A scored text: one log-probability for each id but the first, and the likeliest id at each place with its own."""
+    """A scored text: the log-probability of each id but the first, and the most likely id with its log-probability at
+    each position."""
 
     logprobs: tuple[float, ...]
     best: tuple[tuple[int, float], ...]
@@ -83,13 +85,13 @@ class _Request:
 
     @property
     def length(self) -> int:
-        """Cache columns a reply may need."""
+        """Cache columns that a reply may need."""
         return len(self.prompt) + self.limit
 
 
 @dataclass(eq=False)
 class _Row:
-    """One reply being sampled. `held` tokens of it are in the cache; the last of `ids` is not yet."""
+    """One reply that is being sampled. `cached` tokens of it are in the cache; the last of `ids` is not yet."""
 
     request: _Request
     index: int
@@ -102,7 +104,7 @@ class _Row:
 
 @dataclass(eq=False)
 class _Admission:
-    """Replies of a request that are taken in now; `held` tokens of its prompt are copied, not computed."""
+    """Replies of a request that are admitted now; `cached` tokens of the prompt are copied instead of computed."""
 
     request: _Request
     indices: range
@@ -110,10 +112,10 @@ class _Admission:
 
 
 class EmbeddedEngine:
-    """Samples from one model. Thread-safe; `close` stops the worker and fails what still waits.
+    """Samples from one model. Thread-safe. `close` stops the worker and fails pending requests.
 
     Args:
-        model: a Hugging Face causal language model in evaluation mode, used by nobody else meanwhile.
+        model: a Hugging Face causal language model in evaluation mode, not used elsewhere at the same time.
         ends: ids that end a reply.
         name: the model's name, for messages.
 
@@ -139,24 +141,24 @@ class EmbeddedEngine:
         self._worker = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
         self._worker.start()
 
-    # Asking -----------------------------------------------------------------------------------------------------
+    # Requests ---------------------------------------------------------------------------------------------------
 
     @property
     def context(self) -> int | None:
-        """The most tokens prompt and reply may have together."""
+        """The maximum number of tokens of prompt and reply together."""
         return self.decoder.context
 
     @property
     def alive(self) -> bool:
-        """Whether requests are taken."""
+        """Whether requests are accepted."""
         return not self._closing
 
     def submit(self, prompt: Sequence[int], sampling: Sampling) -> Future[list[Generated]]:
-        """Ask for `sampling.n` replies to a prompt of token ids. Cancelling the future drops the request.
+        """Request `sampling.n` replies to a prompt of token ids. Cancelling the future drops the request.
 
         Raises:
             ContextOverflow: the prompt leaves no room for a reply.
-            RequestFailed: the prompt is empty or has ids the model does not know.
+            RequestFailed: the prompt is empty or has ids that the model does not know.
         """
         ids = self._checked(prompt)
         limit = sampling.max_tokens
@@ -164,7 +166,7 @@ class EmbeddedEngine:
             room = self.context - len(ids)
             if room < 1:
                 raise ContextOverflow(
-                    f"The prompt has {len(ids)} tokens; the model {self.name} takes {self.context} with the reply.",
+                    f"The prompt has {len(ids)} tokens; the model {self.name} accepts {self.context} with the reply.",
                     where=self.name,
                 )
             limit = min(limit, room)
@@ -174,16 +176,16 @@ class EmbeddedEngine:
         return self._enqueue(_Request(ids, sampling, limit, seed, Future()))
 
     def score(self, ids: Sequence[int]) -> Future[Scored]:
-        """Ask for the log-probability of every id of a text but the first; errors as for `submit`."""
+        """Request the log-probability of each id of a text but the first. Raises the errors of `submit`."""
         checked = self._checked(ids)
         if self.context is not None and len(checked) > self.context:
             raise ContextOverflow(
-                f"The text has {len(checked)} tokens; the model {self.name} takes {self.context}.", where=self.name
+                f"The text has {len(checked)} tokens; the model {self.name} accepts {self.context}.", where=self.name
             )
         return self._enqueue(_Request(checked, Sampling(), 0, 0, Future(), scoring=True))
 
     def close(self) -> None:
-        """Stop, failing what has not been answered."""
+        """Stop the worker and fail pending requests."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -249,7 +251,7 @@ class EmbeddedEngine:
                 self._remove_row(slot)
 
     def _fail_on_error(self, requests: Sequence[_Request], work: Callable[[], None]) -> None:
-        """Do `work`; what it raises fails these requests and empties the batch of them."""
+        """Run `work`; if it raises, fail these requests and remove their rows."""
         try:
             work()
         except Exception as error:
@@ -264,7 +266,7 @@ class EmbeddedEngine:
                     self._remove_row(slot)
 
     def _admit(self) -> None:
-        """Take in waiting requests in their order, as many replies of them as fit."""
+        """Admit waiting requests in order, as many of their replies as fit."""
         admitted: list[_Admission] = []
         count = len(self._rows)
         longest = max((row.request.length for row in self._rows), default=0)
@@ -291,13 +293,13 @@ class EmbeddedEngine:
         self._taken.clear()
 
     def _group(self, admitted: list[_Admission]) -> list[_Admission]:
-        """Remove the prompts to compute together, beginning with the shortest, and copy what is known of them."""
+        """Remove and return the prompts to prefill together, shortest first, after copying their cached prefixes."""
         admitted.sort(key=lambda entry: len(entry.request.prompt))
         first, longest = len(self._rows), 0
         size = 0
         for entry in admitted:
             found = self._prefixes.find(entry.request.prompt)
-            # One token is always computed: its logits begin the reply.
+            # One token is always computed: its logits give the first token of the reply.
             entry.cached = 0 if found is None else min(found[1], len(entry.request.prompt) - 1)
             longest = max(longest, len(entry.request.prompt) - entry.cached)
             if size and (not self.decoder.batched or (size + 1) * longest > self.limits.prefill_tokens):
@@ -310,7 +312,7 @@ class EmbeddedEngine:
         return group
 
     def _prefill(self, group: list[_Admission]) -> None:
-        """Compute the prompts of a group, and begin its replies."""
+        """Prefill the prompts of a group and start its replies."""
         cache, first = self.decoder.cache, len(self._rows)
         cached = [entry.cached for entry in group]
         logits = self.decoder.extend(first, [entry.request.prompt[entry.cached :] for entry in group], cached)
@@ -343,7 +345,7 @@ class EmbeddedEngine:
         self._sample_next(0, logits)
 
     def _sample_next(self, first: int, logits: torch.Tensor) -> None:
-        """Sample the next token of the rows from `first` on, and let those that end leave."""
+        """Sample the next token of the rows from `first` on, and remove rows that end."""
         rows = self._rows[first:]
         settings = [row.request.sampling for row in rows]
         uniforms = [row.uniform() for row in rows]
@@ -364,7 +366,7 @@ class EmbeddedEngine:
         row = self._rows[slot]
         request = row.request
         if row.logprobs[-1] != row.logprobs[-1]:
-            _fail(request, EngineFailed(f"The model {self.name} gave numbers that are not numbers.", where=self.name))
+            _fail(request, EngineFailed(f"The logits of the model {self.name} are not finite.", where=self.name))
         elif row.index == 0:
             self._store_prefix(slot, [*request.prompt, *row.ids[: row.cached - len(request.prompt)]])
         self._remove_row(slot)
@@ -374,7 +376,7 @@ class EmbeddedEngine:
             _resolve(request, [request.done[index] for index in range(request.sampling.n)])
 
     def _remove_row(self, slot: int) -> None:
-        """Give a row's place to the last row."""
+        """Move the last row into the slot of a removed one."""
         last = self._rows.pop()
         if slot < len(self._rows):
             self.decoder.cache.copy_row(len(self._rows), slice(slot, slot + 1), last.cached)

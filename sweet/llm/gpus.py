@@ -1,8 +1,8 @@
-"""What a vllm that is started here would run on: its build, and the GPUs it would see. Found out without torch.
+"""Detects the installed vllm build and the GPUs that it would see, without importing torch.
 
-vllm itself tells a CPU build by the version of its distribution; that is read with the Python that the program
-belongs to, which may be one of another environment. GPUs are counted as CUDA counts them: those of nvidia-smi, as far
-as CUDA_VISIBLE_DEVICES lets them through.
+Like vllm itself, a CPU build is recognised by the version of its distribution, read with the Python that the program
+belongs to, which may be in another environment. GPUs are listed as CUDA does: those that nvidia-smi reports, filtered
+by CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROBE_TIMEOUT = 20.0
-"""Seconds a look at the machine may take; a driver in trouble can hang."""
+"""Time-out in seconds of each probe; a faulty driver can hang."""
 
 _VERSION = "import importlib.metadata as m; print(m.version('vllm'))"
 _QUERY = "--query-gpu=index,uuid,memory.free,memory.total"
@@ -26,14 +26,14 @@ _QUERY = "--query-gpu=index,uuid,memory.free,memory.total"
 
 @dataclass(frozen=True)
 class Build:
-    """An installed vllm: the program, and its version where that is known."""
+    """An installed vllm: the program, and its version if known."""
 
     program: str
     version: str | None
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether it is not known to run on a CPU; the rules are vllm's own."""
+        """Whether it requires a GPU, as far as known; the rules are those of vllm."""
         if os.environ.get("VLLM_TARGET_DEVICE") == "cpu" or sys.platform == "darwin":
             return False
         return "cpu" not in (self.version or "")
@@ -44,21 +44,21 @@ class Build:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that a child process sees. `free` is the share of its memory that is free, None where nobody tells."""
+    """A GPU that a child process sees. `free` is the free share of its memory, None if unknown."""
 
     name: str
     free: float | None = None
 
 
 def find_build(program: str) -> Build:
-    """What is installed beside the program."""
+    """The build of the vllm that `program` belongs to."""
     python = _python_of(Path(program))
     output = _run_command(python, "-c", _VERSION) if python else None
     return Build(program, output.strip() if output and output.strip() else None)
 
 
 def _python_of(program: Path) -> str | None:
-    """The Python of the program's first line, else the one in its folder."""
+    """The Python in the program's shebang line, otherwise the one in its folder."""
     try:
         with program.open("rb") as file:
             first = file.readline(4096).decode(errors="replace")
@@ -72,7 +72,7 @@ def _python_of(program: Path) -> str | None:
 
 
 def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
-    """The GPUs of NVIDIA that CUDA would see in this environment; none where nvidia-smi is not there or fails."""
+    """The NVIDIA GPUs that CUDA would see in this environment; none if nvidia-smi is missing or fails."""
     program = shutil.which("nvidia-smi")
     output = _run_command(program, _QUERY, "--format=csv,noheader,nounits") if program else None
     gpus: dict[str, Gpu] = {}
@@ -85,7 +85,7 @@ def visible_gpus(environment: Mapping[str, str] = os.environ) -> list[Gpu]:
     seen: list[Gpu] = []
     for word in (word.strip() for word in allowed.split(",")):
         found = Gpu(word) if word.startswith("MIG-") else _find_gpu(word, gpus)
-        if found is None:  # as CUDA does: what follows a name it does not know is not seen
+        if found is None:  # as in CUDA, entries after an unknown one are ignored
             break
         seen.append(found)
     return seen

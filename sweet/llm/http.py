@@ -1,7 +1,7 @@
-"""What is asked a thousand times a second: JSON posted to one server, over connections that are kept.
+"""Posts JSON to one server over persistent connections, at high request rates.
 
-The openai client finds out what a server serves, once; for each request it then costs three times the processor time of
-aiohttp by itself, which it would stand on. So requests go through aiohttp, and what can go wrong is two errors.
+The openai client is used once, to list the models that a server serves. For each request it would need three times the
+CPU time of aiohttp, which it builds on, so requests use aiohttp directly. Failures are one of two errors.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pydantic_core import from_json
 CONNECT_TIMEOUT = 10.0
 READ_TIMEOUT = 600.0
 KEEPALIVE = 60.0
-"""Seconds an idle connection is kept; one that the server closes before is noticed and not used again."""
+"""Seconds for which an idle connection is kept; one that the server has closed is detected and not reused."""
 
 
 class HttpError(Exception):
-    """A request without a usable answer. `words` is what the server said of it, or why there was no connection."""
+    """A request without a usable response. `message` is the server's error message, or why there was no response."""
 
     def __init__(self, words: str) -> None:
         self.message = " ".join(words.split())[:500]
@@ -28,7 +28,7 @@ class HttpError(Exception):
 
 
 class TransportError(HttpError):
-    """No connection, one that broke, or (`slow`) no answer in time."""
+    """No connection, a broken connection, or (`timed_out`) no response in time."""
 
     def __init__(self, error: BaseException) -> None:
         self.timed_out = isinstance(error, aiohttp.SocketTimeoutError)
@@ -36,12 +36,12 @@ class TransportError(HttpError):
 
 
 class StatusError(HttpError):
-    """An answer with an error's status.
+    """A response with an error status.
 
     Attributes:
-        status: of HTTP, 400 or more.
-        code: the server's own word for it, where there is one.
-        wait: seconds the server asks to wait, where it does.
+        status: the HTTP status, 400 or more.
+        code: the server's error code, if any.
+        retry_after: seconds that the server asks to wait, if any.
     """
 
     def __init__(self, status: int, data: bytes, headers: Mapping[str, str]) -> None:
@@ -55,15 +55,15 @@ class StatusError(HttpError):
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may be answered later."""
+        """Whether the same request may succeed later."""
         return self.status in (408, 425, 429) or self.status >= 500
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process have so many files and connections open, as far as the system lets it."""
+    """Raise this process's limit of open files and connections to `count`, as far as the system allows."""
     try:
         import resource
-    except ImportError:  # a system that knows no such limit
+    except ImportError:  # a system without such a limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
@@ -72,13 +72,13 @@ def allow_open_files(count: int) -> None:
 
 
 class Channel:
-    """Requests to one server. Made inside the event loop that uses it; `aclose` gives the connections back.
+    """Connections to one server. Created inside the event loop that uses it; `aclose` closes them.
 
     Args:
-        url: the address below which the paths lie.
+        url: the base URL.
         key: sent as a bearer token.
-        connections: at once at most.
-        trust_env: whether a proxy that the environment names is used.
+        connections: maximum number of open connections.
+        trust_env: whether to use a proxy from the environment.
     """
 
     def __init__(self, url: str, key: str, connections: int, *, trust_env: bool) -> None:
@@ -91,11 +91,11 @@ class Channel:
         )
 
     async def post(self, path: str, body: dict[str, Any]) -> object:
-        """The answer's JSON; None, which no reader accepts, where it is none.
+        """Return the response's JSON; None, which no validation accepts, if it is not JSON.
 
         Raises:
-            Refused: the status is an error's.
-            Unanswered: there was no answer.
+            StatusError: the response has an error status.
+            TransportError: there was no response.
         """
         try:
             async with self._session.post(self._url + path, data=json.dumps(body).encode()) as answer:

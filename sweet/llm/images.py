@@ -1,6 +1,6 @@
-"""Messages with pictures, as OpenAI's interface takes them: parts of a message's content, each PNG as a data: URL.
+"""Messages with images in the format of OpenAI's API: content parts with each PNG as a data: URL.
 
-A message of text stays a `Message`, and so do the rows that dialogues are kept in: pictures are shown and not kept.
+A message without images stays a `Message`, and so do the messages in stored dialogues: images are sent and not stored.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 def _check_png(data: bytes) -> bytes:
     if not data.startswith(_SIGNATURE):
-        raise ValueError("a picture must be a PNG file")
+        raise ValueError("an image must be a PNG file")
     return data
 
 
 class ImageMessage(Message):
-    """A message whose pictures, PNG files, come before its text, in their order."""
+    """A message whose images, PNG files, come before its text, in order."""
 
     images: tuple[Annotated[bytes, AfterValidator(_check_png)], ...] = Field(min_length=1, repr=False)
 
 
 def message_content(message: Message) -> str | list[dict[str, Any]]:
-    """A message's content as it is sent: its text, or one part for each picture and one for the text."""
+    """A message's content as it is sent: its text, or one part for each image and one for the text."""
     if not isinstance(message, ImageMessage):
         return message.content
     urls = [f"data:image/png;base64,{b64encode(png).decode()}" for png in message.images]

@@ -1,12 +1,12 @@
-"""Keys and values of many sequences of different lengths, in one buffer a layer.
+"""Keys and values of many sequences of different lengths, in one buffer per layer.
 
-A sequence owns a row; its token at position p stands in column p. Rows have cursors of their own, so a new sequence
-needs no shifting of the others, a finished one is overwritten by the last row, and a decoding step writes one column a
-row instead of copying the whole cache, which would cost more than the model's own arithmetic. Columns behind a row's
-cursor hold old numbers: the attention mask hides them.
+Each sequence has a row; its token at position p is in column p. Rows have independent lengths, so a new sequence does
+not shift the others, the slot of a finished one is overwritten by the last row, and a decoding step writes one column
+per row instead of copying the whole cache, which would cost more than the model's arithmetic. Columns beyond a row's
+length hold stale values, which the attention mask hides.
 
-The model calls `SlotLayer.update` with the keys and values of the tokens it was given; where they go and what is
-attended to stands in the `Window` that the decoder sets before each forward.
+The model calls `SlotLayer.update` with the keys and values of its input tokens. The `Window` that the decoder sets
+before each forward pass says where they are stored and what is attended to.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 _ROW_STEP, _COLUMN_STEP = 4, 64
-"""Buffers grow by a quarter and at least by this much, so that growing, which copies them, costs little in sum."""
+"""Buffers grow by a quarter and at least by this much, so that the total cost of copying them stays small."""
 
 
 @dataclass
 class Window:
-    """Which part of the buffers a forward works on.
+    """The part of the buffers that a forward pass uses.
 
     Attributes:
         first, rows: the rows `[first, first + rows)`, one for each sequence of the batch.
-        columns: [rows, tokens], where each new token goes; None writes to column 0 and on, and attends to them alone.
-        width: how many columns are attended to.
+        columns: [rows, tokens], the column of each new token; None stores from column 0 on and attends to these tokens
+            alone.
+        width: number of columns that are attended to.
     """
 
     first: int = 0
@@ -45,7 +46,7 @@ class Window:
 
 
 class _Capacity:
-    """Sizes that all layers share: capacity asked for, and the window of the forward under way."""
+    """Sizes shared by all layers: the requested capacity, and the window of the current forward pass."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -53,7 +54,7 @@ class _Capacity:
         self.window = Window()
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Ask for at least so many rows and columns."""
+        """Request at least so many rows and columns."""
         if rows > self.rows:
             self.rows = max(rows + _ROW_STEP, rows * 5 // 4)
         if columns > self.columns:
@@ -61,7 +62,7 @@ class _Capacity:
 
 
 class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """One layer's buffers, [rows, heads, columns, width of a head]."""
+    """One layer's buffers, [rows, heads, columns, head size]."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -73,7 +74,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store new keys and values, [rows, heads, tokens, width of a head]; give what is attended to."""
+        """Store new keys and values, [rows, heads, tokens, head size]; return those that are attended to."""
         key, value = key_states, value_states
         if not self.is_initialized:
             self.lazy_initialization(key, value)
@@ -96,7 +97,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.keys[window.first : last, :, : window.width], self.values[window.first : last, :, : window.width]
 
     def grow(self) -> None:
-        """Make room for all rows and columns that were asked for."""
+        """Allocate all rows and columns that were requested."""
         rows, columns = self.capacity.rows, self.capacity.columns
         if rows > self.keys.shape[0] or columns > self.keys.shape[2]:
             self.keys, self.values = _grown(self.keys, rows, columns), _grown(self.values, rows, columns)
@@ -108,7 +109,7 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 class SlotCache(Cache):
-    """The cache that is handed to the model. `use` must be called before each forward."""
+    """The cache that is passed to the model. `set_window` must be called before each forward pass."""
 
     def __init__(self) -> None:
         self.capacity = _Capacity()
@@ -121,12 +122,12 @@ class SlotCache(Cache):
         return [layer for layer in self.layers if isinstance(layer, SlotLayer) and layer.is_initialized]
 
     def set_window(self, window: Window) -> None:
-        """Set what the next forward works on, making room for it."""
+        """Set the window of the next forward pass and reserve space for it."""
         self.capacity.reserve(window.first + window.rows, window.width)
         self.capacity.window = window
 
     def copy_row(self, source: int, targets: slice, length: int) -> None:
-        """Copy the first `length` columns of one row into others."""
+        """Copy the first `length` columns of one row to others."""
         self.capacity.reserve(targets.stop, length)
         for layer in self.slots:
             layer.grow()
@@ -138,7 +139,7 @@ class SlotCache(Cache):
         return [buffer[row, :, :length].clone() for layer in self.slots for buffer in (layer.keys, layer.values)]
 
     def write_row(self, row: int, saved: list[torch.Tensor], length: int) -> None:
-        """Put the first `length` columns of what `read_row` gave into a row."""
+        """Write the first `length` columns of what `read_row` returned into a row."""
         self.capacity.reserve(row + 1, length)
         pieces = iter(saved)
         for layer in self.slots:
@@ -147,19 +148,19 @@ class SlotCache(Cache):
             layer.values[row, :, :length] = next(pieces)[:, :length]
 
     def clear(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.layers.clear()
         self.capacity.rows = self.capacity.columns = 0
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes that one token takes in all layers; 0 before the first forward."""
+        """Bytes that one token takes in all layers; 0 before the first forward pass."""
         buffers = (buffer for layer in self.slots for buffer in (layer.keys, layer.values))
         return sum(b.shape[1] * b.shape[3] * b.element_size() for b in buffers)
 
 
 def _grown(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    # What is masked is still multiplied by zero, so a new buffer must not hold NaN.
+    # Masked values are multiplied by zero, so a new buffer must not contain NaN.
     wider = buffer.new_zeros(
         (max(rows, buffer.shape[0]), buffer.shape[1], max(columns, buffer.shape[2]), buffer.shape[3])
     )

@@ -1,10 +1,10 @@
-"""A model that nobody serves: which engine runs it here, and the `vllm serve` that is started for it.
+"""Runs models that have no server address: selects the engine, and starts `vllm serve` if needed.
 
-A stage makes one `Local`, tells it with `plan` which models it is going to open, and hands it to `open_client`. The
-engine is vllm where one is installed that this machine can run, the embedded engine otherwise; what was chosen, and
-why, is said and recorded. One server runs a model, with one replica a GPU, on a free port of the loopback interface;
-two who want the same model share it, and two different ones share the GPUs' memory. The server is ended when the last
-client of it is closed, however that comes about (see `sweet.supervisor` for when this process is killed).
+A stage creates one `LocalServing`, declares with `plan` which models it will open, and passes it to `open_client`. The
+engine is vllm if one is installed that this machine can run, otherwise the embedded engine; the choice and its reason
+are printed and recorded. There is one server per model, with one replica per GPU, on a free port of the loopback
+interface. Several users of the same model share its server; different models share the GPUs' memory. A server is
+stopped when its last client is closed (and by `sweet.supervisor` if this process is killed).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from sweet.llm.vllm import VllmServer, VllmSettings, find_vllm, last_lines, not_
 EngineChoice = Literal["auto", "vllm", "embedded"]
 
 STARTUP_TIMEOUT = 1800.0
-"""Seconds a vllm may take until it answers: it may have to download and compile first."""
+"""Seconds that a vllm may take to become ready: it may have to download and compile first."""
 PROGRESS_INTERVAL = 15.0
 EXIT_TIMEOUT = 3.0
-"""Seconds after which the end of a server has been noticed (its workers are ended before)."""
+"""Seconds after which the exit of a server has been noticed (its workers are ended first)."""
 SMALL_MODEL_BYTES = 64 << 20
-"""Bytes of weights up to which a model has answered in this process before vllm would be up."""
+"""Bytes of weights up to which a model in this process answers before vllm would have started."""
 
 _ROLE_NAMES: dict[Role, str] = {"agent": "The agent", "sim": "The simulated human", "judge": "The judge"}
 _RESERVED_OPTIONS = ("--host", "--port", "--api-key")
 _DEFAULT_OPTIONS = ("--enable-prefix-caching", "--generation-config", "vllm")
-"""Not vllm's defaults on every version: the prompts of a dialogue share their beginnings, and what a model's own
-generation_config.json says of top_k or repetition must not bend the distribution that is asked for."""
+"""Not the defaults of all vllm versions: prompts of a dialogue share prefixes, and top_k or a repetition penalty in the
+model's generation_config.json must not change the sampling distribution."""
 _MAX_MEMORY_SHARE = 0.9
 _SPARE_MEMORY_SHARE = 0.03
 _UNUSED_SHARE = 0.95
@@ -65,18 +65,18 @@ class _Running:
 
 @dataclass
 class LocalServing:
-    """How models without an address are run, and the servers that run.
+    """Selects how models without an address are run, and manages the servers.
 
     Attributes:
-        engine: what the user wants.
+        engine: the engine that the user requested.
         device: where the embedded engine runs; vllm runs where its build does.
-        options: what the user hands to vllm, as it is.
-        logs: beginning of the paths of vllm's logs; the role and `.log` follow.
-        startup_timeout: seconds a server may take until it answers.
-        say: is told what goes on.
-        record: takes which engine was used, why, and which version of it.
-        other_users: how many others in this process need memory of the GPUs.
-        images: how many pictures one prompt of a model may have, of those that are shown any.
+        options: the user's options for vllm, passed unchanged.
+        logs: prefix of the paths of vllm's logs; the role and `.log` are appended.
+        startup_timeout: seconds that a server may take to become ready.
+        say: prints a progress message.
+        record: filled with the engine that was used, why, and its version.
+        other_users: number of other components in this process that need GPU memory.
+        images: maximum number of images in a prompt, for each model that gets any.
     """
 
     engine: EngineChoice = "auto"
@@ -103,10 +103,10 @@ class LocalServing:
         return None if program is None else find_build(program)
 
     def plan(self, models: Iterable[tuple[str, Sequence[str]]]) -> None:
-        """Say which models, with which addresses, will be opened, before anything is started.
+        """Declare the models, with their addresses, that will be opened; called before anything is started.
 
         Raises:
-            UsageError: vllm is asked for and cannot be used, or options for vllm were given and it will not be.
+            UsageError: vllm is requested and cannot be used, or options for vllm were given and it will not be used.
         """
         alone = [model for model, urls in models if not urls]
         self._planned = [model for model in dict.fromkeys(alone) if self.choose(model).build]
@@ -117,7 +117,7 @@ class LocalServing:
             raise UsageError(
                 f"The vllm that is started here has its {reserved} chosen for it.",
                 where="what follows --",
-                fix=f"leave {reserved} out, or start the server yourself and give its address",
+                fix=f"omit {reserved}, or start the server yourself and give its address",
             )
         if not self._planned:
             reasons = dict.fromkeys(self.choose(model).why for model in alone)
@@ -129,10 +129,10 @@ class LocalServing:
             )
 
     def choose(self, model: str) -> Choice:
-        """Which engine runs `model`, a model without an address.
+        """The engine that runs `model`, a model without an address.
 
         Raises:
-            UsageError: vllm is asked for and is not there, or the model is an adapter that cannot be used.
+            UsageError: vllm is requested and not installed, or the model is an adapter that cannot be used.
         """
         if model not in self._choices:
             self._choices[model] = self._choose(model)
@@ -165,7 +165,7 @@ class LocalServing:
         return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
 
     def announce(self, model: str, role: Role) -> Choice:
-        """Say and record how `model` is run."""
+        """Print and record how `model` is run."""
         choice = self.choose(model)
         engine = "embedded" if choice.build is None else "vllm"
         self.record |= {f"{role}_engine": engine, f"{role}_engine_why": choice.why}
@@ -175,10 +175,10 @@ class LocalServing:
 
     @asynccontextmanager
     async def serve(self, model: str, role: Role) -> AsyncIterator[str]:
-        """The address of a vllm that serves `model`; ended at the end unless somebody else still uses it.
+        """The address of a vllm that serves `model`. It is stopped at the end unless another client still uses it.
 
         Raises:
-            SweetError: it ended or is not up in time, or it ended while it was used.
+            SweetError: it ended or is not ready in time, or it ended while it was used.
         """
         if model not in self._running:
             self._running[model] = await self._start(model, role)
@@ -188,7 +188,7 @@ class LocalServing:
         try:
             yield running.server.url
         except ServerError as error:
-            # Nobody answers: where that is because it has ended, its own last words say more.
+            # If the server does not answer because it has ended, its log says more.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(running.server.ended(), EXIT_TIMEOUT)
                 raise running.server.failure() from error
@@ -214,7 +214,7 @@ class LocalServing:
         return _Running(server, version)
 
     async def _wait_until_healthy(self, server: VllmServer, started: float) -> None:
-        """Return when it is healthy; say now and then how far it is."""
+        """Wait until the server is ready, printing its progress."""
         healthy = asyncio.create_task(server.wait_until_healthy())
         try:
             while not healthy.done():
@@ -252,10 +252,10 @@ class LocalServing:
         )
 
     def _memory(self, model: str) -> list[str]:
-        """What vllm takes of the GPUs' memory by default is nearly all; others have a right to their part."""
+        """Options that divide the GPUs' memory: by default vllm takes nearly all of it."""
         if self.build is None or not self.build.needs_gpu:
             return []
-        # Those that were planned before this one have their part already, this one and those behind it share the rest.
+        # Models planned before this one have their share already; this one and the later ones divide the rest.
         remaining = len(self._planned) - self._planned.index(model) if model in self._planned else 1
         free = [gpu.free for gpu in visible_gpus() if gpu.free is not None]
         if not free or (remaining + self.other_users == 1 and min(free) >= _UNUSED_SHARE):
@@ -273,7 +273,7 @@ def _count(options: Sequence[str], *names: str) -> int:
 
 
 def _weights(model: str) -> int | None:
-    """Bytes of the weights of a model that is a directory."""
+    """Bytes of the weights of a model directory; None if it is not one."""
     folder = Path(model).expanduser()
     if not (folder / "config.json").is_file():
         return None
@@ -282,6 +282,6 @@ def _weights(model: str) -> int | None:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the server: it is ours alone, asks for no key, and reports to nobody unless the user says."""
+    """The server's environment: without an API key, and without usage reports unless the user enables them."""
     environment = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
     return {"VLLM_NO_USAGE_STATS": "1"} | environment

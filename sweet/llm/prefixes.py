@@ -1,9 +1,9 @@
-"""Keys and values of finished sequences, kept so that a prompt that begins like one of them need not be computed again.
+"""A cache of the keys and values of finished sequences, for prompts that share a prefix with one of them.
 
-In a dialogue every prompt is the last one with a reply and an answer behind it, and all dialogues begin with the same
-system prompt, so most of a prompt has been computed before. Sequences are found by the hashes of their heads of 16, 32,
-48 … tokens, each hash chained to the one before; what is found is compared token by token. The least recently used
-sequences go when the memory allowed is used up.
+In a dialogue every prompt is the previous one with a reply and an answer appended, and all dialogues start with the
+same system prompt, so most of a prompt has been computed before. Sequences are looked up by the hashes of their
+prefixes of 16, 32, 48 … tokens, each chained to the previous one; matches are compared token by token. The least
+recently used sequences are evicted when the memory limit is reached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 BLOCK = 16
-"""Tokens by which heads are found: a shorter common head is not worth copying."""
+"""Granularity of prefixes in tokens: a shorter common prefix is not worth copying."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PrefixStore:
         self._next = 0
 
     def find(self, ids: Sequence[int]) -> tuple[CachedSequence, int] | None:
-        """The sequence with the longest common head found, and how many leading ids are common."""
+        """The sequence with the longest common prefix found, and the number of common ids."""
         found = None
         for prefix_hash in _prefix_hashes(ids):
             entry = self._prefix_hashes.get(prefix_hash)
@@ -58,12 +58,12 @@ class PrefixStore:
         return saved, common
 
     def covers(self, ids: Sequence[int]) -> bool:
-        """Whether all but the last, incomplete block of `ids` is held."""
+        """Whether all but the last, incomplete block of `ids` is stored."""
         found = self.find(ids)
         return found is not None and len(ids) - found[1] < BLOCK
 
     def add(self, ids: Sequence[int], tensors: list[torch.Tensor]) -> None:
-        """Keep a sequence; the oldest ones make room."""
+        """Store a sequence, evicting the least recently used ones."""
         saved = CachedSequence(tuple(ids), tensors)
         if saved.size > self.capacity or len(ids) < BLOCK:
             return
@@ -72,7 +72,7 @@ class PrefixStore:
         number, self._next = self._next, self._next + 1
         self._entries[number] = saved
         self.used += saved.size
-        # The newest sequence stands for its heads: the next turn of a dialogue begins with the whole of it.
+        # Prefixes point to the newest sequence: the next turn of a dialogue starts with all of it.
         self._prefix_hashes.update(dict.fromkeys(_prefix_hashes(saved.ids), number))
 
     def _drop(self) -> None:
@@ -96,7 +96,7 @@ def _prefix_hashes(ids: Sequence[int]) -> Iterator[int]:
 
 
 def _common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading ids two sequences share."""
+    """The number of leading ids that two sequences share."""
     low, high = 0, min(len(left), len(right))
     if tuple(left[:high]) == tuple(right[:high]):
         return high

@@ -1,8 +1,8 @@
-"""Finding and loading models and tokenizers in Hugging Face layout.
+"""Locates and loads models and tokenizers in Hugging Face layout.
 
-A name is `micro` (the checkpoint that ships with the package), an existing directory, which may be that of a LoRA
-adapter (see `sweet.llm.adapter`), or a hub id (see `sweet.hf`). Whatever goes wrong while loading is told as a
-UsageError with the library's own words: a model that cannot be loaded is a wrong argument.
+A name is `micro` (the checkpoint packaged with sweet), an existing directory, which may be that of a LoRA adapter (see
+`sweet.llm.adapter`), or a hub id (see `sweet.hf`). Any failure to load is reported as a UsageError with the library's
+message: a model that cannot be loaded is an invalid argument.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def model_path(name: str) -> str:
-    """Where `name` is: the packaged checkpoint for `micro`, an existing directory as it is, otherwise a hub id."""
+    """The location of `name`: the packaged checkpoint for `micro`, an existing directory as is, otherwise a hub id."""
     if name == "micro":
         from sweet.tasks.micro import AGENT
 
@@ -39,19 +39,19 @@ def model_path(name: str) -> str:
 
 
 def absolute_name(name: str) -> str:
-    """A model's name as it is understood from any directory: an absolute path, or a hub id as it is."""
+    """A model's name that is valid in any working directory: an absolute path, or a hub id as is."""
     local = Path(name).expanduser()
     return str(local.absolute()) if local.is_dir() else name
 
 
 def config_path(name: str) -> str:
-    """Where the model's config.json is; that of an adapter's base for an adapter."""
+    """The location of the model's config.json; for an adapter, that of its base."""
     adapter = find_adapter(name)
     return model_path(adapter.base if adapter else name)
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a chat model.
+    """Load the tokenizer of a chat model.
 
     Raises:
         UsageError: there is no such model, its tokenizer cannot be read, or it has no chat template.
@@ -65,23 +65,23 @@ def load_tokenizer(name: str) -> Any:
         tokenizer = auto_class.from_pretrained(path, trust_remote_code=False)
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
-            f"The model {name} has no chat template, so a dialogue cannot be put to it.",
+            f"The model {name} has no chat template, so it cannot be prompted with a dialogue.",
             where=f"{path}: neither tokenizer_config.json (chat_template) nor chat_template.jinja holds one",
-            fix="use the instruction-tuned model of the family, or put its chat_template.jinja beside the tokenizer",
+            fix="use the instruction-tuned model of the family, or copy its chat_template.jinja into this directory",
         )
     return tokenizer
 
 
 def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, tokenizer: Any = None) -> Any:
-    """A causal language model in evaluation mode; a LoRA adapter is merged into its base.
+    """Load a causal language model in evaluation mode; a LoRA adapter is merged into its base.
 
     Args:
-        device: `auto` is cuda where there is one.
-        dtype: a torch type by name; `auto` is float32 on a CPU and bfloat16 on a GPU.
-        tokenizer: where given, it is checked that the model knows every one of its tokens.
+        device: `auto` is cuda if available.
+        dtype: name of a torch type; `auto` is float32 on a CPU and bfloat16 on a GPU.
+        tokenizer: if given, the model must have an embedding for every one of its tokens.
 
     Raises:
-        UsageError: there is no such model or device, or the directory does not hold a complete model.
+        UsageError: there is no such model or device, or the directory does not contain a complete model.
     """
     adapter = find_adapter(name)
     path = _locate(adapter.base if adapter else name)
@@ -92,11 +92,11 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
         model, report = auto_class.from_pretrained(
             path, dtype=torch_dtype, trust_remote_code=False, output_loading_info=True
         )
-    # transformers fills what a checkpoint lacks with random numbers and only warns.
+    # transformers initialises missing weights randomly and only warns.
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
         raise UsageError(
-            f"The weights of {name} are not complete: {len(missing)} tensors are missing, the first is {missing[0]}.",
+            f"The weights of {name} are incomplete: {len(missing)} tensors are missing, the first is {missing[0]}.",
             where=path,
             fix="save or download the model again",
         )
@@ -113,7 +113,8 @@ def load_model(name: str, device: Device = "auto", dtype: str = "auto", *, token
 
 
 def meta_model(name: str, *, tokenizer: Any = None) -> Any:
-    """The model without its weights: configuration and shapes. Arguments and errors as of `load_model`."""
+    """The model on torch's meta device: configuration and shapes, no weights. Arguments and errors as for
+    `load_model`."""
     path = _base_path(name)
     with _loading_errors(name), torch.device("meta"):
         config = _config(path)
@@ -124,25 +125,29 @@ def meta_model(name: str, *, tokenizer: Any = None) -> Any:
 
 
 def stored_type(name: str) -> torch.dtype | None:
-    """The type that a model's weights are stored in, where its configuration tells."""
+    """The type that a model's weights are stored in; None if its configuration does not say."""
     torch_dtype: torch.dtype | None = _config(config_path(name)).dtype
     return torch_dtype
 
 
 def load_config(name: str) -> Any:
-    """The model's configuration, that of its base for an adapter. UsageError where it cannot be read."""
+    """The model's configuration; for an adapter, that of its base.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     path = _base_path(name)
     with _loading_errors(name):
         return _config(path)
 
 
 def is_vision_model(name: str) -> bool:
-    """Whether it is a vision-language model, as its configuration tells. Errors as of `load_config`."""
+    """Whether it is a vision-language model according to its configuration. Raises the errors of `load_config`."""
     return getattr(load_config(name), "vision_config", None) is not None
 
 
 def load_image_processor(name: str) -> Any:
-    """What prepares pictures for a vision-language model, in its version for Pillow, which needs no torchvision.
+    """The image processor of a vision-language model, in the variant for Pillow, which does not need torchvision.
 
     Raises:
         UsageError: Pillow is not installed, there is no such model, or it has no image processor.
@@ -170,7 +175,7 @@ def _config(path: str) -> Any:
 
 
 def _model_class(config: Any) -> Any:
-    """The library's class for a causal model, or for one that sees pictures where that is what the model is alone."""
+    """The library's class for causal models, or for vision-language models if the model has no other."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     causal: Any = AutoModelForCausalLM
@@ -184,24 +189,28 @@ def _merged(model: Any, adapter: Adapter, name: str) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise UsageError(
-            f"{name} is a LoRA adapter, and without peft it cannot be merged into its base.",
+            f"{name} is a LoRA adapter, which cannot be merged into its base without peft.",
             where=adapter.path,
             fix=install_command("gpu"),
         ) from error
     with _loading_errors(name), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # between peft and transformers
-        # peft starts what an adapter lacks from nothing and only warns.
+        warnings.simplefilter("ignore", FutureWarning)  # raised by peft about transformers
+        # peft initialises missing adapter weights and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
         merged: Any = PeftModel.from_pretrained(model, str(adapter.path)).merge_and_unload()
-    return merged.requires_grad_(True)  # which the adapter had frozen, and a training may go on from it
+    return merged.requires_grad_(True)  # frozen by the adapter; a training may start from the merged model
 
 
 def check_vocabulary(model: Any, tokenizer: Any, name: str) -> None:
-    """Raise UsageError where the tokenizer has tokens that the model has no embedding for."""
+    """Check that the model has an embedding for each token of the tokenizer.
+
+    Raises:
+        UsageError: the tokenizer has more tokens.
+    """
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
         raise UsageError(
-            f"The model {name} knows {rows} tokens and its tokenizer makes {len(tokenizer)}: they are of two models.",
+            f"The model {name} knows {rows} tokens and its tokenizer has {len(tokenizer)}: they do not match.",
             where=model_path(name),
             fix="put the tokenizer that the model was trained with into its directory",
         )
@@ -212,12 +221,12 @@ def _resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype) or not torch_dtype.is_floating_point:
-        raise UsageError(f"{dtype!r} is no floating point type of torch.", fix="float32, bfloat16 or float16")
+        raise UsageError(f"{dtype!r} is not a floating point type of torch.", fix="float32, bfloat16 or float16")
     return torch_dtype
 
 
 def _locate(name: str) -> str:
-    """The directory or hub id to load from, after a check that it is there at all."""
+    """The directory or hub id to load from, after checking that it exists."""
     path = model_path(name)
     local = Path(path).expanduser()
     if local.is_dir():
@@ -259,7 +268,7 @@ def _unknown(name: str, why: str) -> UsageError:
 
 @contextmanager
 def _loading_errors(name: str) -> Iterator[None]:
-    """Without the library's progress bars; what it raises becomes a UsageError."""
+    """Hide the library's progress bars, and raise its errors as a UsageError."""
     try:
         with without_progress_bars():
             yield
@@ -274,6 +283,6 @@ def _loading_errors(name: str) -> Iterator[None]:
 
 
 def context_length(model: Any) -> int | None:
-    """How many positions a model knows, where it says so."""
+    """The number of positions that a model supports; None if its configuration does not say."""
     length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length else None

@@ -38,10 +38,11 @@ from sweet.tasks.base import Message
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
 MAX_FAILURES = 3
-"""So many in a row, and an address is used only when all others rest too: for REST seconds, then for twice as long."""
+"""After so many failures in a row an address is used only if all others are in cool-down too: for COOLDOWN seconds,
+then for twice as long."""
 COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
 POLL_INTERVAL = 1.0
-"""Seconds between looks at whether a request has taken too long, while nobody knows yet what that is."""
+"""Seconds between checks whether a request should be hedged, while typical latencies are not known yet."""
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long|greater than max_model_len",
@@ -54,13 +55,13 @@ _PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of t
 
 _CHAT = "/chat/completions"
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Switches off what vllm otherwise takes from the model's own generation_config.json: with it, replies are drawn from
-another distribution than the one asked for."""
+"""Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
+the sampling distribution."""
 
 
 @dataclass(eq=False)
 class _Target:
-    """One address. `asked`: for what besides texts; 2 for all, 1 for what OpenAI's interface knows, 0 for nothing."""
+    """One address. `extras`: which fields beyond texts are requested; 2 all, 1 those of OpenAI's interface, 0 none."""
 
     url: str
     channel: Channel
@@ -81,7 +82,7 @@ class _Target:
 
 
 class _AttemptFailed(Exception):
-    """A request that failed, and which address it had gone to."""
+    """One attempt failed: the address it was sent to, and the error."""
 
     def __init__(self, target: _Target, error: HttpError) -> None:
         super().__init__(error.message)
@@ -90,14 +91,14 @@ class _AttemptFailed(Exception):
 
 @dataclass
 class _RetryBudget:
-    """The retries of one request: how long is left, how long to pause."""
+    """The retries of one request: the remaining time and the next pause."""
 
     seconds: float
     pause: float = FIRST_PAUSE
     ends: float | None = field(default=None, init=False)
 
     def next_pause(self, wish: float | None) -> float | None:
-        """Seconds until the next try, `wish` being the server's own; None when there is no time for one."""
+        """Seconds until the next attempt, at least `wish`, the server's Retry-After; None if no time is left."""
         now = time.monotonic()
         if self.ends is None:
             self.ends = now + self.seconds
@@ -108,7 +109,7 @@ class _RetryBudget:
 
 
 class RemoteClient:
-    """Implements `sweet.llm.base.ChatClient` over one or more servers of one model. Made by `open`."""
+    """Implements `sweet.llm.base.ChatClient` for one or more servers of one model. Created by `open`."""
 
     def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
         self.targets = targets
@@ -127,13 +128,13 @@ class RemoteClient:
         role: Role = "agent",
         retry_timeout: float = 20.0,
     ) -> RemoteClient:
-        """Connect, and find out what each server calls `model`.
+        """Connect, and look up the name under which each server serves `model`.
 
         Raises:
-            UsageError: an address is none, a server refuses the key, or does not serve the model.
+            UsageError: an address is invalid, or a server refuses the API key or does not serve the model.
             ServerError: a server cannot be reached.
         """
-        # A pool for each address and role, and as much again for whatever else is open.
+        # A pool for each address and role, and the same number again for other files.
         allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
         addresses = dict.fromkeys(base_url(url) for url in urls)
         targets = [_Target(url, _channel(url, concurrency, role)) for url in addresses]
@@ -148,7 +149,7 @@ class RemoteClient:
         return self
 
     async def chat(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """Sample replies; errors as of `ChatClient.chat`."""
+        """Sample replies. Raises the errors of `ChatClient.chat`."""
         body: dict[str, Any] = {
             "messages": [{"role": m.role, "content": message_content(m)} for m in messages],
             "temperature": sampling.temperature,
@@ -173,7 +174,7 @@ class RemoteClient:
                 room = _reply_room(error, body["max_tokens"])
                 if room is None:
                     raise _request_failed(error, target) from error
-                # The reply is cut at the context's end, as the embedded engine does.
+                # Limit the reply to the remaining context, as the embedded engine does.
                 body["max_tokens"] = room
             except BaseException:
                 self.limiter.on_ignored()
@@ -184,9 +185,10 @@ class RemoteClient:
         raise AssertionError("unreachable")
 
     async def _hedged(self, body: dict[str, Any], sampling: Sampling) -> tuple[Completion, float]:
-        """The first answer to the request, which is sent once more where it takes too long (see sweet.llm.concurrency).
+        """Send the request, hedge it if it takes too long (see `sweet.llm.concurrency`), and return the first response.
 
-        With it the seconds that it took, by itself: with those of a lost one before it, pace would lose patience late.
+        Also returns the seconds of the successful attempt alone: with the time of a lost one added, hedging would start
+        later and later.
         """
         in_flight = {asyncio.create_task(self._attempt(body, sampling))}
         sent = time.monotonic()
@@ -195,7 +197,7 @@ class RemoteClient:
                 hedge_after = self.limiter.hedge_after()
                 wait = POLL_INTERVAL if hedge_after is None else max(0.0, sent + hedge_after - time.monotonic())
                 done, in_flight = await asyncio.wait(in_flight, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                failed = [task for task in done if task.exception() is not None]  # asked of all, or it is complained of
+                failed = [task for task in done if task.exception() is not None]  # read of every task, or asyncio warns
                 if len(failed) < len(done) or not in_flight:
                     return (done.difference(failed) or done).pop().result()
                 if not done and hedge_after is not None:
@@ -216,7 +218,7 @@ class RemoteClient:
         return min(self.targets, key=lambda t: (max(t.cooldown_until - now, 0.0), t.in_flight))
 
     async def _back_off(self, budget: _RetryBudget, target: _Target, error: HttpError) -> None:
-        """Wait before the next try, or raise what stands when there is no time for one."""
+        """Wait before the next attempt; raise the final error if no time is left."""
         pause = budget.next_pause(error.retry_after if isinstance(error, StatusError) else None)
         if pause is None:
             raise _retries_exhausted(error, target, self.retry_timeout) from error
@@ -255,7 +257,8 @@ class RemoteClient:
                 return raw
 
     def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
-        """What is asked for beyond texts, and no more than is read: ids and figures make answers long."""
+        """The fields requested beyond texts, limited to those that are read: ids and log-probabilities make responses
+        large."""
         fields: dict[str, Any] = dict(_NEUTRAL_SAMPLING) if extras == 2 else {}
         if extras == 2 and self.role == "agent":
             fields["return_token_ids"] = True
@@ -291,20 +294,20 @@ class RemoteClient:
 
 
 def _channel(url: str, connections: int, role: Role) -> Channel:
-    # A proxy of the environment must not be asked for what is on this machine.
+    # Requests to this machine must not go through a proxy.
     return Channel(url, api_key(role), connections, trust_env=not is_loopback(url))
 
 
 async def _names(url: str, role: Role) -> list[str]:
-    """What a server serves.
+    """The models that a server serves.
 
     Raises:
-        HttpError: it does not say so now.
-        UsageError: it is no such server.
+        HttpError: the request failed.
+        UsageError: it is not an OpenAI-compatible server.
     """
     import openai
 
-    make: Any = openai.DefaultAioHttpClient  # of httpx or httpx2, whichever the library's version stands on
+    make: Any = openai.DefaultAioHttpClient  # based on httpx or httpx2, depending on the library's version
     http = make(timeout=CONNECT_TIMEOUT, trust_env=not is_loopback(url))
     client = openai.AsyncOpenAI(
         api_key=api_key(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
@@ -318,7 +321,7 @@ async def _names(url: str, role: Role) -> list[str]:
             raise TransportError(error.__cause__ or error) from error
         except (openai.APIError, ValueError) as error:
             raise UsageError(
-                "What answers there is not an OpenAI-compatible server: /models gives no list of models.",
+                "This is not an OpenAI-compatible server: /models returns no list of models.",
                 where=url,
                 fix="check the address (it usually ends in /v1)",
             ) from error
@@ -331,7 +334,7 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
         raise RequestFailed(f"The server's answer is malformed: {describe(error)}.", where=target.url) from error
     if len(answer.choices) != sampling.n:
         raise RequestFailed(
-            f"The server gave {len(answer.choices)} replies where {sampling.n} were asked for.", where=target.url
+            f"The server returned {len(answer.choices)} replies; {sampling.n} were requested.", where=target.url
         )
     return Completion(
         replies=answer.replies(),
@@ -343,7 +346,7 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
 
 
 def _is_path(model: str) -> bool:
-    """Whether the name says where the model is on some machine, not what a server calls it."""
+    """Whether the name is a location on some machine rather than the name under which a server serves it."""
     return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()
 
 
@@ -354,12 +357,12 @@ def _overflows(error: StatusError) -> bool:
 
 
 def _reply_room(error: StatusError, requested: int) -> int | None:
-    """Tokens left for the reply where the server says that the prompt alone would fit."""
+    """Tokens left for the reply if the server says that the prompt alone would fit."""
     if not _overflows(error):
         return None
     length = _LENGTH.search(error.message)
     if length is not None and 0 < int(length[1]) < requested:
-        return int(length[1])  # vllm looks at this before the prompt, and then cuts by itself
+        return int(length[1])  # vllm checks this before the prompt, and then truncates the reply itself
     context, prompt = _CONTEXT.search(error.message), _PROMPT.search(error.message)
     if context is None or prompt is None:
         return None
@@ -380,14 +383,14 @@ def _unusable(error: StatusError, target: _Target, role: Role) -> UsageError:
             fix=f"export {KEY_VARIABLES[role][0]}=…",
         )
     return UsageError(
-        f"What answers there is not an OpenAI-compatible server ({error.status} for /models).",
+        f"This is not an OpenAI-compatible server ({error.status} for /models).",
         where=target.url,
         fix="check the address (it usually ends in /v1)",
     )
 
 
 def _retries_exhausted(error: HttpError, target: _Target, retry_timeout: float, *, opening: bool = False) -> SweetError:
-    """A server that is gone ends the stage; one that answers, or takes too long for this request, fails the request."""
+    """The final error: a server that is down ends the stage; an error or a slow response fails only the request."""
     status = error.status if isinstance(error, StatusError) else None
     slow = isinstance(error, TransportError) and error.timed_out
     why = error.message if status is None else f"{status} {error.message}"

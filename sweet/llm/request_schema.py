@@ -1,7 +1,7 @@
-"""What may be asked of the embedded server: the bodies of its requests, with bounds.
+"""The request bodies that the embedded server accepts, with bounds.
 
-Fields that would change the reply and are not supported are refused unless they ask for nothing; a field nobody knows
-is refused too, so that no request is answered differently from what was asked.
+Fields that would change the reply but are not supported are refused unless they have a neutral value. Unknown fields
+are refused too, so that no request is answered differently from what it asks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sweet.llm.base import Sampling
 from sweet.tasks.base import Message
 
 MAX_REPLIES = 1024
-"""Replies to one request at most, over all its prompts."""
+"""Maximum number of replies to one request, over all its prompts."""
 
 _IGNORED = {"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "request_id"}
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -38,11 +38,11 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "top_k": (0, -1),
     "min_p": (0,),
 }
-"""Fields that are not supported, with the values that ask for nothing; null always does."""
+"""Unsupported fields, with the values that have no effect; null never has one."""
 
 
 def _check_unicode(text: str) -> str:
-    text.encode()  # half of a surrogate pair, which JSON can hold, is no text: this raises a ValueError
+    text.encode()  # raises a ValueError for a lone surrogate, which JSON can contain
     return text
 
 
@@ -81,11 +81,11 @@ class _Body(BaseModel):
 
 
 def _text_of(content: Any) -> Any:
-    """The text of a message's content given in parts."""
+    """The text of a message whose content is given in parts."""
     if not isinstance(content, list):
         return content
     if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-        raise ValueError("only parts of type text are supported: what is served here cannot see pictures")
+        raise ValueError("only parts of type text are supported: this model does not accept images")
     return "".join(str(part.get("text", "")) for part in content)
 
 
@@ -94,7 +94,7 @@ def _role_of(role: Any) -> Any:
 
 
 class ChatMessage(BaseModel):
-    """One message; `developer` is the later name of `system`."""
+    """One message; `developer` is the newer name of `system`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -115,7 +115,7 @@ class ChatBody(_Body):
     @model_validator(mode="after")
     def _check_top_logprobs(self) -> ChatBody:
         if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs is told with logprobs only")
+            raise ValueError("top_logprobs requires logprobs")
         return self
 
     def sampling(self, max_tokens: int) -> Sampling:
@@ -136,13 +136,13 @@ class CompletionBody(_Body):
     @model_validator(mode="after")
     def _check_request(self) -> CompletionBody:
         if self.max_tokens == 0 and not self.echo:
-            raise ValueError("max_tokens 0 without echo asks for nothing")
+            raise ValueError("max_tokens 0 requires echo")
         if len(self.prompts()) * (self.n or 1) > MAX_REPLIES:
-            raise ValueError(f"at most {MAX_REPLIES} replies can be asked for at once")
+            raise ValueError(f"at most {MAX_REPLIES} replies can be requested at once")
         return self
 
     def prompts(self) -> list[str | list[int]]:
-        """One entry a prompt."""
+        """One entry for each prompt."""
         if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
             return [self.prompt]
         return list(self.prompt)

@@ -1,4 +1,4 @@
-"""What a server answers, as far as it is read. A server owes little more than texts; what it adds is checked too."""
+"""The fields of a server's responses that are read. Only texts are required; all optional fields are validated too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Model(BaseModel):
 
 
 class Served(BaseModel):
-    """The answer of /v1/models."""
+    """The response of /v1/models."""
 
     data: list[_Model]
 
@@ -59,7 +59,7 @@ class _Choice(BaseModel):
     token_ids: list[Count] | None = None
 
     def reply(self) -> Reply:
-        """Log-probabilities are kept where they are numbers and, where ids are told, one for each."""
+        """The reply; log-probabilities are used only if they are finite and, if there are ids, one for each."""
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
         has_alternatives = content is not None and any(token.top_logprobs for token in content)
@@ -85,14 +85,14 @@ class _Usage(BaseModel):
 
 
 class ChatAnswer(BaseModel):
-    """The answer of /v1/chat/completions."""
+    """The response of /v1/chat/completions."""
 
     choices: list[_Choice]
     usage: _Usage | None = None
     prompt_token_ids: list[Count] | None = None
 
     def replies(self) -> tuple[Reply, ...]:
-        """The replies in the order of their index."""
+        """The replies sorted by index."""
         return tuple(choice.reply() for choice in sorted(self.choices, key=lambda choice: choice.index))
 
     def prompt_ids(self) -> tuple[int, ...] | None:
@@ -100,7 +100,7 @@ class ChatAnswer(BaseModel):
 
 
 def describe(error: ValidationError) -> str:
-    """The first thing that is wrong, with where it stands."""
+    """The first validation error, with its location."""
     first = error.errors()[0]
     alternatives_of = ".".join(map(str, first["loc"])) or "the body"
     return f"{alternatives_of}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""What is named after whose model is asked: the variable of its API key, the option of its name."""
+"""The environment variables and command-line options that belong to each role of a model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
     "sim": ("SWEET_SIM_API_KEY", "OPENAI_API_KEY"),
     "judge": ("SWEET_JUDGE_API_KEY", "OPENAI_API_KEY"),
 }
-"""Where an API key is looked for; keys are never taken from flags or files."""
+"""Environment variables that are read for an API key; keys are never read from options or files."""
 
 MODEL_OPTIONS: dict[Role, str] = {"agent": "--agent", "sim": "--sim", "judge": "--judge-model"}
 
 
 def api_key(role: Role) -> str:
-    """The API key; a word that is none where there is none, for servers that want none."""
+    """The API key; a placeholder if there is none, for servers that do not require one."""
     return next((found for name in KEY_VARIABLES[role] if (found := os.environ.get(name))), "none")

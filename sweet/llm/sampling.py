@@ -1,7 +1,8 @@
-"""Sampling one token for each row of a batch.
+"""Samples one token for each row of a batch.
 
-Inverse CDF with one uniform number a row: the number comes from the row's own generator, so a request's seed gives its
-reply whatever else is in the batch. Softmax, cumulative sum and search are done once for the whole batch.
+Uses inverse CDF sampling with one uniform number per row, drawn from the row's own generator, so a request's seed
+determines its reply whatever else is in the batch. Softmax, cumulative sum and search are computed once for the whole
+batch.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ def sample(
     top_ps: Sequence[float],
     uniforms: Sequence[float],
 ) -> tuple[list[int], list[float]]:
-    """Sample from `logits` [rows, vocabulary].
+    """Sample one id for each row.
+
+    Args:
+        logits: [rows, vocabulary].
+        temperatures, top_ps: of each row; temperature 0 is greedy.
+        uniforms: one number in [0, 1) for each row.
 
     Returns:
-        The sampled ids, and the natural log-probability of each under the unchanged distribution (temperature 1, no
-        nucleus). A row whose logits are not numbers has a log-probability that is NaN.
+        The sampled ids, and the natural log-probability of each under the unmodified distribution (temperature 1, no
+        nucleus). It is NaN for a row whose logits are not finite.
     """
     logits = logits.float()
     logprobs = logits.log_softmax(-1)
@@ -47,13 +53,15 @@ def sample(
 
 
 def top_logprobs(logits: torch.Tensor, count: int) -> list[tuple[tuple[int, float], ...]]:
-    """For each row of `logits` [rows, vocabulary] its `count` likeliest ids, with their log-probabilities, falling."""
+    """For each row of `logits` [rows, vocabulary] its `count` most likely ids with log-probabilities, in descending
+    order."""
     found = logits.float().log_softmax(-1).topk(min(count, logits.shape[1]))
     return [tuple(zip(*row, strict=True)) for row in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
 
 
 def _nucleus(probabilities: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Zero what lies outside the smallest set of tokens whose probabilities sum to `top_p`; the first always stays."""
+    """Zero the tokens outside the smallest set whose probabilities sum to `top_p`; the most likely token always
+    remains."""
     ordered, order = probabilities.sort(-1, descending=True)
     before = ordered.cumsum(-1) - ordered
     nucleus = ordered.masked_fill((before >= top_p) & (before > 0), 0.0)

@@ -1,4 +1,4 @@
-"""An agent of rules as a chat client: no model, no tokens."""
+"""A rule-based agent as a chat client: no model, no tokens."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from sweet.tasks.base import Message
 from sweet.tasks.kind import ScriptedAgent
 
 SCRIPTED = "scripted"
-"""The name, in place of a model's, of an agent or a human of rules."""
+"""The name, in place of a model's, of a rule-based agent or human."""
 
 
 class ScriptedClient:
-    """Implements `sweet.llm.base.ChatClient` over a kind's scripted agent. It counts no tokens and knows no limit."""
+    """Implements `sweet.llm.base.ChatClient` with a kind's scripted agent. It counts no tokens and has no context
+    limit."""
 
     model = SCRIPTED
     limiter = None
@@ -28,4 +29,4 @@ class ScriptedClient:
         return Completion(replies, 0, 0, self.model)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,10 +1,11 @@
-"""An OpenAI-compatible server of one chat client in this process.
+"""An OpenAI-compatible server for one chat client in this process.
 
     GET  /health, /v1/models
     POST /v1/chat/completions, /v1/completions
 
-The application holds no queue: the engine behind it batches what waits. A request whose asker has gone is dropped, so
-its rows leave the batch. Beyond OpenAI's fields it knows vLLM's `return_token_ids`. Errors have OpenAI's shape.
+The application has no queue: the engine batches waiting requests. The request of a client that disconnects is
+cancelled, so that its rows leave the batch. In addition to OpenAI's fields, vLLM's `return_token_ids` is supported.
+Errors have OpenAI's format.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from sweet.llm.response_schema import describe
 LOG = logging.getLogger(__name__)
 
 DEFAULT_MAX_TOKENS = 1024
-"""Tokens of a chat reply where the request does not say; the context bounds it too."""
+"""Tokens of a chat reply if the request does not set a limit; the context limits it too."""
 
 MAX_BODY_BYTES = 32 << 20
 LOWEST_LOGPROB = -9999.0
-"""What JSON can hold of minus infinity."""
+"""Sent instead of minus infinity, which JSON does not have."""
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
@@ -60,7 +61,7 @@ class _Scored(Protocol):
 
 
 class TextModel(ChatClient, Protocol):
-    """A client that can also continue and score token ids, as the embedded one."""
+    """A client that can also continue and score token ids, as the embedded one can."""
 
     tokenizer: Any
 
@@ -72,7 +73,7 @@ class TextModel(ChatClient, Protocol):
 
 
 class _HTTPError(Exception):
-    """An answer with another status than 200."""
+    """A response with a status other than 200."""
 
     def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -80,7 +81,7 @@ class _HTTPError(Exception):
 
 
 class _App:
-    """The routes, over `client`. `text` is the same client where it can complete texts."""
+    """The routes, over `client`. `text` is the same client if it can complete texts."""
 
     def __init__(self, client: ChatClient, text: TextModel | None) -> None:
         self.client = client
@@ -123,7 +124,7 @@ class _App:
     async def completions(self, request: Request) -> Response:
         body = await self._body(request, CompletionBody)
         if self.text is None:
-            raise _HTTPError(400, f"{self.client.model} answers chats only.")
+            raise _HTTPError(400, f"{self.client.model} supports chat only.")
         model = self.text
         prompts = [
             model.tokenizer(prompt)["input_ids"] if isinstance(prompt, str) else prompt for prompt in body.prompts()
@@ -232,7 +233,7 @@ class _App:
         async for chunk in request.stream():
             size += len(chunk)
             if size > MAX_BODY_BYTES:
-                raise _HTTPError(413, f"A request may have {MAX_BODY_BYTES} bytes at most.")
+                raise _HTTPError(413, f"A request may have at most {MAX_BODY_BYTES} bytes.")
             chunks.append(chunk)
         try:
             data = json.loads(b"".join(chunks))
@@ -249,7 +250,7 @@ class _App:
 
 
 def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:
-    """The application that serves `client`; `text` is the same client where it can complete texts too."""
+    """The application that serves `client`; `text` is the same client if it can complete texts."""
     app = _App(client, text)
     routes = [
         Route("/health", _handle_errors(app.health)),
@@ -262,10 +263,13 @@ def make_app(client: ChatClient, text: TextModel | None = None) -> Starlette:
 
 @asynccontextmanager
 async def listening(app: Any, host: str, port: int) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
-    """Serve `app` while inside; gives its address and the task that ends when it stops. Port 0 is any free one.
+    """Serve `app` while the context is open. Port 0 selects a free one.
+
+    Yields:
+        The server's URL, and the task that ends when it stops.
 
     Raises:
-        UsageError: the address cannot be listened on.
+        UsageError: the address cannot be bound.
     """
     sock = bind(host, port)
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
@@ -294,12 +298,12 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the caller's: it also has a model to put away."""
+        """Leave signals to the caller, which also has a model to close."""
         yield
 
 
 def _handle_errors(work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """`work` with its errors as answers."""
+    """Turn the errors of `work` into responses."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -333,13 +337,13 @@ T = TypeVar("T")
 
 
 async def _unless_disconnected(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, which is cancelled when the asker hangs up."""
+    """The result of `work`, which is cancelled if the client disconnects."""
     task = asyncio.ensure_future(work)
     disconnected = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise _HTTPError(499, "The asker has gone.")
+            raise _HTTPError(499, "The client has disconnected.")
         return task.result()
     finally:
         disconnected.cancel()

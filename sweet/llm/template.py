@@ -1,8 +1,8 @@
-"""Chat messages to the ids that a model is prompted with.
+"""Renders chat messages to the ids that a model is prompted with.
 
-Rendering and tokenising are two steps (the template writes the special tokens, so the tokenizer must add none). Where
-a template refuses the system role, the system text goes to the head of the first user message. A template that leaves
-system messages out is taken at its word, as every server would: its model was made to be prompted without them.
+Rendering and tokenising are separate steps (the template writes the special tokens, so the tokenizer must not add any).
+If a template refuses the system role, the system text is prepended to the first user message. A template that omits
+system messages is used as is, as every server does: its model was trained without them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sweet.tasks.base import Message
 
 
 class ChatTemplate:
-    """The chat template of one tokenizer, with the generation prompt at the end."""
+    """The chat template of one tokenizer, with the generation prompt appended."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -24,7 +24,7 @@ class ChatTemplate:
         """The rendered prompt.
 
         Raises:
-            ValueError: the template refuses these messages (their order of roles, say).
+            ValueError: the template refuses these messages, for example the order of their roles.
         """
         from jinja2.exceptions import TemplateError
 
@@ -38,7 +38,7 @@ class ChatTemplate:
             raise ValueError(f"the chat template refuses these messages: {error}") from error
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """The rendered prompt as token ids; ValueError as for `text`."""
+        """The rendered prompt as token ids. Raises the ValueError of `text`."""
         ids: list[int] = self.tokenizer(self.text(messages), add_special_tokens=False)["input_ids"]
         return ids
 

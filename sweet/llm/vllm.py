@@ -1,8 +1,8 @@
-"""Starting `vllm serve` and putting it away.
+"""Starts and stops `vllm serve`.
 
-vLLM is a program here, not a library: it runs in a process group of its own, so that its workers can be ended with it,
-behind a keeper that ends it should this process be killed (see `sweet.supervisor`), and writes into a log file. It is
-ready when /health answers; when it dies before, its last lines say why.
+vLLM is used as a program, not as a library: it runs in its own process group, so that its workers can be ended with it,
+under a supervisor that ends it if this process is killed (see `sweet.supervisor`), and writes to a log file. It is
+ready when /health answers; if it dies before, the last lines of its log are reported.
 """
 
 from __future__ import annotations
@@ -30,29 +30,33 @@ from sweet.llm.address import bind, url_of
 HEALTH_PAUSE = 0.25
 HEALTH_TIMEOUT = 5.0
 TERM_TIMEOUT = 20.0
-"""Seconds vLLM has to end by itself before it is killed."""
+"""Seconds that vLLM has to end after SIGTERM before it is killed."""
 LOADING_TERM_TIMEOUT = 2.0
-"""The same before it has answered: it obeys no signal while its engine loads, and holds nothing worth waiting for."""
+"""The same before it is ready: it ignores signals while its engine loads, and has no work to finish."""
 ORPHAN_TIMEOUT = 5.0
 """The same once this process is gone."""
 
 LAST_LINES = 12
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""What vllm takes as --max-lora-rank."""
+"""The values that vllm accepts for --max-lora-rank."""
 
 _LIMIT = "--limit-mm-per-prompt"
-"""Takes JSON, or one kind of medium each behind a dot (--limit-mm-per-prompt.image 2)."""
+"""Accepts JSON, or one kind of medium after a dot (--limit-mm-per-prompt.image 2)."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class VllmSettings:
-    """What `vllm serve` is told. Clients call the model by `name`; `passthrough` goes last, as it is.
+    """The settings of `vllm serve`.
 
-    An `adapter` is served under `name` beside its base, which then is the model that is loaded. `images` are the most
-    pictures of one prompt, 0 for a model that sees none: what vllm allows by default is one in some versions.
+    Attributes:
+        model: the model, unless `adapter` is given.
+        name: the name under which clients request it.
+        passthrough: further options, appended unchanged.
+        adapter: served under `name`; its base is the model that is loaded.
+        images: maximum number of images in a prompt, 0 for a text model; some vllm versions allow only one by default.
     """
 
     model: str
@@ -66,7 +70,7 @@ class VllmSettings:
 
 
 def find_vllm() -> str | None:
-    """The `vllm` program: beside this Python, else on the PATH."""
+    """The `vllm` program: next to this Python, otherwise on the PATH."""
     sibling = Path(sys.executable).parent / "vllm"
     return str(sibling) if os.access(sibling, os.X_OK) else shutil.which("vllm")
 
@@ -80,10 +84,10 @@ def not_installed() -> UsageError:
 
 
 def option_value(words: Sequence[str], *names: str) -> str | None:
-    """The value of an option on vllm's command line, the last one, as vllm reads it; None where it is not there.
+    """The value of an option on vllm's command line, the last one, as vllm reads it; None if it is not given.
 
     Args:
-        names: all names of the option. A switch has the word after it, or nothing, as its value.
+        names: all names of the option. A switch has the next word, or nothing, as its value.
     """
     found = None
     for word, after in zip(words, [*words, ""][1:], strict=True):
@@ -104,7 +108,7 @@ def command(program: str, settings: VllmSettings) -> list[str]:
     if adapter is not None:
         words += ["--enable-lora", "--lora-modules", _module(name, adapter)]
         words += ["--max-lora-rank", str(next((rank for rank in RANKS if rank >= adapter.rank), adapter.rank))]
-        if adapter.own_tokenizer:  # vllm takes the base's, whatever lies beside the adapter
+        if adapter.own_tokenizer:  # by default vllm uses the base's, even if the adapter has its own
             words += ["--tokenizer", str(adapter.path.absolute())]
         name = model
     if option_value(settings.passthrough, "--served-model-name") is None:
@@ -115,14 +119,14 @@ def command(program: str, settings: VllmSettings) -> list[str]:
 
 
 def _module(name: str, adapter: Adapter) -> str:
-    """NAME=DIRECTORY, or JSON where vllm would misread that."""
+    """NAME=DIRECTORY, or JSON if vllm would misread that."""
     path = str(adapter.path.absolute())
     plain = "=" not in name and "," not in name + path
     return f"{name}={path}" if plain else json.dumps({"name": name, "path": path})
 
 
 class VllmServer:
-    """A running `vllm serve`. Made by `start`; `stop` must be called."""
+    """A running `vllm serve`. Created by `start`; `stop` must be called."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, log: Path) -> None:
         self.process = process
@@ -133,7 +137,11 @@ class VllmServer:
 
     @classmethod
     async def start(cls, settings: VllmSettings, log: Path, environment: Mapping[str, str] | None = None) -> VllmServer:
-        """Start it, its output going to `log`; without an `environment` with this process's. It is not ready yet.
+        """Start the server without waiting until it is ready.
+
+        Args:
+            log: the file that its output is appended to.
+            environment: that of this process if not given.
 
         Raises:
             UsageError: vllm is not installed, or the port is taken.
@@ -141,7 +149,7 @@ class VllmServer:
         program = find_vllm()
         if program is None:
             raise not_installed()
-        # Otherwise another server that listens there would be taken for this one.
+        # Otherwise another server that listens on the port would be mistaken for this one.
         with bind(settings.host, settings.port) as socket:
             port = socket.getsockname()[1]
         settings = VllmSettings(**{**vars(settings), "port": port})
@@ -157,7 +165,7 @@ class VllmServer:
         return cls(process, url_of(settings.host, port), log)
 
     async def wait_until_healthy(self) -> None:
-        """Return when it answers.
+        """Wait until the server is ready.
 
         Raises:
             SweetError: it ended before.
@@ -170,11 +178,11 @@ class VllmServer:
         self._answered = True
 
     async def ended(self) -> None:
-        """Return when the process has ended; cancelling this does not end it."""
+        """Wait until the process has ended; cancelling this does not end it."""
         await asyncio.wait({self._end})
 
     async def version(self) -> str | None:
-        """What it says of its version; None where it does not."""
+        """The version that it reports; None if it does not."""
         output = await asyncio.to_thread(_get, self.url.removesuffix("/v1") + "/version")
         try:
             found = json.loads(output or b"").get("version")
@@ -183,20 +191,20 @@ class VllmServer:
         return found[:64] if isinstance(found, str) else None
 
     def failure(self, what: str | None = None) -> SweetError:
-        """The error for a server that ended by itself, or `what` else it did, with the last lines it wrote."""
+        """The error for a server that ended unexpectedly, or for `what`, with the last lines of its log."""
         output = "\n".join(last_lines(self.log))
         return SweetError(
             (what or f"vllm ended with status {self.process.returncode}.")
             + (f" Its last lines:\n{output}" if output else ""),
             where=self.log,
-            fix="read the log; what follows -- goes to vllm, e.g. -- --max-model-len 4096",
+            fix="read the log; options after -- are passed to vllm, e.g. -- --max-model-len 4096",
         )
 
     async def stop(self) -> None:
-        """End it and all its workers."""
+        """End the server and all its workers."""
         try:
             if self.process.returncode is None:
-                # The first process ends its workers in order; only what is left after it is killed.
+                # The first process ends its workers; only those left after it are killed.
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGTERM)
                 timeout = TERM_TIMEOUT if self._answered else min(LOADING_TERM_TIMEOUT, TERM_TIMEOUT)
@@ -205,14 +213,14 @@ class VllmServer:
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
                 await asyncio.wait({self._end}, timeout=2 * supervisor.KILL_TIMEOUT)
-        finally:  # a second Ctrl-C does not let anything live on
+        finally:  # a second Ctrl-C must not leave processes behind
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
         await self._end
 
 
 def last_lines(log: Path, count: int = LAST_LINES) -> Sequence[str]:
-    """The last lines of a log, without escapes that a terminal would act on."""
+    """The last lines of a log, without terminal escape sequences."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - (1 << 16)))
         text = file.read().decode(errors="replace")
@@ -225,7 +233,7 @@ def _is_healthy(address: str) -> bool:
 
 
 def _get(address: str) -> bytes | None:
-    """The beginning of what is there; None where nobody answers that all is well."""
+    """The first bytes of a response; None unless its status is 200."""
     # Without proxies: the server is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

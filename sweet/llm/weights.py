@@ -1,6 +1,6 @@
-"""What a model is, by the content of its files, so that what was computed with it can be found again.
+"""Identifies a model by the content of its files, so that results computed with it can be found again.
 
-Names say little: a directory may be written anew under the same name, and the same model may lie in two places.
+Names are not sufficient: a directory may be overwritten, and the same model may be in two places.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from sweet.llm.pretrained import model_path
 from sweet.runs.cache import remembered_sum
 
 FLOPS_PER_PARAMETER = 2
-"""Operations a parameter and token (arXiv 2001.08361, section 2.1)."""
+"""Floating point operations per parameter and token of a forward pass (arXiv 2001.08361, section 2.1)."""
 
 WEIGHTS = (".safetensors", ".bin")
 CONFIGS = ("config.json", "adapter_config.json")
 
 
 def weights_digest(name: str) -> str | None:
-    """sha256 of a model's weights and configuration, an adapter's with its base; None where they cannot be found.
+    """The sha256 of a model's weights and configuration, with its base for an adapter; None if they are not found.
 
     Args:
-        name: as `sweet.llm.pretrained.load_model` takes it. A hub id is looked up in the local cache.
+        name: as for `sweet.llm.pretrained.load_model`. A hub id is looked up in the local cache.
     """
     adapter = find_adapter(name)
     folders = [_folder(adapter.base), adapter.path] if adapter else [_folder(name)]
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in folders:
         if folder is None:
             return None
         try:
             files = sorted(f for f in folder.iterdir() if f.is_file() and (f.suffix in WEIGHTS or f.name in CONFIGS))
             for file in files:
-                whole.update(f"{remembered_sum(file)}  {file.name}\n".encode("utf-8", "surrogateescape"))
+                digest.update(f"{remembered_sum(file)}  {file.name}\n".encode("utf-8", "surrogateescape"))
         except OSError:
             return None
         if not any(file.suffix in WEIGHTS for file in files):
             return None
-        whole.update(b"\n")
-    return whole.hexdigest()
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def parameter_count(name: str) -> int | None:
-    """Parameters of a model, an adapter's base, as the heads of its files tell; None where it is not on this machine,
-    or in another format."""
+    """The number of parameters of a model (of an adapter's base), read from the headers of its safetensors files; None
+    if it is not on this machine or has another format."""
     from safetensors import SafetensorError, safe_open
 
     adapter = find_adapter(name)

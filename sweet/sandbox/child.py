@@ -1,15 +1,15 @@
-"""What runs inside a forked child: execute a program, report the values of its calls. Standard library only.
+"""The code that runs in a forked child: execute a program, report the values of its calls. Standard library only.
 
-Values are reported in canonical typed JSON, which `sweet.sandbox.values` compares outside. Nothing here is trusted by
-anybody: the program shares this interpreter and may patch all of it, so it can misreport its own values and no more.
+Values are reported in canonical typed JSON, which `sweet.sandbox.values` compares outside. Nothing here is trusted: the
+program shares this interpreter and may patch all of it, so it can misreport its own values, but nothing else.
 
-JSON as it stands: None, bools, ints below 2**63, finite floats, strings, lists. All else is an object with one key:
-int (hex), float (nan, inf, -inf), complex, decimal, fraction, bytes, tuple, set, dict, deque, range, iterator, array,
+Plain JSON: None, bools, ints below 2**63, finite floats, strings, lists. Everything else is an object with one key: int
+(hex), float (nan, inf, -inf), complex, decimal, fraction, bytes, tuple, set, dict, deque, range, iterator, array,
 datetime, date, time, timedelta, moment64, enum, dataclass, exception, callable (builtin or class), object; `toolarge`
-and `opaque` (functions that the program made, coroutines) equal nothing.
+and `opaque` (functions that the program defines, coroutines) equal nothing.
 
-Every call starts from the same seed and at the same moment: `stop_clock` replaces what tells the date by a clock that
-`sleep` moves, and reading it over and over; monotonic clocks are left as they are.
+Every call starts with the same seed and at the same moment: `freeze_clock` replaces the functions that return the date
+by a clock that only `sleep`, and reading it very often, advance; monotonic clocks are unchanged.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _UNKNOWABLE = (types.FunctionType, types.MethodType, types.CoroutineType, types.
 
 
 def _class(module: str, name: str) -> Any:
-    """A class where its module has been imported, for `isinstance`: what nobody imported nobody has a value of."""
+    """Return a class for `isinstance`, or () if its module is not imported, so that there are no values of it."""
     return getattr(sys.modules.get(module), name, ())
 
 
 class TooLargeError(Exception):
-    """The value does not fit the bounds."""
+    """The value exceeds the limits."""
 
 
 class OpaqueError(Exception):
-    """The value cannot be told from others."""
+    """The value cannot be distinguished from others."""
 
 
 class _Encoder:
-    """Turns one value into canonical JSON types, within bounds on depth, number of nodes and bytes."""
+    """Converts one value to canonical JSON types, with limits on depth, number of nodes and bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self.nodes = MAX_NODES
@@ -179,15 +179,15 @@ class _Encoder:
 
 
 def _is_iterator(value: Any) -> bool:
-    """Whether it is an iterator of the interpreter's or the standard library's, not of a class of the program's."""
+    """Return whether it is an iterator of the interpreter or the standard library, not of the program's own class."""
     kind = type(value)
     return hasattr(kind, "__next__") and hasattr(kind, "__iter__") and kind.__module__ != MODULE
 
 
 def _fields(value: Any) -> dict[Any, Any] | None:
-    """What an object holds, in its dictionary and its slots; None where it has neither."""
-    held = getattr(value, "__dict__", None)
-    fields = dict(held) if isinstance(held, dict) else None
+    """Return an object's attributes, from its dictionary and its slots; None if it has neither."""
+    attributes = getattr(value, "__dict__", None)
+    fields = dict(attributes) if isinstance(attributes, dict) else None
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else tuple(slots):
@@ -210,12 +210,16 @@ _in_parts = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",",
 
 
 def dumps(value: Any) -> str:
-    """JSON without blanks, in ASCII; ValueError for floats that JSON has not."""
+    """Return JSON without blanks, in ASCII.
+
+    Raises:
+        ValueError: a float is not finite.
+    """
     return "".join(_in_parts(value, 0))
 
 
 def encode(value: Any, max_bytes: int) -> str:
-    """The value as one line of canonical JSON, at most `max_bytes` long."""
+    """Return the value as one line of canonical JSON of at most `max_bytes`."""
     try:
         text = dumps(_Encoder(max_bytes).encode(value))
     except (TooLargeError, RecursionError, MemoryError):
@@ -226,14 +230,14 @@ def encode(value: Any, max_bytes: int) -> str:
 
 
 MOMENT = 1_704_110_400.0
-"""Noon of 1 January 2024, UTC: when every call is made."""
-_PATIENT_READS = 1000
+"""Noon of 1 January 2024, UTC, the time at which every call starts."""
+_FREE_READS = 1000
 _TICK = 0.001
 
 
 class _Clock:
-    """A clock that stands at MOMENT. `sleep` moves it, and reading it more often than anybody who only wants to know
-    the time would, so that loops that wait for it end."""
+    """A clock that is stopped at MOMENT. `sleep` advances it, and so does each reading after the first `_FREE_READS`,
+    so that loops which wait for a time end."""
 
     def __init__(self) -> None:
         self.start()
@@ -244,14 +248,15 @@ class _Clock:
 
     def seconds(self) -> float:
         self.reads += 1
-        return MOMENT + self.slept + _TICK * max(0, self.reads - _PATIENT_READS)
+        return MOMENT + self.slept + _TICK * max(0, self.reads - _FREE_READS)
 
 
 _clock = _Clock()
 
 
-def stop_clock() -> None:
-    """Replace what tells the date in this process and its children: in `time`, and in `datetime` where it is there."""
+def freeze_clock() -> None:
+    """Replace the functions that return the date in this process and its children: in `time`, and in `datetime` if it
+    is imported."""
     real_sleep, real_clock, real_format = time.sleep, time.clock_gettime, time.strftime
     real_local, real_utc, real_asctime, real_ctime = time.localtime, time.gmtime, time.asctime, time.ctime
 
@@ -265,7 +270,7 @@ def stop_clock() -> None:
     def read(seconds: float | None) -> float:
         return _clock.seconds() if seconds is None else seconds
 
-    told: dict[str, Any] = {
+    replaced: dict[str, Any] = {
         "sleep": sleep,
         "clock_gettime": clock_gettime,
         "time": lambda: _clock.seconds(),
@@ -276,12 +281,12 @@ def stop_clock() -> None:
         "asctime": lambda moment=None, /: real_asctime(moment or time.localtime()),
         "strftime": lambda form, moment=None, /: real_format(form, moment or time.localtime()),
     }
-    vars(time).update(told)
+    vars(time).update(replaced)
     if "datetime" in sys.modules:
-        _stop_datetime()
+        _freeze_datetime()
 
 
-def _stop_datetime() -> None:
+def _freeze_datetime() -> None:
     import ctypes
     import datetime
     import gc
@@ -292,17 +297,17 @@ def _stop_datetime() -> None:
     def utcnow(kind: Any) -> Any:
         return kind.fromtimestamp(_clock.seconds(), datetime.UTC).replace(tzinfo=None)
 
-    methods = gc.get_referents(vars(datetime.datetime))[0]  # the class is C's: replacing it would change types
+    methods = gc.get_referents(vars(datetime.datetime))[0]  # a class in C: replacing it would change its type
     methods |= {"now": classmethod(now), "utcnow": classmethod(utcnow)}
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 
 
-_CHANCE = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import_", "getattr")
-"""What a program that draws from a source of chance has in its text; to seed costs more than most calls do."""
+_RANDOM_WORDS = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import_", "getattr")
+"""Words that occur in programs that use random numbers; seeding takes longer than most calls."""
 
 
 def seed_random() -> None:
-    """One seed for every source of chance in this process."""
+    """Seed every source of randomness in this process."""
     import random
 
     random.seed(0)
@@ -313,16 +318,16 @@ def seed_random() -> None:
 
 
 class _Program:
-    """A program, compiled once and executed afresh for every call. What was compiled before comes with the order."""
+    """A program, compiled once (or in the parent, if the order has code) and executed again for every call."""
 
     def __init__(self, source: str, scoped: bool, code: Any = None) -> None:
         self.scoped = scoped
-        self.by_chance = "import" in source and any(word in source for word in _CHANCE)
+        self.uses_random = "import" in source and any(word in source for word in _RANDOM_WORDS)
         self.code = code or compile(source, FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str, code: Any = None) -> Any:
         _clock.start()
-        if self.by_chance or "random" in call:
+        if self.uses_random or "random" in call:
             seed_random()
         if self.scoped:
             seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
@@ -349,15 +354,15 @@ def _raised(error: BaseException) -> str:
 
 
 def run(order: dict[str, Any], report: int) -> None:
-    """Evaluate the calls of `order`, one record each to the file descriptor `report`."""
+    """Evaluate the calls of `order`, and write a record for each to the file descriptor `report`."""
     nonce, max_bytes = order["nonce"], order["value_bytes"]
 
-    def tell(index: int, kind: str, text: str) -> None:
+    def send(index: int, kind: str, text: str) -> None:
         data = f"{nonce} {index} {kind} {len(text)}\n{text}".encode("ascii", "backslashreplace")
         while data:
             data = data[os.write(report, data) :]
 
-    tell(-1, "begun", "")
+    send(-1, "begun", "")
     codes = order.get("call_codes", ())
     program: _Program | None = None
     for index, call in enumerate(order["calls"]):
@@ -366,4 +371,4 @@ def run(order: dict[str, Any], report: int) -> None:
             kind, text = "value", encode(program.value(call, codes[index] if codes else None), max_bytes)
         except BaseException as error:
             kind, text = "raised", _raised(error)
-        tell(index, kind, text)
+        send(index, kind, text)

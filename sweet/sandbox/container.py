@@ -1,8 +1,8 @@
-"""The tier `docker`: a zygote in a container of the local engine, spoken to over the container's streams.
+"""The tier `docker`: a zygote in a container of the local engine, which communicates over the container's streams.
 
-The container has no network, a read-only root, no capabilities, no shared memory, bounds on memory and processes, and
-runs as nobody under the engine's own seccomp profile, beside what the zygote gives up by itself. Nothing of this
-machine is mounted: the zygote's source is sent in. The image is used only if it is there; nothing is ever pulled.
+The container has no network, a read-only root, no capabilities, no shared memory, limits on memory and processes, and
+runs as the user nobody under the engine's seccomp profile, in addition to the restrictions of the zygote itself.
+Nothing of this machine is mounted: the zygote's source is sent over stdin. The image must exist; none is ever pulled.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import IO
 from sweet.sandbox.program import Limits
 
 IMAGE_VARIABLE = "SWEET_SANDBOX_IMAGE"
-"""Environment variable that names another image; all it needs is `python3` of 3.11 or newer."""
+"""Environment variable that names another image; it needs only `python3` of 3.11 or newer."""
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1", "LD_BIND_NOW": "1"}
-"""What a zygote starts with, whatever its tier. References and answers iterate over their sets in the same order, and
-a thread costs address space for its stack only, and symbols are bound before the fork and not in every child."""
+"""The environment of a zygote of any tier: references and answers iterate over their sets in the same order, a thread
+needs address space only for its stack, and symbols are bound before the fork instead of in every child."""
 
 _HERE = Path(__file__).parent
 _FRAME = struct.Struct("!cI")
@@ -45,12 +45,12 @@ exec(compile(source, "<relay>", "exec"))"""
 
 
 def image() -> str:
-    """The image of the containers: python:X.Y-slim of the running interpreter, unless the environment names another."""
+    """Return the image of the containers: python:X.Y-slim of the running interpreter, unless the variable is set."""
     return os.environ.get(IMAGE_VARIABLE) or f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 
 
 def engine_fault() -> tuple[str, str] | None:
-    """Why no container can be started here, and what mends it; None if nothing speaks against it."""
+    """Return why no container can be started on this machine, and the fix; None if no reason is known."""
     docker = shutil.which("docker")
     if docker is None:
         return "docker is not installed", "install Docker (https://docs.docker.com/engine/install)"
@@ -67,17 +67,20 @@ def engine_fault() -> tuple[str, str] | None:
         return f"docker does not answer: {error}", "start the Docker engine (systemctl start docker)"
     if asked.returncode == 0:
         return None
-    why = (asked.stderr.strip().splitlines() or ["docker image inspect fails"])[-1]
-    if "no such image" in why.lower():
+    reason = (asked.stderr.strip().splitlines() or ["docker image inspect fails"])[-1]
+    if "no such image" in reason.lower():
         return f"there is no image {image()} here, and none is pulled unasked", f"docker pull {image()}"
-    return why, "start the Docker engine (systemctl start docker), and be allowed to use it (group docker)"
+    return reason, "start the Docker engine (systemctl start docker), and be allowed to use it (group docker)"
 
 
 class Container:
-    """A running container and the thread that carries its streams to a zygote's socket and back."""
+    """A running container, and the thread that forwards between its streams and a zygote's socket."""
 
     def __init__(self, limits: Limits, orders: socket.socket) -> None:
-        """Start it; `orders` is the end of the socket that a zygote would hold. A copy of it is kept.
+        """Start the container.
+
+        Args:
+            orders: the end of the socket that a zygote would have; it is duplicated.
 
         Raises:
             OSError: docker cannot be run.
@@ -97,7 +100,7 @@ class Container:
         carrier.start()
 
     def kill(self) -> None:
-        """End the container where closing its socket has not."""
+        """Kill the container if closing its socket has not ended it."""
         if self.process.returncode is None and self._docker is not None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
@@ -109,7 +112,7 @@ class Container:
                 )
 
     def _carry(self, orders: socket.socket) -> None:
-        """Until either side closes."""
+        """Forward in both directions until either side closes."""
         into, out = self.process.stdin, self.process.stdout
         assert into is not None
         assert out is not None
@@ -123,13 +126,17 @@ class Container:
             try:
                 while True:
                     ready, _, _ = select.select([orders.fileno(), outwards], [], [])
-                    report = _come_out(out, orders, report) if outwards in ready else _go_in(into, orders, report)
+                    report = (
+                        _forward_output(out, orders, report)
+                        if outwards in ready
+                        else _forward_order(into, orders, report)
+                    )
             finally:
                 _close(report)
 
 
 def run_arguments(name: str, limits: Limits) -> list[str]:
-    """`docker run` of one jail."""
+    """Return the arguments of docker that run one jail."""
     memory = str(limits.memory_bytes + _BESIDE_BYTES)
     return [
         *("run", "--rm", "--interactive", "--name", name, "--pull", "never"),
@@ -154,8 +161,8 @@ def _send(into: IO[bytes], kind: bytes, data: bytes) -> None:
     into.flush()
 
 
-def _go_in(into: IO[bytes], orders: socket.socket, report: int) -> int:
-    """Pass on one order; gives back where the results go from now on."""
+def _forward_order(into: IO[bytes], orders: socket.socket, report: int) -> int:
+    """Forward one order to the container; return the descriptor for results from now on, or -1."""
     message, descriptors, _, _ = socket.recv_fds(orders, 1, 2)
     _close(report)
     if message == b"R":
@@ -168,8 +175,8 @@ def _go_in(into: IO[bytes], orders: socket.socket, report: int) -> int:
     return -1
 
 
-def _come_out(out: IO[bytes], orders: socket.socket, report: int) -> int:
-    """Pass on one frame of the container; gives back where the results go from now on."""
+def _forward_output(out: IO[bytes], orders: socket.socket, report: int) -> int:
+    """Forward one frame from the container; return the descriptor for results from now on, or -1."""
     kind, size = _FRAME.unpack(_read(out, _FRAME.size))
     data = _read(out, size)
     if kind == b"o":
@@ -179,7 +186,7 @@ def _come_out(out: IO[bytes], orders: socket.socket, report: int) -> int:
         try:
             while data:
                 data = data[os.write(report, data) :]
-        except OSError:  # the reader has had enough
+        except OSError:  # the reader has closed the pipe
             _close(report)
             return -1
         return report

@@ -1,15 +1,15 @@
-"""One jail: a zygote started under a tier, spoken to over one socket, killed and replaced as a whole.
+"""One jail: a zygote started under a tier, controlled over one socket, and killed and replaced as a whole.
 
-`bwrap`     new namespaces for everything (no network, its own processes), a read-only root that holds the interpreter
-            and the C libraries and nothing else, no capabilities; where libseccomp is, the seccomp filter too. Without
-            the filter only where the kernel bounds the jail's processes.
+`bwrap`     new namespaces for everything (no network, separate processes), a read-only root with only the interpreter
+            and the C libraries, no capabilities; with libseccomp also the seccomp filter. Without the filter it is used
+            only if the kernel limits the jail's processes.
 `landlock`  no new namespaces, so it works where those are refused: Landlock hides every file but the interpreter and
-            the C libraries, and the seccomp filter forbids all else: processes, signals, sockets, writing. That a file
-            exists can still be told (stat).
+            the C libraries, and the seccomp filter forbids everything else: processes, signals, sockets, writing. The
+            existence of a file remains visible (stat).
 `docker`    a container of the local engine (sweet.sandbox.container).
-`unsafe`    nothing but limits on time, memory and output.
+`unsafe`    only limits on time, memory and output.
 
-The zygote is given nothing on its command line or in its environment; what it must know comes over the socket.
+The zygote gets nothing on its command line or in its environment; its configuration is sent over the socket.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _ZONES = "/usr/share/zoneinfo"
 
 
 class JailError(SweetError):
-    """The jail could not be started, or does not answer any more."""
+    """The jail could not be started, or does not answer."""
 
 
 @dataclass(frozen=True)
 class _Interpreter:
-    """Where the running interpreter's own parts lie (not those of a virtual environment)."""
+    """The files of the running interpreter itself (not those of a virtual environment)."""
 
     program: Path
     stdlib: Path
@@ -77,14 +77,18 @@ class Jail:
     """A running zygote. Not thread-safe: one thread uses it at a time."""
 
     def __init__(self, tier: Tier, limits: Limits, *, warmth: Warmth = "bare") -> None:
-        """Start it, for answers within `limits`; `warmth` says what its children find imported.
+        """Start the jail.
+
+        Args:
+            limits: the limits of every answer.
+            warmth: the modules that its children find imported.
 
         Raises:
-            JailError: it cannot be started here; says why.
+            JailError: it cannot be started on this machine; says why.
         """
         self.tier, self.limits = tier, limits
         self._warmth = warmth
-        self._owed = False
+        self._status_pending = False
         self._inner_pid: int | None = None
         self._container: Container | None = None
         ours, theirs = socket.socketpair()
@@ -97,58 +101,58 @@ class Jail:
             ours.close()
             raise JailError(f"A {tier} jail cannot be started: {error}.") from error
         try:
-            self._greet()
+            self._configure()
         except (OSError, FilterError) as error:
-            why = self._last_words() or str(error)
+            reason = self._last_error_line() or str(error)
             self.kill()
-            raise JailError(f"A {tier} jail cannot be started: {why}.") from error
+            raise JailError(f"A {tier} jail cannot be started: {reason}.") from error
 
     def fork(self, program: int, report: int) -> None:
-        """Fork a child that reads the file descriptor `program` and writes `report`; both stay open here.
+        """Fork a child that reads the file descriptor `program` and writes `report`; both stay open in this process.
 
         Raises:
-            JailError: the zygote is gone.
+            JailError: the zygote has ended.
         """
-        self.settle()
+        self.await_released()
         try:
             socket.send_fds(self._orders, [b"R"], [program, report])
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
 
-    def bury(self, patience: float = 5.0) -> int:
-        """Kill what the last child left and return its wait status.
+    def reap(self, timeout: float = 5.0) -> int:
+        """Kill the last child and its descendants, and return its wait status.
 
         Raises:
-            JailError: the zygote is gone, or does not answer within `patience` seconds.
+            JailError: the zygote has ended, or does not answer within `timeout` seconds.
         """
         self.release()
-        return self._status(patience)
+        return self._status(timeout)
 
     def release(self) -> None:
-        """Have what the last child left killed, without waiting for it: its status is read before the next fork.
+        """Order the last child and its descendants killed, without waiting: the status is read before the next fork.
 
         Raises:
-            JailError: the zygote is gone.
+            JailError: the zygote has ended.
         """
         try:
             self._orders.sendall(b"K")
         except OSError as error:
             raise JailError("The sandbox's zygote is gone.") from error
-        self._owed = True
+        self._status_pending = True
 
-    def settle(self) -> None:
-        """Wait until what was released is gone.
+    def await_released(self) -> None:
+        """Wait until the released child is gone.
 
         Raises:
-            JailError: the zygote is gone, or does not answer.
+            JailError: the zygote has ended, or does not answer.
         """
-        if self._owed:
+        if self._status_pending:
             self._status()
 
-    def _status(self, patience: float = 5.0) -> int:
-        """The wait status of the child that was released."""
-        self._orders.settimeout(patience)
-        self._owed = False
+    def _status(self, timeout: float = 5.0) -> int:
+        """Return the wait status of the released child."""
+        self._orders.settimeout(timeout)
+        self._status_pending = False
         try:
             data = self._orders.recv(_STATUS.size, socket.MSG_WAITALL)
         except OSError as error:
@@ -159,17 +163,17 @@ class Jail:
 
     @property
     def same_python(self) -> bool:
-        """Whether what runs in the jail is the interpreter of this process."""
+        """Whether the jail runs the same interpreter as this process."""
         return self._container is None
 
     @property
     def root(self) -> int | None:
-        """The zygote's process id as this process sees it; None where it cannot see it (docker)."""
+        """The zygote's process id as seen from this process; None if it cannot be seen (docker)."""
         return None if self._container else self._inner_pid or self._process.pid
 
     def kill(self) -> None:
-        """End the zygote and everything in its jail."""
-        self._orders.close()  # a zygote that still works buries its child and ends by itself
+        """Kill the zygote and everything in its jail."""
+        self._orders.close()  # a working zygote then reaps its child and ends
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0 if self._container else 0.5)
         if self._process.returncode is None and self._container is not None:
@@ -228,7 +232,7 @@ class Jail:
             start_new_session=True,
         )
 
-    def _greet(self) -> None:
+    def _configure(self) -> None:
         data = marshal.dumps(self._setup(), MARSHAL)
         self._orders.sendall(struct.pack("!I", len(data)) + data)
         if self._orders.recv(1) != b"+":
@@ -241,7 +245,7 @@ class Jail:
             "filters": [],
             "limits": {"AS": self.limits.memory_bytes, "FSIZE": 0, "NOFILE": 64, "CORE": 0},
         }
-        packages = [] if self.tier == "docker" else self._packages()  # an image brings its own or none
+        packages = [] if self.tier == "docker" else self._packages()  # an image has its own numpy or none
         setup["modules"] = MODULES[self._warmth]
         setup["numpy"] = str(packages[0]) if packages else ""
         if self.tier == "unsafe":
@@ -269,8 +273,8 @@ class Jail:
     def _packages(self) -> list[Path]:
         return _numpy() if self._warmth == "wide" else []
 
-    def _last_words(self) -> str:
-        """The last line that a process which did not start has written to stderr."""
+    def _last_error_line(self) -> str:
+        """Return the last line on stderr of a process that did not start."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         if self._process.returncode is None or self._process.stderr is None:
@@ -284,7 +288,7 @@ def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:
 
 
 def _numpy() -> list[Path]:
-    """The folders of the installed numpy: the package, and the libraries that its wheel brings beside it."""
+    """Return the folders of the installed numpy: the package, and the libraries of its wheel."""
     spec = importlib.util.find_spec("numpy")
     if spec is None or spec.origin is None:
         return []
@@ -312,20 +316,20 @@ def _bwrap_arguments(python: _Interpreter, packages: list[Path]) -> list[str]:
 
 
 def bounds_processes() -> bool:
-    """Whether the kernel bounds the processes of one `bwrap` jail: it counts by user namespace, and root's never.
+    """Return whether the kernel limits the processes of one `bwrap` jail: it counts per user namespace, but not root's.
 
-    Where it does not, a fork bomb is faster than any parent that looks now and then: the filter has to forbid forks.
+    If it does not, a fork bomb is faster than a parent that polls, so that the filter must forbid forks.
     """
     return os.geteuid() != 0 and tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (5, 14)
 
 
 def _site_folders(python: _Interpreter) -> list[Path]:
-    """Folders of installed packages beneath the standard library: the user's own, so hidden."""
+    """Return the folders of installed packages under the standard library, which are hidden."""
     return [folder for name in ("site-packages", "dist-packages") if (folder := python.stdlib / name).is_dir()]
 
 
 def _readable(python: _Interpreter) -> list[str]:
-    """What Landlock lets a child read: the standard library without installed packages, and the C libraries."""
+    """Return the paths that Landlock allows to read: the standard library without packages, and the C libraries."""
     hidden = set(_site_folders(python))
     paths = [str(entry) for entry in sorted(python.stdlib.iterdir()) if entry not in hidden]
     if python.shared is not None:

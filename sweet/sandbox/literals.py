@@ -1,7 +1,7 @@
-"""Values that came out of the sandbox as people write them: `(1, 'a')` for `{"tuple": [1, "a"]}`.
+"""Format values from the sandbox as Python literals: `(1, 'a')` for `{"tuple": [1, "a"]}`.
 
-For people only: two values that are told alike need not be equal, and a text that was cut is no literal. What a hostile
-program wrote in place of a value may be anything, of any size: no more of it is written than is shown.
+The text is for display only: different values may have the same text, and a text that was cut is not a literal. A
+hostile program may have written anything instead of a value, of any size: only the part that is shown is formatted.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 _BRACKETS = {"tuple": ("(", ")"), "set": ("{", "}"), "deque": ("deque([", "])"), "iterator": ("iterator([", "])")}
-_UNREPORTED = {"toolarge": "<too large to report>", "opaque": "<a value that cannot be told from others>"}
+_UNREPORTED = {"toolarge": "<too large to report>", "opaque": "<a value that cannot be distinguished from others>"}
 _LONGEST_INT = 300
-"""Hexadecimal digits up to which a large integer is written in decimal ones."""
+"""Maximum hexadecimal digits of an integer that is formatted as decimal."""
 
 
-def written(value: Any, limit: int) -> str:
-    """A canonical value (sweet.sandbox.child) as Python, cut to `limit` characters with … as the last."""
+def format_value(value: Any, limit: int) -> str:
+    """Format a canonical value (sweet.sandbox.child) as Python, cut to `limit` characters with … as the last."""
     parts: list[str] = []
     length = 0
     try:

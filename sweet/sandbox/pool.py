@@ -1,9 +1,9 @@
-"""The sandbox: a pool of jails that run programs and give their results back in order.
+"""The sandbox: a pool of jails that run programs and return their results in order.
 
-For every answer the parent makes a pipe, hands its end and the program to a zygote, which forks a child, and reads the
-results itself. It keeps the clock: a call that gives nothing for its time ends the child, and the calls after it run in
-a fresh one (`_Run` says for how long). What comes back is data to be parsed, never a verdict: whatever does not parse
-ends the child as a crash. A zygote that dies or falls silent is replaced.
+For every answer the parent creates a pipe, passes its writing end and the program to a zygote, which forks a child, and
+reads the results itself. The parent measures the time: a call without a result in time ends the child, and the calls
+after it run in a new one (with the times in `_Run`). The results are data to be parsed, never verdicts: whatever does
+not parse counts as a crash of the child. A zygote that dies or does not answer is replaced.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from sweet.sandbox.resource_monitor import excess
 from sweet.sandbox.stream import Stream, Worker
 
 _START_SECONDS = 5.0
-"""A jail whose child has not begun by then is taken for broken."""
+"""A jail whose child has not begun by then counts as broken."""
 _HEADER_BYTES = 200
-_LOOK_SECONDS = 0.1
-"""How often the parent looks at what a call holds that takes long."""
-_UNDISTURBED_MS = 5
+_MONITOR_SECONDS = 0.1
+"""Interval at which the parent checks the memory and tasks of a long call."""
+_FIRST_WAIT_MS = 5
 _ABANDONED = "The answers were abandoned."
 _HANGING = 2
-"""A program of which so many calls ran out of time and none ended is taken to hang on all."""
+"""If this many calls of a program timed out and none ended, all are assumed to hang."""
 
 
 class Sandbox:
-    """Runs programs under one tier. Made by `open_sandbox`. Several streams may be under way at once."""
+    """Runs programs under one tier. Created by `open_sandbox`. Several streams may run at once."""
 
     def __init__(self, tier: Tier, workers: int, limits: Limits) -> None:
         self.tier = tier
@@ -51,28 +51,28 @@ class Sandbox:
             self._idle.put(worker)
 
     def run(self, programs: Iterable[Program]) -> list[Execution]:
-        """Run all programs, several at once, and give their executions in the same order; errors as of `stream`."""
+        """Run all programs, several at once, and return their executions in the same order; raises as `stream`."""
         return list(self.stream(programs))
 
     def stream(self, programs: Iterable[Program]) -> Generator[Execution, None, None]:
-        """The executions of programs in their order, each as soon as those before it are there too.
+        """Yield the executions of programs in their order, each as soon as it and those before it are done.
 
-        Programs are taken as they are needed (sweet.sandbox.stream.AHEAD), by other threads than the caller's.
+        Programs are consumed as they are needed (sweet.sandbox.stream.AHEAD), by other threads than the caller's.
 
         Raises:
             JailError: jails cannot be kept running on this machine.
         """
-        return Stream(programs, self._idle).through(len(self._workers))
+        return Stream(programs, self._idle).results(len(self._workers))
 
     def close(self) -> None:
-        """End every jail."""
+        """Kill every jail."""
         for worker in self._workers:
             worker.close()
 
 
 @contextmanager
 def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
-    """A sandbox of a tier that is known to work (see sweet.sandbox.tiers.open_sandbox)."""
+    """Open a sandbox of a tier that is known to work (see sweet.sandbox.tiers.open_sandbox)."""
     box = Sandbox(tier, workers, limits)
     try:
         yield box
@@ -81,7 +81,7 @@ def open_jails(tier: Tier, workers: int, limits: Limits) -> Iterator[Sandbox]:
 
 
 class _Worker:
-    """A jail of each warmth, started when it is first needed, and all anew when one has been lost."""
+    """A jail of each warmth, started when first needed; all are replaced when one of them is lost."""
 
     def __init__(self, tier: Tier, limits: Limits) -> None:
         self.tier, self.limits = tier, limits
@@ -93,15 +93,19 @@ class _Worker:
             self.jails.popitem()[1].kill()
 
     def abandon(self) -> None:
-        """Have the program that is under way in another thread end at once, by a JailError."""
+        """Make the program that runs in another thread end at once, by a JailError."""
         self.abandoned = True
         self.close()
 
     def run(self, program: Program) -> Execution:
-        """Raises JailError where jails cannot be kept running, or the worker was abandoned."""
+        """Run a program.
+
+        Raises:
+            JailError: jails cannot be kept running, or the worker was abandoned.
+        """
         began = time.monotonic()
         run = _Run(program, program.within(self.limits), self._child)
-        run.through()
+        run.execute()
         return Execution(run.ordered(), time.monotonic() - began)
 
     def _jail(self, warmth: Warmth) -> Jail:
@@ -112,21 +116,22 @@ class _Worker:
         return self.jails[warmth]
 
     def _child(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> _Child:
-        """A child's results of the calls, up to the one that ended it; at least one.
+        """Run calls in a child, and return it with the results up to the call that ended it; at least one.
 
-        A jail that is lost before its child has begun says nothing about the program: it is replaced and asked again.
+        A jail that is lost before its child has begun says nothing about the program: it is replaced, and the program
+        runs again.
         """
         lost: JailError | None = None
         for _ in range(0 if self.abandoned else 3):
             child = _Child(program, calls, limits, budget)
             try:
-                child.follow(self._jail(program.warmth))
+                child.run(self._jail(program.warmth))
             except JailError as broken:
                 self.close()
                 if not child.begun:
                     lost = broken
                     continue
-                child.results = child.results or [Result("crash", error="crash", message="it took its jail down")]
+                child.results = child.results or [Result("crash", error="crash", message="it ended its jail")]
             except BaseException:
                 self.close()
                 raise
@@ -137,13 +142,13 @@ class _Worker:
 
 
 class _Run:
-    """The calls of one program, over as many children as they need.
+    """Runs the calls of one program in as many children as needed.
 
-    One child takes them all, and a fresh one goes on behind a call that ended its child. Once a call has run out of
-    time, those behind it are sifted: each has a fraction of the time, and what needs longer is put off. What was put
-    off then has its full time, one call after the other, until `Limits.late_calls` have run out of it; where no call at
-    all has ended, only one more. An answer that hangs on every call so costs two time-outs, and one that hangs on some
-    keeps its others.
+    The first child gets all calls, and a new one continues after a call that ended its child. Once a call has timed
+    out, those after it are sifted: each gets a fraction of the time, and those that need longer are postponed. The
+    postponed calls then get their full time, one after another, until `Limits.late_calls` have timed out; if no call at
+    all has ended, only one more. An answer that hangs on every call therefore costs two time-outs, and one that hangs
+    on some calls keeps the results of the others.
     """
 
     def __init__(self, program: Program, limits: Limits, child: Callable[..., _Child]) -> None:
@@ -151,17 +156,17 @@ class _Run:
         self.budget = limits.total_seconds
         self.results: dict[int, Result] = {}
 
-    def through(self) -> None:
+    def execute(self) -> None:
         late = 0
-        put_off: list[int] = []
+        postponed: list[int] = []
         open_calls = list(range(len(self.program.calls)))
         while open_calls and self.budget > 0:
             done = self._try(open_calls, self.limits.sift_seconds if late else self.limits.call_seconds)
             if self.results[done[-1]].status == "timeout":
-                put_off += done[-1:] if late else []
+                postponed += done[-1:] if late else []
                 late = 1
             open_calls = open_calls[len(done) :]
-        for index in reversed(put_off):
+        for index in reversed(postponed):
             ended = any(result.status in ("value", "raised") for result in self.results.values())
             if late >= (self.limits.late_calls if ended else _HANGING) or self.budget <= 0:
                 break
@@ -169,7 +174,7 @@ class _Run:
             late += self.results[index].status == "timeout"
 
     def _try(self, indices: list[int], seconds: float) -> list[int]:
-        """Run these calls in one child and give those it got to."""
+        """Run these calls in one child, and return those that have a result."""
         calls = [self.program.calls[index] for index in indices]
         child = self.child(self.program, calls, replace(self.limits, call_seconds=seconds), self.budget)
         self.budget -= child.seconds
@@ -177,13 +182,13 @@ class _Run:
         return indices[: len(child.results)]
 
     def ordered(self) -> tuple[Result, ...]:
-        """One result a call; one that was never tried is out of time."""
-        spent = Result("timeout", error="timeout", message="out of time for all calls together")
-        return tuple(self.results.get(index, spent) for index in range(len(self.program.calls)))
+        """Return one result for each call; a call that was never run counts as timed out."""
+        not_run = Result("timeout", error="timeout", message="out of time for all calls together")
+        return tuple(self.results.get(index, not_run) for index in range(len(self.program.calls)))
 
 
 class _Child:
-    """One child and what it reports. `budget` is the wall clock it has for all its calls, `seconds` what they took."""
+    """One child and its results. `budget` is the time for all its calls in seconds, `seconds` the time they took."""
 
     def __init__(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> None:
         self.calls = calls
@@ -196,7 +201,7 @@ class _Child:
         self.source, self.scoped = program.source, program.scoped
 
     def _order(self, same_python: bool) -> bytes:
-        """What the child is to do; the code with its source where the jail's interpreter is this one."""
+        """Return the order for the child, with compiled code if the jail runs the same interpreter."""
         order: dict[str, Any] = {
             "source": self.source,
             "calls": tuple(self.calls),
@@ -210,8 +215,8 @@ class _Child:
             order["call_codes"] = tuple(compiled(call.strip(), "eval") for call in self.calls)
         return marshal.dumps(order, marshal.version if same_python else MARSHAL)
 
-    def follow(self, jail: Jail) -> None:
-        """Let the child run and read what it reports, to its end."""
+    def run(self, jail: Jail) -> None:
+        """Fork the child and read its results to the end."""
         reading, writing = os.pipe()
         try:
             try:
@@ -226,21 +231,22 @@ class _Child:
         if len(self.results) == len(self.calls):
             jail.release()
             return
-        status = jail.bury()
+        status = jail.reap()
         if not self.begun and ending is None:
             raise JailError("The sandbox's zygote could not fork.")
         self.results.append(ending or _ending(status))
 
     def _read(self, reading: int, root: int | None) -> Result | None:
-        """Read results until all are there, the pipe closes (None), the format breaks, time is up or it holds too much.
+        """Read results; return how the child failed, or None if all are there or the pipe has closed.
 
-        `root` is the process whose descendants are this child and what it started, where the parent can see them.
+        Args:
+            root: the zygote's process id, whose descendants are the child and its processes; None if it is not visible.
         """
         poll = select.poll()
         poll.register(reading, 0)
-        poll.poll(_UNDISTURBED_MS)  # most children end within it, and are read at once instead of call by call
+        poll.poll(_FIRST_WAIT_MS)  # most children end within it, so that all calls are read at once
         poll.modify(reading, select.POLLIN)
-        look = time.monotonic() + _LOOK_SECONDS
+        next_check = time.monotonic() + _MONITOR_SECONDS
         limit = time.monotonic() + _START_SECONDS
         while len(self.results) < len(self.calls):
             now = time.monotonic()
@@ -248,45 +254,49 @@ class _Child:
                 if not self.begun:
                     raise JailError("The sandbox's zygote does not fork.")
                 return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
-            if now >= look:
+            if now >= next_check:
                 too_much = excess(root, self.limits.memory_bytes, self.limits.tasks) if root else None
                 if too_much:
                     return Result("crash", error="crash", message=too_much)
-                look = time.monotonic() + _LOOK_SECONDS
-            if not poll.poll(max(0.0, min(limit, look) - now) * 1000):
+                next_check = time.monotonic() + _MONITOR_SECONDS
+            if not poll.poll(max(0.0, min(limit, next_check) - now) * 1000):
                 continue
             data = os.read(reading, 1 << 16)
             if not data:
                 return None
             self.buffer += data
             try:
-                told = self._parse()
+                received = self._parse()
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return Result("crash", error="crash", message="its results were garbled")
-            if told:
+            if received:
                 limit = min(time.monotonic() + self.limits.call_seconds, (self.begun or 0.0) + self.budget)
         return None
 
     def _parse(self) -> bool:
-        """Take the complete records off the buffer; whether there was one. ValueError where it is none of ours."""
-        told = False
+        """Parse the complete records in the buffer, and return whether there was one.
+
+        Raises:
+            ValueError: a record is malformed.
+        """
+        received = False
         while True:
             end = self.buffer.find(b"\n", 0, _HEADER_BYTES)
             if end < 0:
                 if len(self.buffer) >= _HEADER_BYTES:
                     raise ValueError("no header")
-                return told
+                return received
             nonce, index, kind, length = self.buffer[:end].decode("ascii").split(" ")
             size = int(length)
             expected = len(self.results) if self.begun else -1
             if nonce != self.nonce or int(index) != expected or not 0 <= size <= self.limits.value_bytes + 4096:
                 raise ValueError("not a record")
             if len(self.buffer) < end + 1 + size:
-                return told
+                return received
             text = self.buffer[end + 1 : end + 1 + size].decode("ascii")
             del self.buffer[: end + 1 + size]
             self._take(kind, text)
-            told = True
+            received = True
 
     def _take(self, kind: str, text: str) -> None:
         if kind == "begun":
@@ -303,7 +313,7 @@ class _Child:
 
 @contextmanager
 def _holding(data: bytes) -> Iterator[int]:
-    """A descriptor of a file without a name that holds the data, open at its beginning."""
+    """Open an anonymous file with the data, positioned at its beginning, and yield its descriptor."""
     if not hasattr(os, "memfd_create"):  # systems other than Linux
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(data)
@@ -318,18 +328,18 @@ def _holding(data: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _raised(told: dict[str, Any]) -> Result:
-    line = told["line"]
+def _raised(record: dict[str, Any]) -> Result:
+    line = record["line"]
     return Result(
         "raised",
-        error=str(told["type"])[:100],
-        message=str(told["message"])[:300],
+        error=str(record["type"])[:100],
+        message=str(record["message"])[:300],
         line=line if isinstance(line, int) else None,
     )
 
 
 def _ending(status: int) -> Result:
-    """What a child's wait status says of a call that gave no result."""
+    """Return the result of a call whose child ended with this wait status."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number == signal.SIGXCPU:

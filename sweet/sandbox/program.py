@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out of it."""
+"""The data types of the sandbox: limits, programs, results and executions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Status = Literal["value", "raised", "timeout", "crash"]
 _LONGEST_COMPILED = 100_000
 _warnings = threading.RLock()
 MARSHAL = 2
-"""The version of `marshal` in which zygotes are spoken to: every Python 3 reads, those of containers too."""
+"""The version of `marshal` for messages to zygotes, which every Python 3 reads, also in containers."""
 
 Warmth = Literal["bare", "usual", "wide"]
-"""What a zygote has imported. What every child is forked with every child pays for, and what an answer has to read
-first takes of its time: so an answer is forked from the leanest that has what it may import."""
+"""The set of modules that a zygote has imported. Every imported module makes every fork slower, and a module that an
+answer has to import uses its time: therefore an answer is forked from the smallest set with all modules it may need."""
 
 _USUAL = (
     *("bisect", "collections", "contextlib", "copy", "datetime", "decimal", "enum", "fractions", "functools", "heapq"),
@@ -36,23 +36,23 @@ _WIDE = (
     *("textwrap", "threading", "urllib.parse", "uuid", "zlib", "zoneinfo"),
 )
 MODULES: dict[Warmth, tuple[str, ...]] = {"bare": (), "usual": _USUAL, "wide": _USUAL + _WIDE}
-"""Of the standard library. `wide` has numpy too, where it is installed."""
+"""Modules of the standard library. `wide` also has numpy, if it is installed."""
 
 _MENTIONS_WIDE = re.compile(rf"\b(?:numpy|{'|'.join(name.partition('.')[0] for name in _WIDE)})\b")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on one answer.
+    """The limits of one answer.
 
     Attributes:
-        call_seconds: wall clock of one call, the execution of the source before it included.
-        total_seconds: wall clock of all calls together.
-        memory_bytes: address space of the child, and memory that it and all it started hold together.
-        tasks: threads and processes of the child and all it started.
+        call_seconds: time of one call, including the execution of the source before it.
+        total_seconds: time of all calls together.
+        memory_bytes: address space of the child, and also the memory of the child and its descendants together.
+        tasks: number of threads and processes of the child and its descendants.
         value_bytes: length of one value in canonical JSON; a longer one is reported as too large.
-        sift_seconds: wall clock of one call after another has run out of time; what needs longer is put off to the end.
-        late_calls: after so many calls that ran out of `call_seconds` what was put off is not tried again.
+        sift_seconds: time of one call after another one has timed out; a call that needs longer is postponed.
+        late_calls: number of calls that timed out after which postponed calls are not run again.
     """
 
     call_seconds: float = 1.0
@@ -66,14 +66,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Program:
-    """Source to execute and expressions to evaluate in it, each in a fresh copy of it.
+    """Source to execute and expressions to evaluate in it, each in a fresh execution of the source.
 
     Attributes:
         source: Python source.
         calls: Python expressions.
-        scoped: execute and evaluate in one function's local scope, as the published evaluator does: names that the
-            source defines are not seen by its own functions.
-        slack: multiplies the limits of time. References get some, so that a busy machine makes no task invalid.
+        scoped: whether to execute and evaluate in one function's local scope, as the published evaluator does: the
+            functions of the source cannot see the names that it defines.
+        slack: a factor for the time limits. References get more time, so that a busy machine makes no task invalid.
     """
 
     source: str
@@ -83,13 +83,13 @@ class Program:
 
     @property
     def warmth(self) -> Warmth:
-        """Of the zygote to fork it from."""
+        """The modules of the zygote from which to fork."""
         if "import" not in self.source:
             return "bare"
         return "wide" if _MENTIONS_WIDE.search(self.source) else "usual"
 
     def within(self, limits: Limits) -> Limits:
-        """The limits of this program."""
+        """Return the limits of this program."""
         return replace(
             limits,
             call_seconds=limits.call_seconds * self.slack,
@@ -100,14 +100,14 @@ class Program:
 
 @dataclass(frozen=True)
 class Result:
-    """What one call did.
+    """The result of one call.
 
     Attributes:
-        status: it gave a value, raised an exception, ran out of time or took its process down.
-        value: the value in canonical JSON (sweet.sandbox.values) where it gave one.
-        error: the exception's type name, or what happened to the process.
-        message: the exception's text, cut.
-        line: the line of `source` that raised, where the exception came straight from it.
+        status: whether it returned a value, raised an exception, timed out or ended its process.
+        value: the value in canonical JSON (sweet.sandbox.values), if it returned one.
+        error: the exception's type name, or `timeout` or `crash`.
+        message: the exception's text, cut, or how the process ended.
+        line: the line of `source` that raised, if the exception came directly from it.
     """
 
     status: Status
@@ -118,13 +118,13 @@ class Result:
 
     @property
     def told(self) -> str:
-        """One line for people."""
+        """The error as one line for display."""
         return f"{self.error}: {self.message}" if self.message else self.error
 
 
 @dataclass(frozen=True)
 class Execution:
-    """The results of a program, one a call in their order, and the wall clock they took together."""
+    """The results of a program, one for each call in their order, and the time that they took together."""
 
     results: tuple[Result, ...]
     seconds: float
@@ -132,10 +132,10 @@ class Execution:
 
 @lru_cache(maxsize=256)
 def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | None:
-    """The code of a source, or of an expression; None where it is too long or cannot be compiled: why, the child tells.
+    """Return the code of a source or an expression; None if it is too long or does not compile (the child says why).
 
-    It is compiled here because this process can keep what it has compiled, and a child has to read the compiler's
-    memory first. Nothing of it is executed here.
+    It is compiled here because this process can cache the code, and the compiler's memory is not touched in a child.
+    Nothing of it is executed here.
     """
     if len(source) > _LONGEST_COMPILED:
         return None
@@ -148,9 +148,9 @@ def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What the compiler warns of in an answer (an invalid escape) concerns nobody, and would be shown with its text.
+    """Suppress the compiler's warnings about an answer (an invalid escape), which would show its text to the user.
 
-    Warnings are switched off for a whole process, so one thread does it at a time.
+    Warnings are suppressed for the whole process, so one thread does it at a time.
     """
     with _warnings, warnings.catch_warnings():
         warnings.simplefilter("ignore")

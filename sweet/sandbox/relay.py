@@ -1,9 +1,9 @@
-"""The first process of a container: it starts the zygote and stands in for the parent. Standard library only.
+"""The first process of a container: it starts the zygote and acts as its parent. Standard library only.
 
-Descriptors cannot be handed into a container, so what goes over the zygote's socket elsewhere goes over stdin and
-stdout here, in frames (kind, length, data). In: `M` the modules, `S` bytes for the zygote, `R` a program to run, `K`.
-Out: `o` bytes of the zygote, `d` results of the child, `e` their end. The other side is `sweet.sandbox.container`.
-When stdin closes, the parent is gone: this process ends, and as the first of its container it ends all others.
+Descriptors cannot be passed into a container, so the traffic of the zygote's socket goes over stdin and stdout here, in
+frames (kind, length, data). In: `M` the modules, `S` bytes for the zygote, `R` a program to run, `K`. Out: `o` bytes of
+the zygote, `d` results of the child, `e` their end. The other side is `sweet.sandbox.container`. When stdin closes, the
+parent is gone: this process ends, and since it is the first of its container, all others end with it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _frame() -> tuple[bytes, bytes]:
     return kind, _take(size)
 
 
-def _tell(kind: bytes, data: bytes) -> None:
+def _send(kind: bytes, data: bytes) -> None:
     whole = FRAME.pack(kind, len(data)) + data
     while whole:
         whole = whole[os.write(1, whole) :]
 
 
 def _start_zygote() -> socket.socket:
-    """Fork the zygote before any program has been here; it keeps its end of the socket, and no stream of this one."""
+    """Fork the zygote before any program arrives; it has its end of the socket, and no stream of this process."""
     _, modules = _frame()
     ours, theirs = socket.socketpair()
     if os.fork():
@@ -61,7 +61,7 @@ def _start_zygote() -> socket.socket:
 
 
 def _hand_over(orders: socket.socket, program: bytes) -> int:
-    """Have the zygote run a program; gives back the end to read its results from."""
+    """Order the zygote to run a program; return the reading end of the pipe for its results."""
     order = os.memfd_create("order")
     with open(order, "wb", closefd=False) as file:
         file.write(program)
@@ -81,7 +81,7 @@ def main() -> None:
         ready, _, _ = select.select(waiting, [], [])
         if results in ready:
             data = os.read(results, 1 << 16)
-            _tell(b"d" if data else b"e", data)
+            _send(b"d" if data else b"e", data)
             if not data:
                 os.close(results)
                 results = -1
@@ -89,7 +89,7 @@ def main() -> None:
             data = orders.recv(1 << 16)
             if not data:
                 os._exit(1)
-            _tell(b"o", data)
+            _send(b"o", data)
         if 0 in ready:
             kind, data = _frame()
             if results >= 0 and kind in (b"R", b"K"):

@@ -1,8 +1,8 @@
-"""What runs in a jail, seen from outside through /proc: how much memory it holds, and how many threads it has.
+"""Measure the memory and threads of the processes in a jail from outside, through /proc.
 
-A child cannot exceed its address space, but it may share it out: threads by the thousand, and processes where a jail
-has no seccomp filter. The parent looks at the whole tree beneath a zygote while a call takes long. What cannot be read
-(another system, a process that has just gone, a container's processes) counts as nothing: the rlimits still hold.
+A child cannot exceed its address space, but it may start thousands of threads, and processes if a jail has no seccomp
+filter. The parent therefore measures the whole process tree under a zygote during a long call. Processes that cannot be
+read (another system, a process that has just ended, a container's) count as 0: the rlimits still hold.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def excess(root: int, memory_bytes: int, tasks: int) -> str | None:
-    """Which bound the descendants of process `root` exceed together, in words for people, or None."""
-    held = threads = 0
+    """Return the limit that the descendants of process `root` exceed together, as text, or None."""
+    memory = threads = 0
     for pid in descendants(root):
         resident, count = _usage(pid)
-        held += resident
+        memory += resident
         threads += count
-    if held > memory_bytes:
+    if memory > memory_bytes:
         return f"more than {memory_bytes >> 20} MiB of memory"
     return f"more than {tasks} threads and processes" if threads > tasks else None
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, however deep; a session or group of its own hides none."""
+    """Return all descendants of process `root`, whatever their session or group is."""
     children = _children_of_all()
     found = list(children[root])
     for pid in found:
@@ -49,7 +49,7 @@ def _children_of_all() -> defaultdict[int, list[int]]:
 
 
 def _usage(pid: int) -> tuple[int, int]:
-    """Resident bytes and threads of a process."""
+    """Return resident bytes and number of threads of a process."""
     try:
         resident = int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
         threads = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[17]

@@ -1,8 +1,8 @@
-"""Programs on their way through the sandbox's workers, and their executions back in order.
+"""Run a stream of programs on the sandbox's workers, and yield their executions in order.
 
-A thread for each worker takes the next program and an idle worker, and lays down what came of it; the caller picks the
-executions up in the programs' order. Programs are taken as they are needed, so making them goes on while others run,
-and of any number few are in memory. Whoever stops picking up ends what is under way.
+A thread for each worker takes the next program and an idle worker, and stores the execution; the caller gets the
+executions in the order of the programs. Programs are consumed as they are needed, so that they are created while others
+run, and few of them are in memory. If the caller stops iterating, the running programs are ended.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Protocol
 from sweet.sandbox.program import Execution, Program
 
 AHEAD = 1024
-"""Programs that may be under way or wait for one before them: so one that hangs holds up nobody."""
+"""Maximum number of programs that run or wait for an earlier one, so that one that hangs does not block the others."""
 
 
 class Worker(Protocol):
-    """Runs one program at a time. Once `abandoned`, the one under way ends by an error, and so does any other."""
+    """Runs one program at a time. Once it is `abandoned`, the running program and all others end by an error."""
 
     abandoned: bool
 
@@ -30,7 +30,7 @@ class Worker(Protocol):
 
 
 class Stream:
-    """One caller's programs on their way through whichever workers are idle."""
+    """The programs of one caller, run on the workers that are idle."""
 
     def __init__(self, programs: Iterable[Program], idle: SimpleQueue[Worker]) -> None:
         self._programs, self._idle = enumerate(programs), idle
@@ -44,7 +44,7 @@ class Stream:
         self._over = self._abandoned = False
         self._broken: BaseException | None = None
 
-    def through(self, threads: int) -> Generator[Execution, None, None]:
+    def results(self, threads: int) -> Generator[Execution, None, None]:
         self._threads = [threading.Thread(target=self._work, name="sandbox") for _ in range(threads)]
         self._working = threads
         for thread in self._threads:
@@ -65,7 +65,7 @@ class Stream:
             self._stop()
 
     def _stop(self) -> None:
-        """End the threads, those in the middle of a program too: nobody waits for it any more."""
+        """End all threads, including those that run a program."""
         self._over = self._abandoned = True
         self._room.release(len(self._threads))
         for worker in list(self._busy):

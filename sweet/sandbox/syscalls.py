@@ -1,10 +1,10 @@
-"""The system calls a child may make, as two seccomp filters in kernel form.
+"""The system calls that a child may make, as two seccomp filters in kernel form.
 
-Everything not named here fails with EPERM: no new process or program, no signal to anybody, no socket but an anonymous
-pair of this process's own, no file opened for writing, no tracing, no limits raised, no namespaces, no other kernel
-interface. To load a filter costs the kernel a run of it for every system call there is, so the long one is loaded
-once, by the zygote: it allows what a child may do, and the few calls by which the zygote makes, bounds and ends a
-child. A child inherits it and adds the short one, which takes these few away.
+All others fail with EPERM: no new process or program, no signals, no sockets except an anonymous pair within the
+process, no file opened for writing, no tracing, no raised limits, no namespaces, no other kernel interface. Loading a
+filter makes the kernel run it once for every system call that exists, so the long one is loaded once, by the zygote: it
+allows what a child may do, and the few calls by which the zygote creates, limits and ends a child. A child inherits it
+and adds the short one, which forbids these few.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ times umask uname wait4 waitid write writev
 """
 
 _ZYGOTES = "fork kill prctl prlimit64 recvmsg setrlimit setsid"
-"""What the zygote, or a child before it gives it up, does besides."""
+"""Further calls of the zygote, and of a child before it loads its own filter."""
 
 _HARMLESS_IOCTL = (0x5401, 0x5421, 0x5450, 0x5451)  # is it a terminal, non-blocking, close on exec or not
 _HARMLESS_FCNTL = (0, 1, 2, 3, 4, 1030)  # duplicate a descriptor, read and set its flags
@@ -43,12 +43,12 @@ _Rule = tuple[Any, ...]
 
 
 class FilterError(Exception):
-    """No filter can be made here; says why."""
+    """No filter can be created on this machine; says why."""
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Arrays of struct sock_filter (8 bytes each): what the zygote loads, and what each child loads on top of it."""
+    """Arrays of struct sock_filter (8 bytes each): the filter of the zygote, and the one that each child adds."""
 
     zygote: bytes
     child: bytes
@@ -56,15 +56,15 @@ class Filters:
 
 @functools.cache
 def seccomp_filters() -> Filters:
-    """The filters for this machine.
+    """Return the filters for this machine.
 
     Raises:
-        FilterError: pyseccomp or libseccomp is missing, or does not know this machine.
+        FilterError: pyseccomp or libseccomp is missing, or does not support this machine.
     """
     try:
         import pyseccomp as seccomp
     except (ImportError, OSError, RuntimeError) as error:
-        raise FilterError(f"seccomp filters cannot be made: {error}") from error
+        raise FilterError(f"seccomp filters cannot be created: {error}") from error
     arg, equal, masked, unequal = seccomp.Arg, seccomp.EQ, seccomp.MASKED_EQ, seccomp.NE
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | (os.O_TMPFILE & ~os.O_DIRECTORY)
     unix = 1
@@ -81,7 +81,7 @@ def seccomp_filters() -> Filters:
         ("sendto", arg(4, equal, 0)),
         ("socketpair", arg(0, equal, unix)),
     ]
-    taken: list[_Rule] = [
+    forbidden: list[_Rule] = [
         *((name,) for name in _ZYGOTES.split() if name != "prlimit64"),
         ("clone", arg(0, masked, _CLONE_THREAD, 0)),
         ("prlimit64", arg(0, unequal, 0)),
@@ -90,23 +90,23 @@ def seccomp_filters() -> Filters:
     try:
         return Filters(
             zygote=_exported(seccomp.ERRNO(errno.EPERM), seccomp.ALLOW, allowed),
-            child=_exported(seccomp.ALLOW, seccomp.ERRNO(errno.EPERM), taken),
+            child=_exported(seccomp.ALLOW, seccomp.ERRNO(errno.EPERM), forbidden),
         )
     except OSError as error:
-        raise FilterError(f"seccomp filters cannot be made: {error}") from error
+        raise FilterError(f"seccomp filters cannot be created: {error}") from error
 
 
-def _exported(otherwise: int, action: int, rules: list[_Rule]) -> bytes:
-    """A filter that answers the calls of `rules` by `action` and the rest as `otherwise` says."""
+def _exported(default: int, action: int, rules: list[_Rule]) -> bytes:
+    """Return a filter that answers the calls of `rules` by `action`, and all others by `default`."""
     import pyseccomp as seccomp
 
-    program = seccomp.SyscallFilter(otherwise)
-    with contextlib.suppress(OSError, ValueError):  # a libseccomp before 2.5 knows no tree: slower, no weaker
+    program = seccomp.SyscallFilter(default)
+    with contextlib.suppress(OSError, ValueError):  # libseccomp before 2.5 has no tree: slower, but not weaker
         program.set_attr(seccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
     program.add_rule(seccomp.ERRNO(errno.ENOSYS), _CLONE3)  # the C library then falls back to clone
     for name, *arguments in rules:
         number = seccomp.resolve_syscall(seccomp.system_arch(), name)
-        if number >= 0:  # what this architecture or this libseccomp does not know is forbidden in the zygote's already
+        if number >= 0:  # a call unknown to this architecture or libseccomp is forbidden by the zygote's filter
             program.add_rule(action, number, *arguments)
     with tempfile.TemporaryFile() as file:
         program.export_bpf(file)

@@ -1,4 +1,4 @@
-"""Which tiers work on this machine, found out by running a jail that tries to break out, and the sandbox to use."""
+"""Determine which tiers work on this machine, by running a probe that tries to escape, and open a sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.syscalls import FilterError, seccomp_filters
 
 SAFE_TIERS: tuple[Tier, ...] = ("bwrap", "landlock", "docker")
-"""The tiers `auto` chooses from, the strongest first."""
+"""The tiers from which `auto` chooses, the strongest first."""
 
 TierChoice = Literal["auto", "bwrap", "landlock", "docker", "unsafe"]
 
@@ -43,17 +43,17 @@ def connect(port):
         sock.connect(("127.0.0.1", port))
 
 def probe(secrets, folders, port, parent):
-    told = {"network": refused(lambda: connect(port)), "signals": refused(lambda: os.kill(parent, 0))}
-    told["reading"] = all(refused(lambda: open(path).read()) for path in secrets)
-    told["writing"] = all(refused(lambda: open(folder + "/sweet-probe", "x")) for folder in folders)
-    told["environment"] = not any(name != "LC_CTYPE" for name in os.environ)
-    return told
+    found = {"network": refused(lambda: connect(port)), "signals": refused(lambda: os.kill(parent, 0))}
+    found["reading"] = all(refused(lambda: open(path).read()) for path in secrets)
+    found["writing"] = all(refused(lambda: open(folder + "/sweet-probe", "x")) for folder in folders)
+    found["environment"] = not any(name != "LC_CTYPE" for name in os.environ)
+    return found
 """
 
 
 @dataclass(frozen=True)
 class TierStatus:
-    """Whether a tier works here, what was seen, and the command that mends it where it does not."""
+    """Whether a tier works on this machine, a description or the reason, and the command that makes it work."""
 
     name: Tier
     works: bool
@@ -62,46 +62,46 @@ class TierStatus:
 
 
 def probe_tiers() -> list[TierStatus]:
-    """Try every tier by running a jail; the strongest first."""
+    """Probe every tier by running a jail, the strongest first."""
     return [probe_tier(tier) for tier in (*SAFE_TIERS, "unsafe")]
 
 
 @functools.cache
 def probe_tier(tier: Tier) -> TierStatus:
-    """Run a jail of this tier that tries to reach what it must not. Asked once in a process."""
+    """Run a probe in a jail of this tier that tries forbidden actions. The result is cached in the process."""
     if tier == "unsafe":
         return TierStatus(tier, True, "no isolation, limits only; used only when asked for by name")
     fault = engine_fault() if tier == "docker" else None
     if fault is not None:
         return TierStatus(tier, False, *fault)
     try:
-        openings = left_open(tier)
+        escapes = find_escapes(tier)
     except JailError as error:
-        return TierStatus(tier, False, error.what, _mend(tier))
-    if openings:
-        return TierStatus(tier, False, f"the jail leaves open: {', '.join(openings)}", _mend(tier))
+        return TierStatus(tier, False, error.what, _fix_for(tier))
+    if escapes:
+        return TierStatus(tier, False, f"the jail leaves open: {', '.join(escapes)}", _fix_for(tier))
     return TierStatus(tier, True, _describe(tier))
 
 
 WORKERS_A_CORE = 3
-"""While one waits for an answer that hangs, or for this process, the others go on."""
+"""Jails for each core: while one waits for an answer that hangs, or for this process, the others continue."""
 
 
 @contextmanager
 def open_sandbox(
     tier: TierChoice = "auto", workers: int | None = None, limits: Limits | None = None, cores: int | None = None
 ) -> Iterator[Sandbox]:
-    """A pool of jails.
+    """Open a pool of jails.
 
     Args:
-        tier: `auto` takes the strongest that works; `unsafe` is never chosen by itself.
-        workers: jails at once; without it WORKERS_A_CORE for each core that this process may use.
-        limits: bounds on every answer.
-        cores: how many this process is to use; without it all that it may.
+        tier: `auto` selects the strongest that works, but never `unsafe`.
+        workers: number of jails; None for WORKERS_A_CORE for each core.
+        limits: the limits of every answer.
+        cores: number of cores to use; None for all that this process may use.
 
     Raises:
-        UsageError: the tier asked for does not work here.
-        SweetError: no safe tier works here.
+        UsageError: the requested tier does not work on this machine.
+        SweetError: no safe tier works on this machine.
     """
     with open_jails(_choose(tier), workers or WORKERS_A_CORE * (cores or usable_cores()), limits or Limits()) as box:
         yield box
@@ -129,7 +129,7 @@ def _choose(tier: TierChoice) -> Tier:
     )
 
 
-def left_open(tier: Tier) -> list[str]:
+def find_escapes(tier: Tier) -> list[str]:
     """Run a program in the jail and return the forbidden actions that it could perform."""
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         secret = Path(folder, "secret")
@@ -164,7 +164,7 @@ def _describe(tier: Tier) -> str:
     return f"namespaces, {also}" if tier == "bwrap" else "landlock+seccomp"
 
 
-def _mend(tier: Tier) -> str:
+def _fix_for(tier: Tier) -> str:
     if sys.platform != "linux":
         return "run on Linux"
     if tier == "docker":

@@ -1,9 +1,9 @@
-"""Equality of values that came out of the sandbox, in the canonical JSON that `sweet.sandbox.child` writes.
+"""Equality of values from the sandbox, in the canonical JSON that `sweet.sandbox.child` writes.
 
 `same` follows Python's `==` on plain values (1 == 1.0 == True, (1,) != [1], dicts and sets in any order), except that
 NaN equals NaN and floats agree within a relative tolerance. Objects of classes that an answer defines are compared by
-type name and fields. `same_as_published` is the published evaluator's `==`, in which such objects are never equal.
-What a hostile program wrote in place of a value may be anything: whatever is malformed equals nothing.
+type name and fields. `same_as_published` is the published evaluator's `==`, in which such objects are never equal. A
+hostile program may have written anything instead of a value: a malformed value equals nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ RELATIVE_TOLERANCE = 1e-9
 _BY_TEXT = {"bytes", "datetime", "date", "time", "timedelta", "moment64", "range", "callable", "enum"}
 _SEQUENCES = {"tuple", "deque", "iterator"}
 _OWN = {"enum", "callable", "iterator", "exception", "dataclass", "object"}
-"""What compares by identity, or by a class that two executions define each for itself."""
+"""Values that are compared by identity, or by a class that each execution defines separately."""
 
 _MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError)
 
 
 def same(expected: Any, got: Any, tolerance: float = RELATIVE_TOLERANCE) -> bool:
-    """Whether two canonical values are equal; `tolerance` 0 wants floats equal bit for bit (but -0.0 == 0.0)."""
+    """Return whether two canonical values are equal; `tolerance` 0 requires equal floats (with -0.0 == 0.0)."""
     try:
         return _Comparison(tolerance, published=False).same(expected, got)
     except _MALFORMED:
@@ -35,7 +35,7 @@ def same(expected: Any, got: Any, tolerance: float = RELATIVE_TOLERANCE) -> bool
 
 
 def same_as_published(expected: Any, got: Any) -> bool:
-    """Whether the published evaluator would find the values equal: `==`, exact, NaN unequal, own classes unequal."""
+    """Return whether the published evaluator considers the values equal: exact `==`, NaN and own classes unequal."""
     try:
         return _Comparison(0.0, published=True).same(expected, got)
     except _MALFORMED:
@@ -78,7 +78,7 @@ class _Comparison:
         return False
 
     def _arrays(self, a: Any, b: Any) -> bool:
-        """Arrays of one shape and equal elements. Published: the truth of `==`, which more than one element has not."""
+        """Compare shapes and elements. Published: the truth value of `==`, which exists only for one element."""
         (shape_a, items_a), (shape_b, items_b) = a, b
         if self.published and math.prod(shape_a) != 1:
             return False
@@ -97,7 +97,7 @@ class _Comparison:
         return isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(map(self.same, a, b))
 
     def _matched(self, a: list[Any], b: list[Any], equal: Callable[[Any, Any], bool]) -> bool:
-        """Whether the entries can be paired. Those at the same place are tried first: equal orders cost no search."""
+        """Return whether the entries can be paired. Those at the same index are tried first, to avoid a search."""
         if not (isinstance(a, list) and isinstance(b, list)) or len(a) != len(b):
             return False
         rest_a, rest_b = [], []
@@ -110,17 +110,17 @@ class _Comparison:
             by_text.setdefault(json.dumps(y), []).append(y)
         open_a = []
         for x in rest_a:
-            twins = by_text.get(json.dumps(x))
-            if twins and equal(x, twins[-1]):
-                twins.pop()
+            candidates = by_text.get(json.dumps(x))
+            if candidates and equal(x, candidates[-1]):
+                candidates.pop()
             else:
                 open_a.append(x)
-        open_b = [y for twins in by_text.values() for y in twins]
+        open_b = [y for candidates in by_text.values() for y in candidates]
         for x in open_a:
-            place = next((i for i, y in enumerate(open_b) if equal(x, y)), None)
-            if place is None:
+            index = next((i for i, y in enumerate(open_b) if equal(x, y)), None)
+            if index is None:
                 return False
-            del open_b[place]
+            del open_b[index]
         return True
 
     def _numbers(self, a: Any, b: Any) -> bool:
@@ -136,7 +136,7 @@ class _Comparison:
 
 
 def _number(value: Any) -> Any:
-    """The Python number that a canonical value stands for, or None."""
+    """Return the Python number that a canonical value represents, or None."""
     if isinstance(value, bool | int | float):
         return value
     if not isinstance(value, dict):

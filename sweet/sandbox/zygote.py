@@ -1,11 +1,11 @@
-"""The process inside a jail that forks one child an answer. A script for `sweet.sandbox.jail`, standard library only.
+"""The process in a jail that forks a child for each answer. A script for `sweet.sandbox.jail`, standard library only.
 
-It shuts itself in first (Landlock where asked, limits, a seccomp filter), so that a child has little left to do before
-it runs: a fork is paid for by the page that it touches. Then it serves orders that come over a socket it inherits:
-`R` with two descriptors (the program, the pipe for its results): fork a child that reads the one and writes the other;
-`K`: kill whatever the last child left and say how it ended. It keeps no clock and never sees a program's text or
-values, so nothing of one answer, or of a reference, is in the memory that the next child inherits. When the socket
-closes, because its parent is gone, it ends; in a process namespace of its own everything in it ends with it.
+First it restricts itself (Landlock if configured, limits, a seccomp filter), so that a child has little to do before it
+runs; a fork costs time for each page that it touches. Then it serves orders over an inherited socket: `R` with two
+descriptors (the program, the pipe for its results) forks a child that reads the one and writes the other; `K` kills the
+last child and its descendants, and returns its wait status. It measures no time and never reads a program's text or
+values, so that nothing of one answer, or of a reference, is in the memory that the next child inherits. When the socket
+closes, because the parent is gone, it ends; in its own process namespace everything in it ends too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import os
 import resource
 import struct
 import sys
-from _socket import CMSG_SPACE, MSG_WAITALL, socket  # the module around it would be more to fork
+from _socket import CMSG_SPACE, MSG_WAITALL, socket  # smaller than the module socket, which every child would inherit
 
-import child as program_child  # type: ignore[import-not-found]  # beside this file
+import child as program_child  # type: ignore[import-not-found]  # in the same folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ sys.path.pop(0)
 SIGKILL = 9
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
-LINUX = sys.platform == "linux"  # elsewhere there is but the tier without a jail
+LINUX = sys.platform == "linux"  # other systems have only the tier without a jail
 STATUS = struct.Struct("!i")
 _TWO = struct.Struct("ii")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,7 +50,7 @@ def _prctl(option: int, value: int, extra: Any = None) -> None:
 
 
 def enter_jail(setup: dict[str, Any]) -> None:
-    """Give up every right this process has no need of. What the tier promises must succeed, or the jail is not used."""
+    """Give up all rights that this process does not need. If a step of the tier fails, the jail is not used."""
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _prctl(PR_SET_DUMPABLE, 0)
     if setup["landlock"]:
@@ -68,14 +68,14 @@ def enter_jail(setup: dict[str, Any]) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Root is to be no more than anybody: it could raise its own limits otherwise."""
+    """Drop all capabilities, by which root could raise its own limits."""
     header = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
     if _libc.capset(ctypes.create_string_buffer(header), ctypes.create_string_buffer(bytes(24))) != 0:
         raise OSError(ctypes.get_errno(), "capset")
 
 
 def _import_numpy(folder: str) -> None:
-    """Import numpy from its own folder: nothing else that is installed beside it can be found."""
+    """Import numpy from its own folder, so that no other installed package can be found."""
     import importlib.util
 
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a process with threads cannot be forked safely
@@ -89,7 +89,7 @@ def _import_numpy(folder: str) -> None:
 
 
 def _import(modules: list[str]) -> None:
-    """Import what is there of these, without their hooks on forks: `random` would seed itself in every child."""
+    """Import those of the modules that exist, without fork hooks: `random` would seed itself in every child."""
     at_fork, os.register_at_fork = os.register_at_fork, lambda **_hooks: None
     for name in modules:
         try:
@@ -119,11 +119,11 @@ def f(n, items=None):
 
 
 def _warm_up() -> None:
-    """Run a program here, as children will: what the interpreter makes at a first use, it has made before the fork."""
+    """Run a program as children will, so that the interpreter's work at a first use is done before the fork."""
     calls = ("f(7)", "f(-1)", "f(3, [4, 5])", "(f(2), {1, 2}, 1.5, None)")
     order = {"source": _SAMPLE, "calls": calls, "scoped": False, "nonce": "", "value_bytes": 4096}
-    for _ in range(10):  # so often until the interpreter has specialised its code
-        unread, report = os.pipe()  # what it reports fits into the pipe's buffer
+    for _ in range(10):  # until the interpreter has specialised its code
+        unread, report = os.pipe()  # the results fit into the pipe's buffer
         program_child.run(marshal.loads(marshal.dumps(order)), report)
         os.close(unread)
         os.close(report)
@@ -131,18 +131,18 @@ def _warm_up() -> None:
 
 
 def _filters(setup: dict[str, Any]) -> list[Any]:
-    """The two filters as `prctl` takes them; none where there are none for this machine."""
+    """Return the two filters in the form for `prctl`; an empty list if there are none for this machine."""
     if not setup["filters"] or setup["machine"] != os.uname().machine:
         return []
     codes = [bytes.fromhex(code) for code in setup["filters"]]
     return [ctypes.byref(_FilterProgram(len(code) // 8, code)) for code in codes]
 
 
-def _child(program: int, report: int, taken: Any, zygote: int) -> None:
-    """Read the order, give up the rest, run. Never returns."""
+def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
+    """Read the order, load the child's filter, and run the program. Never returns."""
     try:
         os.setsid()
-        if LINUX and zygote != 1:  # with the first of a process namespace all its processes end
+        if LINUX and zygote != 1:  # process 1 of a namespace ends all others with it
             _prctl(PR_SET_PDEATHSIG, SIGKILL)
         if os.getppid() != zygote:
             os._exit(1)
@@ -152,8 +152,8 @@ def _child(program: int, report: int, taken: Any, zygote: int) -> None:
         os.dup2(report, spot)
         os.close(report)
         resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_seconds"], order["cpu_seconds"]))
-        if taken is not None:
-            _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, taken)
+        if child_filter is not None:
+            _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, child_filter)
         gc.enable()
         program_child.run(order, spot)
         os._exit(0)
@@ -162,13 +162,13 @@ def _child(program: int, report: int, taken: Any, zygote: int) -> None:
 
 
 def _reap(child: int) -> int:
-    """Kill what the last child left behind and give back how the child itself ended (a wait status)."""
+    """Kill the last child and its descendants, and return the child's wait status."""
     alone = os.getpid() == 1
     _kill(-1 if alone else -child)
     _kill(child)  # it may not have reached setsid yet
     _, status = os.waitpid(child, 0)
     try:
-        while True:  # orphans come to this process, whatever session they made
+        while True:  # orphans become children of this process, whatever their session is
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 if not alone:
                     _kill_children()
@@ -185,7 +185,7 @@ def _kill(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kill every direct child; theirs are handed to this process as they die."""
+    """Kill every direct child; their children become this process's as they die."""
     me = str(os.getpid())
     for name in os.listdir("/proc"):
         try:
@@ -200,19 +200,19 @@ def _parent_of(process: str) -> str:
         return file.read().rpartition(")")[2].split()[1]
 
 
-def serve(orders: socket, taken: Any) -> None:
-    """Answer orders until the socket closes. `taken` is the filter of what a child gives up."""
+def serve(orders: socket, child_filter: Any) -> None:
+    """Serve orders until the socket closes. `child_filter` is the filter that each child adds."""
     child, zygote = 0, os.getpid()
     if LINUX:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
     while True:
-        message, beside, _, _ = orders.recvmsg(1, CMSG_SPACE(_TWO.size))
+        message, ancillary, _, _ = orders.recvmsg(1, CMSG_SPACE(_TWO.size))
         if message == b"R":
-            program, report = _TWO.unpack(beside[0][2])
+            program, report = _TWO.unpack(ancillary[0][2])
             child = os.fork()
             if child == 0:
                 orders.close()
-                _child(program, report, taken, zygote)
+                _child(program, report, child_filter, zygote)
             os.close(program)
             os.close(report)
             continue
@@ -224,7 +224,7 @@ def serve(orders: socket, taken: Any) -> None:
 
 
 def main(orders: socket) -> None:
-    """Take the setup off the socket, shut this process in, answer orders."""
+    """Read the setup from the socket, restrict this process, and serve orders."""
     size = struct.unpack("!I", orders.recv(4, MSG_WAITALL))[0]
     setup = marshal.loads(orders.recv(size, MSG_WAITALL))
     os.environ.clear()
@@ -235,14 +235,14 @@ def main(orders: socket) -> None:
     if setup["numpy"]:
         _import_numpy(setup["numpy"])
     _import(setup["modules"])
-    program_child.stop_clock()
+    program_child.freeze_clock()
     _warm_up()
     filters = _filters(setup)
     _bound(setup["limits"])
     if filters:
         _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filters[0])
     orders.sendall(b"+")
-    os.dup2(1, 2)  # nobody reads what answers print: a pipe would fill up and block the answers after
+    os.dup2(1, 2)  # the output of answers is not read: a pipe would fill up and block later answers
     gc.collect()
     gc.disable()
     gc.freeze()

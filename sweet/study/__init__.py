@@ -1,13 +1,13 @@
-"""`sweet demo --study`: do the methods, and the ablations of SWEET, differ where everything else is the same?
+"""`sweet demo --study`: compares the methods, and the ablations of SWEET, with everything else the same.
 
-    settings    the sizes, the methods and their hyperparameters
-    plan        what one seed does, part by part
-    lab         the stage calls of a method or figure, as steps
-    ledger      a step that the run's manifest knows as finished is not done again
-    seeds       a process for each seed, a few at once; worker is what runs in it
-    gather      from the runs to the results, with the statistics
-    results     study.json
+    settings      the sizes, the methods and their hyperparameters
+    plan          the work of one seed, in parts
+    study_steps   the stage calls of a method or figure, as steps
+    step_cache    finds finished steps in the run's manifest, so that they are not done again
+    seeds         a process for each seed, a few at the same time; worker runs in it
+    aggregate     from the runs to the results, with the statistics
+    results       study.json
 
-The folder of a study holds a run for each seed (and for each smaller number of training tasks), its log, and
-`study.json`. The same command goes on with what is missing.
+The folder of a study contains a run for each seed (and for each smaller number of training tasks), its log, and
+`study.json`. The same command resumes with what is missing.
 """

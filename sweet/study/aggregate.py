@@ -1,8 +1,8 @@
-"""From the runs of a study to its results: what the ledgers know as finished, seed by seed, and the statistics over it.
+"""From the runs of a study to its results: the finished steps of each seed, and the statistics over the seeds.
 
-A figure is a mean over seeds with a t-interval. A difference of two methods is also paired by task: of each task the
-mean over the seeds that both have, with a bootstrap over tasks and a permutation test. Where there is one seed alone
-nothing is known of the spread, and the interval is null.
+A metric is a mean over seeds with a t-interval. A difference of two methods is also paired by task: for each task the
+mean over the seeds that both have, with a bootstrap over tasks and a permutation test. With a single seed the spread is
+unknown, and the interval is null.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from sweet.stages.base import Silent
 from sweet.study.plan import GREEDY, SAMPLED, SeedJob
 from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
 from sweet.study.settings import CRITICS, MAIN, Method
-from sweet.study.step_cache import NotDone, ReadOnly
-from sweet.study.study_steps import Lab
+from sweet.study.step_cache import ReadOnlyStepCache, StepMissing
+from sweet.study.study_steps import StudySteps
 
 RATE, TESTS = "success_rate", "tests_passed"
 _SHARE = (0.0, 1.0)
-"""Between which a share lies."""
+"""The range of a share."""
 
 ByTask = Mapping[str, float]
 T = TypeVar("T")
@@ -37,12 +37,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed's actor of one method did.
+    """The evaluation of one seed's actor of one method.
 
     Attributes:
-        success: of each task, as its mean over dialogues; so is `tests`.
+        success: by task, the mean over its dialogues.
+        tests: share of the tests passed by task, the mean over its dialogues.
         greedy: mean success of the greedy actor.
-        seconds: of everything that made the actor from the offline dialogues.
+        seconds: of all steps from the offline dialogues to the actor.
     """
 
     success: ByTask
@@ -51,17 +52,17 @@ class Outcome:
     seconds: float
 
 
-def gather(jobs: Sequence[SeedJob], family: str) -> StudyResults:
-    """The results of every method that at least one of the seeds has finished."""
-    outcomes = {method.name: look(jobs, partial(_outcome, method=method)) for method in jobs[0].methods}
+def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
+    """Return the results of every method that at least one seed has finished."""
+    outcomes = {method.name: read_seeds(jobs, partial(_outcome, method=method)) for method in jobs[0].methods}
     sweet = outcomes.get("sweet", {})
-    tasks = {task for found in outcomes.values() for outcome in found.values() for task in outcome.success}
+    tasks = {task for by_seed in outcomes.values() for outcome in by_seed.values() for task in outcome.success}
     return StudyResults(
         schema_version=1,
         family=family,
         seeds=[job.seed for job in jobs],
         test_tasks=max(1, len(tasks)),
-        methods=[_method(method, found, sweet) for method in jobs[0].methods if (found := outcomes[method.name])],
+        methods=[_method(method, by_seed, sweet) for method in jobs[0].methods if (by_seed := outcomes[method.name])],
         best_of=_best_of(jobs),
         offline=_offline(jobs),
         credit=_credit(jobs),
@@ -70,29 +71,41 @@ def gather(jobs: Sequence[SeedJob], family: str) -> StudyResults:
     )
 
 
-def look(jobs: Sequence[SeedJob], read: Callable[[Lab], T], divisor: int = 1) -> dict[int, T]:
-    """What is read from each seed's run of a part of the training tasks, by seed; seeds that lack a step lack here."""
-    found = {}
+def read_seeds(jobs: Sequence[SeedJob], read: Callable[[StudySteps], T], divisor: int = 1) -> dict[int, T]:
+    """Read something from the finished steps of each seed.
+
+    Args:
+        read: reads it from the steps of one run.
+        divisor: of the training tasks, see `SeedJob.part_run`.
+
+    Returns:
+        The values by seed, without the seeds where a step is not finished.
+    """
+    by_seed = {}
     for job in jobs:
         run, sizes = job.part_run(divisor)
         if (job.folder / run).is_dir():
             try:
-                found[job.seed] = read(job.lab(run, sizes, ReadOnly, Silent()))
-            except NotDone:
+                by_seed[job.seed] = read(job.steps(run, sizes, ReadOnlyStepCache, Silent()))
+            except StepMissing:
                 continue
-    return found
+    return by_seed
 
 
-def success_of(lab: Lab, method: Method) -> float:
-    """Mean success at temperature 1 of the method's actor."""
-    return float(lab.evaluate(method, SAMPLED).metrics[RATE])
+def success_of(steps: StudySteps, method: Method) -> float:
+    """Return the mean success of the method's actor at temperature 1."""
+    return float(steps.evaluate(method, SAMPLED).metrics[RATE])
 
 
 def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against | None:
-    """`ours` less `theirs` on the seeds and the tasks that both have; None where they share none.
+    """Compare two methods on the seeds and the tasks that both have.
 
     Args:
-        ours, theirs: success of each task, by seed.
+        ours: success by task, by seed.
+        theirs: the same of the other method.
+
+    Returns:
+        `ours` minus `theirs`; None where they share no task.
     """
     pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
     shared = sorted(set.intersection(*({*a} & {*b} for a, b in pairs))) if pairs else []
@@ -109,19 +122,19 @@ def against(ours: Mapping[int, ByTask], theirs: Mapping[int, ByTask]) -> Against
     )
 
 
-def _outcome(lab: Lab, method: Method) -> Outcome:
-    sampled, greedy = (lab.evaluate(method, temperature) for temperature in (SAMPLED, GREEDY))
-    making = {step.attempt.id: step.seconds for step in lab.making(method)}
-    run = lab.ledger.run
+def _outcome(steps: StudySteps, method: Method) -> Outcome:
+    sampled, greedy = (steps.evaluate(method, temperature) for temperature in (SAMPLED, GREEDY))
+    making = {step.attempt.id: step.seconds for step in steps.making(method)}
+    run = steps.cache.run
     values = Evaluation(run, run.manifest(), sampled.artifact).values()
     return Outcome(values.means(RATE), values.means(TESTS), float(greedy.metrics[RATE]), sum(making.values()))
 
 
-def _method(method: Method, found: Mapping[int, Outcome], sweet: Mapping[int, Outcome]) -> MethodResult:
-    success = [fmean(outcome.success.values()) for outcome in found.values()]
-    tests = [fmean(outcome.tests.values()) for outcome in found.values()]
-    greedy = [outcome.greedy for outcome in found.values()]
-    ours, theirs = ({seed: outcome.success for seed, outcome in side.items()} for side in (sweet, found))
+def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int, Outcome]) -> MethodResult:
+    success = [fmean(outcome.success.values()) for outcome in outcomes.values()]
+    tests = [fmean(outcome.tests.values()) for outcome in outcomes.values()]
+    greedy = [outcome.greedy for outcome in outcomes.values()]
+    ours, theirs = ({seed: outcome.success for seed, outcome in side.items()} for side in (sweet, outcomes))
     return MethodResult(
         method=method.name,
         success=_mean(success),
@@ -131,80 +144,80 @@ def _method(method: Method, found: Mapping[int, Outcome], sweet: Mapping[int, Ou
         tests_passed_ci=_bounds(tests),
         greedy_success=_mean(greedy),
         greedy_success_ci=_bounds(greedy),
-        seconds=round(fmean(outcome.seconds for outcome in found.values()), 1),
+        seconds=round(fmean(outcome.seconds for outcome in outcomes.values()), 1),
         settings=method.settings(),
         against_sweet=None if method.name == "sweet" else against(ours, theirs),
     )
 
 
 def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:
-    """Success of the best of N by each critic; of the same dialogues also by chance, and by one who knows rewards."""
+    """Return the success of the best of N by each critic, and of the same dialogues chosen at random and by reward."""
     columns: Columns = {}
-    told: list[Any] = []
+    by_seed: list[Any] = []
     for name, method in _critics(jobs):
-        steps = look(jobs, partial(Lab.best_of, method=method)).values()
+        steps = read_seeds(jobs, partial(StudySteps.best_of, method=method)).values()
         if steps:
-            told = [step.metrics["best_of"]["n"] for step in steps]
-            _add_best_of(columns, name, told, "critic")
-    for name in ("random", "oracle") if told else ():
-        _add_best_of(columns, name, told, name)
+            by_seed = [step.metrics["best_of"]["n"] for step in steps]
+            _add_best_of(columns, name, by_seed, "critic")
+    for name in ("random", "oracle") if by_seed else ():
+        _add_best_of(columns, name, by_seed, name)
     return columns or None
 
 
-def _add_best_of(columns: Columns, name: str, told: Sequence[Any], chosen_by: str) -> None:
-    """The curve of one who chooses, from what each seed's evaluation tells by N."""
-    counts = sorted(set.intersection(*({*seed} for seed in told)), key=int)
+def _add_best_of(columns: Columns, name: str, by_seed: Sequence[Any], chosen_by: str) -> None:
+    """Add the curve of one way to choose, from the metrics by N of each seed's evaluation."""
+    counts = sorted(set.intersection(*({*seed} for seed in by_seed)), key=int)
     columns["n"] = [float(n) for n in counts]
-    _add(columns, name, [[seed[n][chosen_by] for seed in told] for n in counts])
+    _add(columns, name, [[seed[n][chosen_by] for seed in by_seed] for n in counts])
 
 
 def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
-    """Success at temperature 1 of actors that learned from parts of the training tasks, and from all of them."""
+    """Return the success at temperature 1 of actors that learned from parts of the training tasks, and from all."""
     divisors, samples = (*jobs[0].sizes.parts, 1), jobs[0].sizes.samples
     columns: Columns = {"trajectories": [float(jobs[0].part_run(d)[1].train_tasks * samples) for d in divisors]}
     for method in jobs[0].methods:
         if method.name in MAIN:
-            rows = [look(jobs, partial(success_of, method=method), d) for d in divisors]
+            rows = [read_seeds(jobs, partial(success_of, method=method), d) for d in divisors]
             if all(rows):
                 _add(columns, method.name, [[*row.values()] for row in rows])
     return columns if len(columns) > 1 else None
 
 
 def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
-    """The mean advantage by kind of turn, and how often the order of a turn's replies is the true one."""
+    """Return the mean advantage by kind of turn, and how often a critic orders a turn's replies correctly."""
     found: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
     for name, method in _critics(jobs):
-        told = [step.metrics for step in look(jobs, partial(Lab.credit, method=method)).values()]
-        told = [metrics for metrics in told if "agreement" in metrics]
-        if told:
-            shares = [float(metrics["agreement"]) for metrics in told]
-            by_kind = [metrics["agreement_by_kind"] for metrics in told]
-            found[name] = _by_kind([metrics["credit"] for metrics in told], "mean_advantage", "mean")
+        steps = read_seeds(jobs, partial(StudySteps.credit, method=method)).values()
+        by_seed = [step.metrics for step in steps if "agreement" in step.metrics]
+        if by_seed:
+            shares = [float(metrics["agreement"]) for metrics in by_seed]
+            by_kind = [metrics["agreement_by_kind"] for metrics in by_seed]
+            found[name] = _by_kind([metrics["credit"] for metrics in by_seed], "mean_advantage", "mean")
             found["agreement"][name] = {"share": _mean(shares), "ci": _bounds(shares)}
             found["agreement_by_kind"][name] = _by_kind(by_kind, "share", "share", _SHARE)
     return Credit.model_validate(found) if found["agreement"] else None
 
 
 def _by_kind(
-    told: Sequence[Mapping[str, Mapping[str, float]]],
-    figure: str,
+    by_seed: Sequence[Mapping[str, Mapping[str, float]]],
+    metric: str,
     name: str,
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> dict[str, Any]:
-    """A figure by kind under its name in the results, over the seeds that saw the kind."""
-    kinds = sorted({kind for seed in told for kind in seed})
-    values = {kind: [float(seed[kind][figure]) for seed in told if kind in seed] for kind in kinds}
+    """Return a metric by kind, under its name in the results, over the seeds that have replies of the kind."""
+    kinds = sorted({kind for seed in by_seed for kind in seed})
+    values = {kind: [float(seed[kind][metric]) for seed in by_seed if kind in seed] for kind in kinds}
     return {kind: {name: _mean(row), "ci": _bounds(row, within)} for kind, row in values.items()}
 
 
 def _critics(jobs: Sequence[SeedJob]) -> list[tuple[str, Method]]:
-    """The critics to look at, by their name in the results."""
+    """Return the critics that are measured, with their names in the results."""
     by_name = {method.name: method for method in jobs[0].methods}
     return [(name, by_name[method]) for name, method in CRITICS.items() if method in by_name]
 
 
 def _add(columns: Columns, name: str, rows: Sequence[Sequence[float]]) -> None:
-    """A curve and its intervals; each row holds the values of the seeds."""
+    """Add a curve and its intervals; each row has the values of the seeds."""
     columns[name] = [_mean(row) for row in rows]
     columns[f"{name}_ci"] = [_bounds(row) for row in rows]
 
@@ -214,12 +227,12 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _bounds(values: Sequence[float], within: tuple[float, float] = _SHARE) -> Bounds | None:
-    """The t-interval over seeds."""
-    found = t_interval(values, bounds=within)
-    return None if found is None else (round(found.low, 6), round(found.high, 6))
+    """Return the t-interval over seeds."""
+    interval = t_interval(values, bounds=within)
+    return None if interval is None else (round(interval.low, 6), round(interval.high, 6))
 
 
 def _versions() -> dict[str, JsonValue]:
-    here = environment("code")
-    packages = {name: here["versions"].get(name) for name in ("torch", "transformers")}
-    return {"python": here["python"], "sweet": here["sweet"], **packages, CORES: here[CORES]}
+    current = environment("code")
+    packages = {name: current["versions"].get(name) for name in ("torch", "transformers")}
+    return {"python": current["python"], "sweet": current["sweet"], **packages, CORES: current[CORES]}

@@ -1,11 +1,11 @@
-"""`sweet demo`: the whole pipeline on a bare machine, by the stages a user would call one after the other.
+"""`sweet demo`: the whole pipeline on a bare machine, by the same stages that a user would call.
 
 Zero-shot evaluation on unseen tasks, offline dialogues on training tasks, scores, preferences, critic, candidates,
-pairs, actor, and the same evaluation of the trained actor. Everything lands in one run directory that stays behind.
-With more than one round the actor's own dialogues on the training tasks are learned from next, and so on. Each actor
-is trained from the packaged agent on the pairs of all rounds so far, and so is each critic on the preferences: one
-trained from the actor before it, on what that one said alone, loses what is not told again, such as how to answer, and
-finds what its critic overrates. In all else each stage takes the newest of what it needs.
+pairs, actor, and the same evaluation of the trained actor. Everything is written to one run directory, which is kept.
+With more than one round, the next round learns from the actor's own dialogues on the training tasks. Each actor is
+trained from the packaged agent on the pairs of all rounds so far, and each critic on the preferences of all rounds: an
+actor that is trained from the actor before it, on the newest pairs alone, forgets what they do not repeat, such as how
+to answer, and exploits the replies that its critic overrates. Apart from that each stage uses the newest inputs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import run_train_actor, run_train_critic
 
 START = "micro"
-"""The agent that everything starts from: the packaged one."""
+"""The packaged agent, which everything starts from."""
 
 ROUND_SEEDS = 1000
-"""Between the seeds of two rounds: far enough that demos of seeds in a row share none."""
+"""Difference between the seeds of two rounds, so large that demos with consecutive seeds share none."""
 
 
 class DemoConfig(Sizes):
@@ -46,10 +46,10 @@ class DemoConfig(Sizes):
     eval_tasks: int = Field(default=512, ge=1)
     """Unseen tasks of the evaluation before and after."""
     rounds: int = Field(default=1, ge=1)
-    """Actors trained one after the other: the second learns from the first one's own dialogues too, and so on."""
+    """Actors trained one after the other: the second also learns from the first one's dialogues, and so on."""
     critic: Literal["same", "retrained"] = "retrained"
-    """What ranks from the second round on: a critic trained on the actors' own dialogues too, or still the first, which
-    overrates what later actors learn to say."""
+    """The critic from the second round on: retrained on the actors' dialogues too, or still the first, which overrates
+    what later actors learn to say."""
 
 
 def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
@@ -70,18 +70,18 @@ def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
 
 
 def _rates(scores: dict[str, Any], when: str = "") -> dict[str, Any]:
-    """Success and tests passed with their intervals, under the demo's names for them."""
+    """Return success and tests passed with their intervals, under the demo's names for them."""
     rates = {"success": "success_rate", "tests": "tests_passed"}
     ends = ("", "_ci_low", "_ci_high")
     return {f"{name}{when}{end}": scores[f"{source}{end}"] for name, source in rates.items() for end in ends}
 
 
 class _Demo:
-    """One demo under way.
+    """A running demo.
 
     Attributes:
-        agent: what plays: the packaged agent, then the newest actor.
-        round: how many times it has begun to learn.
+        agent: the model that plays: the packaged agent, then the newest actor.
+        round: number of the current round; 0 before the first.
     """
 
     def __init__(self, run: Run, config: DemoConfig, reporter: Reporter) -> None:
@@ -91,7 +91,7 @@ class _Demo:
         self.artifacts: list[Artifact] = []
 
     def play_round(self, number: int) -> dict[str, Any]:
-        """Let the agent play the training tasks and learn from that; what the new actor's evaluation tells."""
+        """Play the training tasks, learn from that, and return the metrics of the new actor's evaluation."""
         self.round = number
         self.collect()
         self.learn()
@@ -100,7 +100,7 @@ class _Demo:
 
     @property
     def seed(self) -> int:
-        """Of sampling and training in this round, so that other turns of other dialogues are ranked in the next."""
+        """Seed of sampling and training in this round; the next round ranks other turns of other dialogues."""
         return self.config.seed + ROUND_SEEDS * max(0, self.round - 1)
 
     def evaluate(self, title: str) -> dict[str, Any]:
@@ -126,11 +126,11 @@ class _Demo:
         self._step("train-actor", lambda: run_train_actor(run, actor, reporter))
 
     def _all(self, kind: Kind) -> list[str]:
-        """What this demo has made of a kind, in all rounds."""
+        """Return the artifacts of a kind that this demo has made, in all rounds."""
         return [artifact.id for artifact in self.artifacts if artifact.kind == kind]
 
     def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
-        """Have the agent play, and score that; what the scores tell."""
+        """Let the agent play, score its dialogues, and return the metrics of the scores."""
         play = RolloutConfig(
             tasks=MICRO.name,
             split=split,
@@ -150,8 +150,8 @@ class _Demo:
     def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
         title = title if self.round < 2 else f"{title} (round {self.round})"
         self.reporter.say(title)
-        began = time.monotonic()
+        start = time.monotonic()
         result = stage()
-        self.steps.append((title, round(time.monotonic() - began, 1)))
+        self.steps.append((title, round(time.monotonic() - start, 1)))
         self.artifacts.extend(result.artifacts)
         return result

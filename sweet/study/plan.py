@@ -1,6 +1,6 @@
-"""What one seed of a study does, part by part: a part is a method or a piece of a figure.
+"""The work of one seed of a study, in parts: a part is a method or a piece of a figure.
 
-Parts of one run share its steps, so their order decides only which is done first. A smaller number of training tasks
+Parts of one run share its steps, so their order only decides which are done first. A smaller number of training tasks
 has a run of its own.
 """
 
@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
 from sweet.study.settings import CRITICS, MAIN, Method, StudySizes
-from sweet.study.step_cache import Ledger
-from sweet.study.study_steps import Lab
+from sweet.study.step_cache import StepCache
+from sweet.study.study_steps import StudySteps
 
 SAMPLED, GREEDY = 1.0, 0.0
 """The temperatures at which actors are evaluated."""
@@ -26,24 +26,24 @@ SAMPLED, GREEDY = 1.0, 0.0
 @dataclass(frozen=True)
 class Part:
     """Attributes:
-    name: in words.
-    run: the name of its run below the study's folder.
+    name: as it is reported.
+    run: the name of its run in the study's folder.
     """
 
     name: str
     run: str
     sizes: StudySizes
-    do: Callable[[Lab], None]
+    do: Callable[[StudySteps], None]
 
 
 class SeedJob(BaseModel):
-    """What one process does.
+    """The work of one process.
 
     Attributes:
-        folder: the study's.
-        methods: those whose actors are evaluated.
+        folder: of the study.
+        methods: whose actors are evaluated.
         temperatures: of the evaluations.
-        figures: whether the figures are made, as far as they concern these methods.
+        figures: whether the figures of these methods are made too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,14 +61,18 @@ class SeedJob(BaseModel):
         return f"seed-{self.seed}"
 
     def part_run(self, divisor: int) -> tuple[str, StudySizes]:
-        """The run of a part of the training tasks, and its sizes; the seed's own for all of them."""
+        """Return the run for a part of the training tasks, and its sizes.
+
+        Args:
+            divisor: 1 for all tasks, which is the seed's own run.
+        """
         if divisor == 1:
             return self.run, self.sizes
         tasks = max(1, self.sizes.train_tasks // divisor)
         return f"{self.run}-tasks-{tasks}", self.sizes.model_copy(update={"train_tasks": tasks})
 
     def parts(self) -> list[Part]:
-        """Everything there is to do, the methods first."""
+        """Return all parts, the methods first."""
         evaluate = partial(_evaluate, temperatures=self.temperatures)
         parts = [Part(method.name, self.run, self.sizes, partial(evaluate, method=method)) for method in self.methods]
         if self.figures:
@@ -91,19 +95,19 @@ class SeedJob(BaseModel):
                     parts.append(Part(f"{name} on {sizes.train_tasks} tasks", run, sizes, evaluate))
         return parts
 
-    def lab(self, run: str, sizes: StudySizes, ledger: type[Ledger], reporter: Reporter) -> Lab:
-        """The lab of one of the runs, which is made where it is not there."""
-        return Lab(ledger(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
+    def steps(self, run: str, sizes: StudySizes, cache: type[StepCache], reporter: Reporter) -> StudySteps:
+        """Return the steps of one of the runs, which is created where it does not exist."""
+        return StudySteps(cache(Run.open_or_create(self.folder / run, "code"), reporter), sizes, self.seed)
 
 
-def _evaluate(lab: Lab, *, method: Method, temperatures: tuple[float, ...]) -> None:
+def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, ...]) -> None:
     for temperature in temperatures:
-        lab.evaluate(method, temperature)
+        steps.evaluate(method, temperature)
 
 
-def _best_of(lab: Lab, *, method: Method) -> None:
-    lab.best_of(method)
+def _best_of(steps: StudySteps, *, method: Method) -> None:
+    steps.best_of(method)
 
 
-def _credit(lab: Lab, *, method: Method) -> None:
-    lab.credit(method)
+def _credit(steps: StudySteps, *, method: Method) -> None:
+    steps.credit(method)

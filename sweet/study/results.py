@@ -1,5 +1,4 @@
-"""What a study found, as it stands in its `study.json`. Shares are from 0 to 1; means and their intervals are over
-seeds."""
+"""The results of a study, as in its `study.json`. Shares are from 0 to 1; means and intervals are over seeds."""
 
 from __future__ import annotations
 
@@ -12,20 +11,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 from sweet.errors import InputError
 
 Bounds = tuple[float, float]
-"""Of a 95% interval."""
+"""The bounds of a 95% interval."""
 Columns = dict[str, list[float | Bounds | None]]
-"""A figure that is drawn over numbers: a column of these, and of each curve its means and, as `NAME_ci`, its
-intervals."""
+"""A plot over numbers: a column of these numbers, and for each curve its means and, as `NAME_ci`, its intervals."""
 
 INTERVALS = "_ci"
 
 
-class _Found(BaseModel):
+class _Result(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
 
-class Against(_Found):
-    """`sweet` less another method on the same tasks."""
+class Against(_Result):
+    """`sweet` minus another method on the same tasks."""
 
     difference: float
     ci: Bounds | None
@@ -35,7 +33,7 @@ class Against(_Found):
     """t over the seeds' differences."""
 
 
-class MethodResult(_Found):
+class MethodResult(_Result):
     method: str
     success: float
     success_ci: Bounds | None = None
@@ -45,27 +43,28 @@ class MethodResult(_Found):
     greedy_success: float
     greedy_success_ci: Bounds | None = None
     seconds: float
-    """Of all that made the actor from the offline dialogues, in one seed."""
+    """Of all steps from the offline dialogues to the actor, in one seed."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     against_sweet: Against | None = None
 
 
-class Advantage(_Found):
-    """Of the turns of one kind, in nats a token."""
+class Advantage(_Result):
+    """The mean advantage of the turns of one kind, in nats per token."""
 
     mean: float
     ci: Bounds | None = None
 
 
-class Agreement(_Found):
-    """How often a critic orders two replies of one turn as their true values do."""
+class Agreement(_Result):
+    """How often a critic orders two replies of one turn as their credit does."""
 
     share: float
     ci: Bounds | None = None
 
 
-class Credit(_Found):
-    """What the critics make of turns: by kind of turn; of two replies; and of two by their kinds (`useful>useless`)."""
+class Credit(_Result):
+    """The critics' advantages by kind of turn, and their agreement over all couples of replies and by the kinds of a
+    couple (`useful>useless`)."""
 
     critic: dict[str, Advantage] = Field(default_factory=dict)
     no_info: dict[str, Advantage] = Field(default_factory=dict)
@@ -73,19 +72,19 @@ class Credit(_Found):
     agreement_by_kind: dict[str, dict[str, Agreement]] = Field(default_factory=dict)
 
 
-class StudyResults(_Found):
+class StudyResults(_Result):
     schema_version: Literal[1]
     family: str
-    """Of tasks."""
+    """The family of tasks."""
     model: str | None = None
-    """That everything starts from, where it is not the packaged agent."""
+    """The model that everything starts from, where it is not the packaged agent."""
     seeds: list[int] = Field(min_length=1)
     test_tasks: int = Field(ge=1)
     methods: list[MethodResult]
     best_of: Columns | None = None
-    """Over `n`."""
+    """Success over `n`."""
     offline: Columns | None = None
-    """Over `trajectories`."""
+    """Success over `trajectories`."""
     credit: Credit | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, JsonValue] = Field(default_factory=dict)
@@ -104,7 +103,7 @@ class StudyResults(_Found):
 
 
 def _check_columns(columns: Mapping[str, Sequence[float | Bounds | None]], over: str) -> None:
-    """Raise ValueError where they are none."""
+    """Raise ValueError where columns do not fit each other."""
     if columns and not all(isinstance(value, float) and value > 0 for value in columns.get(over, [None])):
         raise ValueError(f"{over} must be numbers above 0")
     for name, column in columns.items():
@@ -115,16 +114,20 @@ def _check_columns(columns: Mapping[str, Sequence[float | Bounds | None]], over:
 
 
 def read_results(path: Path) -> StudyResults:
-    """Raise InputError where the file is no study's results."""
+    """Read the results of a study.
+
+    Raises:
+        InputError: the file cannot be read, or is not the results of a study.
+    """
     try:
         return StudyResults.model_validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(
-            f"The results cannot be read: {error.strerror}.", path=path, fix="make a study first"
+            f"The results cannot be read: {error.strerror}.", path=path, fix="run a study first"
         ) from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
+        location = ".".join(map(str, first["loc"])) or "the file"
         raise InputError(
-            f"These are no results of a study: {place}: {first['msg']}.", path=path, fix="make a study first"
+            f"The file is not the results of a study: {location}: {first['msg']}.", path=path, fix="run a study first"
         ) from error

@@ -1,10 +1,10 @@
-"""The seeds of a study, each in a process of its own, a few at once.
+"""The seeds of a study, each in a process, a few at the same time.
 
-    command ── keeper ── worker of seed 0
-            └─ keeper ── worker of seed 1, …
+    command ── supervisor ── worker of seed 0
+            └─ supervisor ── worker of seed 1, …
 
-A keeper ends its worker when the command is gone, however it went (`sweet.supervisor`). What a seed has done stands in
-its runs, so nothing is lost with its process.
+A supervisor ends its worker when the command has ended, for whatever reason (`sweet.supervisor`). The work of a seed is
+recorded in its runs, so nothing is lost with its process.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from sweet.learn.launcher import child_environment
 from sweet.stages.base import Progress, Reporter
 from sweet.study.plan import SeedJob
 
-PATIENCE = 10.0
-"""Seconds a worker has to record that it was stopped."""
+STOP_TIMEOUT = 10.0
+"""Seconds that a worker has to record that it was stopped."""
 PROGRAM = "sweet.study.worker"
 
 
-def run_seeds(jobs: Sequence[SeedJob], at_once: int | None, reporter: Reporter) -> list[str]:
-    """Do the jobs.
+def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Reporter) -> list[str]:
+    """Run each job in a process.
 
     Args:
-        at_once: processes; as many as there are cores where None.
+        max_processes: that run at the same time; the number of cores where None.
 
     Returns:
-        What failed, one line each.
+        One line for each failure.
     """
-    processes = min(at_once or usable_cores(), len(jobs))
-    crew = _Crew(threads=max(1, usable_cores() // processes), reporter=reporter)
+    processes = min(max_processes or usable_cores(), len(jobs))
+    workers = _Workers(threads=max(1, usable_cores() // processes), reporter=reporter)
     parts = sum(len(job.parts()) for job in jobs)
     with reporter.progress("parts", parts) as bar, ThreadPoolExecutor(processes) as pool:
-        waiting = [pool.submit(crew.work, job, bar) for job in jobs]
+        running = [pool.submit(workers.run, job, bar) for job in jobs]
         try:
-            return [line for future in waiting for line in future.result()]
+            return [line for future in running for line in future.result()]
         except BaseException:
-            crew.stop()
+            workers.stop()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 
-class _Crew:
-    """The workers that are at it.
+class _Workers:
+    """The worker processes.
 
     Args:
         threads: of each worker.
@@ -66,8 +66,8 @@ class _Crew:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def work(self, job: SeedJob, bar: Progress) -> list[str]:
-        """Have a worker do the job; returns what failed."""
+    def run(self, job: SeedJob, bar: Progress) -> list[str]:
+        """Run a job in a worker and return one line for each failure."""
         log = job.folder / f"{job.run}.log"
         failed = []
         with log.open("ab") as out, self._started(out) as worker:
@@ -76,20 +76,20 @@ class _Crew:
             worker.stdin.write(job.model_dump_json().encode())
             worker.stdin.close()
             for line in worker.stdout:
-                told = json.loads(line)
+                part = json.loads(line)
                 bar.advance()
-                self.reporter.say(f"{job.run}: {told['part']}, {told['seconds']:.0f} s")
-                if told["error"] is not None:
-                    failed.append(f"{job.run}, {told['part']}: {told['error']}")
+                self.reporter.say(f"{job.run}: {part['part']}, {part['seconds']:.0f} s")
+                if part["error"] is not None:
+                    failed.append(f"{job.run}, {part['part']}: {part['error']}")
                     self.reporter.warn(failed[-1])
             status = worker.wait()
         if status != 0 and not self._stopped:
-            failed.append(f"{job.run}: its process ended with status {status}; {log} says more")
+            failed.append(f"{job.run}: its process ended with status {status}; see {log}")
             self.reporter.warn(failed[-1])
         return failed
 
     def stop(self) -> None:
-        """Ask all workers to end, and start none any more."""
+        """Terminate all workers and start no more."""
         with self._lock:
             self._stopped = True
             for worker in self._running:
@@ -98,7 +98,7 @@ class _Crew:
     @contextmanager
     def _started(self, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
         with self._lock:
-            command = supervisor.supervised([sys.executable, "-m", PROGRAM], PATIENCE)
+            command = supervisor.supervised([sys.executable, "-m", PROGRAM], STOP_TIMEOUT)
             worker = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self.environment
             )

@@ -1,10 +1,10 @@
-"""What a study compares: its sizes, its methods, and every hyperparameter of theirs.
+"""The settings of a study: its sizes, its methods, and all their hyperparameters.
 
-A method is a name and how its actor is made. All actors start from the same agent and learn from the same offline
-dialogues; those that learn from step-level pairs learn from the same sampled replies, judged by whom the method names.
-The learning rates, weights and epochs (`sweet.training.hyperparameters`) were chosen on validation tasks, with as many
-settings tried for each of `MAIN` (`benchmarks/micro_tuning.py`, whose results lie beside the benchmark's); the
-ablations and controls differ from `sweet` in the one thing that they are named after.
+A method is a name and the way its actor is made. All actors start from the same agent and learn from the same offline
+dialogues; those that learn from step-level pairs learn from the same sampled replies, judged by the method's judge. The
+learning rates, weights and epochs (`sweet.training.hyperparameters`) were chosen on validation tasks, with the same
+number of settings tried for each method of `MAIN` (`benchmarks/micro_tuning.py`, with its results next to those of the
+benchmark). The ablations and controls differ from `sweet` only in what they are named after.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Options = dict[str, JsonValue]
 
 
 def _usual(learner: Learner) -> Options:
-    """What a model of this size is trained with unless told otherwise (`sweet.training.hyperparameters`)."""
+    """Return the default hyperparameters of a small model (`sweet.training.hyperparameters`)."""
     return {"beta": 0.1, **asdict(SMALL[learner])}
 
 
@@ -36,8 +36,8 @@ SWEET: Options = _usual("sweet")
 MULTI_TURN_DPO: Options = _usual("multi-turn-dpo")
 RFT: Options = {name: value for name, value in _usual("rft").items() if name in ("lr", "epochs", "batch")}
 PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
-"""Not the paper's 4 of random halves: of sixteen replies to a micro task hardly five are useful, so that half of the
-upper half is as useless as the lower one."""
+"""Differs from the paper's 4 pairs of random halves: hardly five of sixteen replies to a micro task are useful, so half
+of the upper half is as useless as the lower half."""
 
 
 class Method(BaseModel):
@@ -47,9 +47,9 @@ class Method(BaseModel):
 
     name: str
     learns: Literal["nothing", "rft", "multi-turn-dpo", "sweet"] = "sweet"
-    """What the actor is trained by."""
+    """The method of the actor's training."""
     judge: Literal["critic", "oracle", "random", "untrained"] | None = None
-    """Who judges the sampled replies, where the actor learns from pairs of them."""
+    """The judge of the sampled replies, where the actor learns from pairs of them."""
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges."""
     pair: Options = Field(default_factory=dict)
@@ -58,18 +58,18 @@ class Method(BaseModel):
     """Options of the actor's training."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """All but the name, without what the method has no use for."""
-        told: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name"})
-        return {name: value for name, value in told.items() if value}
+        """Return all fields but the name, without the empty ones."""
+        fields: dict[str, JsonValue] = self.model_dump(mode="json", exclude={"name"})
+        return {name: value for name, value in fields.items() if value}
 
 
 def _by_critic(name: str, *, critic: Options | None = None, actor: Options | None = None) -> Method:
-    """SWEET with some options changed."""
+    """Return SWEET with some options changed."""
     return Method(name=name, judge="critic", critic=CRITIC | (critic or {}), pair=PAIRS, actor=SWEET | (actor or {}))
 
 
 def _by_other(judge: Literal["oracle", "random", "untrained"]) -> Method:
-    """SWEET with somebody else in the critic's place."""
+    """Return SWEET with another judge instead of the critic."""
     return Method(name=judge, judge=judge, pair=PAIRS, actor=SWEET)
 
 
@@ -90,35 +90,36 @@ METHODS: dict[str, Method] = {
         _by_other("untrained"),
     )
 }
-"""Every method, in the order in which they are made and told."""
+"""All methods, in the order in which they are made and reported."""
 
 MAIN = ("rft", "multi-turn-dpo", "sweet")
 """The methods of the figure over the number of offline trajectories."""
 
 CRITICS = {"critic": "sweet", "no_info": "no-info"}
-"""The critics that are looked at by themselves, by their name in the results: that of which method."""
+"""The critics that are measured separately: the name in the results, and the method that has the critic."""
 
 
-def _parted(value: Any) -> Any:
-    """`a,b` and `a` with `b` are the same list."""
+def _split_names(value: Any) -> Any:
+    """Split names at commas: `a,b` is the same list as `a` and `b`."""
     words: Iterable[Any] = [value] if isinstance(value, str) else value
     return tuple(part.strip() for word in words for part in (word.split(",") if isinstance(word, str) else [word]))
 
 
-def _known(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in the order of METHODS."""
+def _in_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names in the order of METHODS; raise ValueError for an unknown one."""
     for name in names:
         if name not in METHODS:
-            meant = did_you_mean(name, tuple(METHODS))
-            raise ValueError(f"there is no method {name!r}, there are {', '.join(METHODS)}{meant}")
+            suggestion = did_you_mean(name, tuple(METHODS))
+            raise ValueError(f"there is no method {name!r}, there are {', '.join(METHODS)}{suggestion}")
     return tuple(name for name in METHODS if name in names)
 
 
-MethodNames = Annotated[tuple[str, ...], BeforeValidator(_parted), AfterValidator(_known)]
+MethodNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_in_order)]
 
 
 class Sizes(StageConfig):
-    """The smallest that show learning reliably with the micro agent on two CPU cores within a few minutes."""
+    """The defaults are the smallest sizes that show learning reliably with the micro agent, within a few minutes on two
+    CPU cores."""
 
     train_tasks: int = Field(default=300, ge=1)
     """Training tasks that dialogues are collected on."""
@@ -132,25 +133,25 @@ class Sizes(StageConfig):
     """Jail of the code that the agent writes."""
 
 
-def _family(told: Mapping[str, Any]) -> Family:
-    """The family of the dataset that was told; ValueError where it is none of the generated ones."""
-    name = told.get("tasks")
+def _family(fields: Mapping[str, Any]) -> Family:
+    """Return the family of the dataset; raise ValueError where it is not a generated one."""
+    name = fields.get("tasks")
     if name not in FAMILIES:
-        raise ValueError(f"say how many turns and tokens dialogues on {name!r} have, or take {', '.join(FAMILIES)}")
+        raise ValueError(f"give the turns and reply tokens of dialogues on {name!r}, or use {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
 class StudySizes(Sizes):
-    """What decides the outcome of a seed's steps; what a step does not use does not concern it."""
+    """The settings that decide the outcome of a seed's steps. Each step depends only on those that it uses."""
 
     agent: str = "micro"
     """The model that everything starts from."""
     tasks: str = MICRO.name
     """The dataset."""
-    turns: int = Field(default_factory=lambda told: _family(told).turns, ge=1)
-    """The agent's turns in a dialogue; so many as the dataset is made for."""
-    reply_tokens: int = Field(default_factory=lambda told: _family(told).reply_tokens, ge=1)
-    """Tokens of a reply at most; enough for the dataset's answers."""
+    turns: int = Field(default_factory=lambda fields: _family(fields).turns, ge=1)
+    """The agent's turns in a dialogue; the number that the dataset is made for where not given."""
+    reply_tokens: int = Field(default_factory=lambda fields: _family(fields).reply_tokens, ge=1)
+    """Tokens of a reply at most; enough for the dataset's answers where not given."""
     split: str = "test"
     """The split that actors are evaluated on."""
     eval_tasks: int = Field(default=500, ge=1)
@@ -160,7 +161,7 @@ class StudySizes(Sizes):
     best_samples: int = Field(default=32, ge=2)
     """Dialogues for each of them."""
     credit_turns: int = Field(default=300, ge=1)
-    """Turns of these dialogues at which credit is looked at."""
+    """Turns of these dialogues at which credit is measured."""
     parts: tuple[int, ...] = (8, 2)
     """The figure over offline trajectories: also an 8th and half of the training tasks."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
@@ -171,13 +172,13 @@ class StudyConfig(StudySizes):
     seed: int = Field(default=0, ge=0)
     """The first seed."""
     seeds: int = Field(default=5, ge=1)
-    """Seeds, one after the other."""
+    """Number of consecutive seeds."""
     methods: MethodNames = tuple(METHODS)
     """Methods to compare."""
     figures: bool = True
-    """Also best of N, success by offline trajectories, and credit by kind of turn."""
+    """Also measure best of N, success by offline trajectories, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """Seeds at once; as many as there are cores where not given."""
+    """Seeds at the same time; the number of cores where not given."""
 
     @property
     def all_seeds(self) -> range:

@@ -1,8 +1,8 @@
-"""Steps that are done once: a stage call that the run's manifest knows as finished is not made again.
+"""Steps that are done once: a stage call that the run's manifest has as finished is not repeated.
 
-A step is a stage's configuration. It is finished where an attempt of the same stage with the same settings is done,
-what it made lies there as it was made, and so do its inputs. Nothing else is kept: whoever asks for a step again, in
-this process, after a crash, or to read the results, finds it in the manifest.
+A step is a stage's configuration. It is finished where an attempt of the same stage with the same settings is done, and
+its artifact and its inputs are unchanged on the disk. No other state is kept: a step is found in the manifest again by
+the same process, after a crash, and when the results are read.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def stage_functions() -> dict[type[StageConfig], tuple[str, Function]]:
     return {stage.config: (stage.name, stage.run) for stage in STAGES}
 
 
-class NotDone(Exception):
-    """A step is not finished, and was only looked for."""
+class StepMissing(Exception):
+    """A step is not finished, and a read-only cache was asked for it."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step, as the manifest has it."""
+    """A finished step, from the manifest."""
 
     attempt: Attempt
     artifact: Artifact
 
     @property
     def id(self) -> str:
-        """Of what it made."""
+        """The id of its artifact."""
         return self.artifact.id
 
     @property
@@ -52,12 +52,12 @@ class Step:
         return (self.attempt.finished - self.attempt.started).total_seconds()
 
 
-class Ledger:
+class StepCache:
     """The steps of one run.
 
     Args:
-        reporter: told of the steps that are done now.
-        stages: in place of the real ones.
+        reporter: receives a line for each step that is done.
+        stages: name and function by configuration; the real stages where None.
     """
 
     def __init__(
@@ -66,57 +66,57 @@ class Ledger:
         self.run, self.reporter = run, reporter
         self.stages = stage_functions() if stages is None else stages
 
-    def do(self, config: StageConfig, *, told: Sequence[str] = ()) -> Step:
-        """The finished step, done now where it is not yet.
+    def do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
+        """Return the finished step; do it where it is not finished.
 
         Args:
-            told: operational fields that change what the metrics tell, and so must be the same too.
+            matching: operational fields that change the metrics, so that they must be the same too.
 
         Raises:
-            SweetError: what the stage raises.
+            SweetError: the stage failed.
         """
-        found = self.find(config, told)
+        found = self.find(config, matching)
         if found is None:
             name, stage = self.stages[type(config)]
             self.reporter.say(f"{self.run.path.name}: {name} {config.digest()}")
             stage(self.run, config, self.reporter)
-            found = self.find(config, told)
-        assert found is not None, "a stage records what it has done"
+            found = self.find(config, matching)
+        assert found is not None, "a finished stage has recorded its attempt"
         return found
 
-    def find(self, config: StageConfig, told: Sequence[str] = ()) -> Step | None:
-        """The finished step, if there is one."""
+    def find(self, config: StageConfig, matching: Sequence[str] = ()) -> Step | None:
+        """Return the finished step; None where it is not finished."""
         name, _ = self.stages[type(config)]
-        digest, wanted = config.digest(), config.model_dump(mode="json", include=set(told))
+        digest, wanted = config.digest(), config.model_dump(mode="json", include=set(matching))
         manifest = self.run.manifest()
         for attempt in reversed(manifest.attempts):
             same = (attempt.stage, attempt.digest, attempt.status) == (name, digest, "done")
             if same and all(attempt.config.get(key) == value for key, value in wanted.items()):
                 made = [manifest.artifact(id) for id in attempt.outputs]
-                if made and made[0] is not None and self._stands(manifest, attempt, made[0]):
+                if made and made[0] is not None and self._is_unchanged(manifest, attempt, made[0]):
                     return Step(attempt, made[0])
         return None
 
-    def _stands(self, manifest: Manifest, attempt: Attempt, made: Artifact) -> bool:
-        """Whether what was made and what it was made from lie there as they did."""
+    def _is_unchanged(self, manifest: Manifest, attempt: Attempt, made: Artifact) -> bool:
+        """Return whether the artifact and its inputs are on the disk as they were recorded."""
         inputs = [(manifest.artifact(ref.id), ref.sha256) for ref in attempt.inputs]
-        return self._sum(made) == made.sha256 is not None and all(
-            artifact is not None and self._sum(artifact) == sha256 for artifact, sha256 in inputs
+        return self._digest(made) == made.sha256 is not None and all(
+            artifact is not None and self._digest(artifact) == sha256 for artifact, sha256 in inputs
         )
 
-    def _sum(self, artifact: Artifact) -> str | None:
+    def _digest(self, artifact: Artifact) -> str | None:
         return current_sum(self.run.file(artifact), artifact)
 
     def file(self, step: Step) -> Path:
-        """What a step made, absolute."""
+        """Return the absolute path of a step's artifact."""
         return self.run.file(step.artifact)
 
 
-class ReadOnly(Ledger):
-    """A ledger that does nothing: a step that is not finished raises NotDone."""
+class ReadOnlyStepCache(StepCache):
+    """Finds finished steps and does none: `do` raises StepMissing where a step is not finished."""
 
-    def do(self, config: StageConfig, *, told: Sequence[str] = ()) -> Step:
-        found = self.find(config, told)
+    def do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
+        found = self.find(config, matching)
         if found is None:
-            raise NotDone
+            raise StepMissing
         return found

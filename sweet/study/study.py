@@ -1,4 +1,4 @@
-"""A study from its configuration to `study.json`."""
+"""Run a study: from its configuration to `study.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweet.errors import TooManyFailures, UsageError
 from sweet.files import write_whole
 from sweet.runs.content import measure
 from sweet.stages.base import Reporter, StageResult, digest_of
-from sweet.study.aggregate import gather
+from sweet.study.aggregate import aggregate
 from sweet.study.plan import SeedJob
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
@@ -24,8 +24,8 @@ from sweet.tasks.micro import AGENT
 from sweet.tasks.registry import task_kind
 
 RESULTS = "study.json"
-BEGUN = "begun.json"
-"""What the study was begun on, which no stage's settings tell: the agent and the tasks behind their names."""
+BASIS = "begun.json"
+"""Records the agent's weights and the tasks that the study started with, since settings have only their names."""
 
 _LOCK = ".study.lock"
 
@@ -33,23 +33,23 @@ _LOCK = ".study.lock"
 def run_study(
     folder: Path, config: StudyConfig, reporter: Reporter, *, methods: Mapping[str, Method] = METHODS
 ) -> StageResult:
-    """Do what is missing of a study, and write and return its results.
+    """Do the missing parts of a study, and write and return its results.
 
     Args:
-        methods: what the names of the configuration mean.
+        methods: by the names in the configuration.
 
     Raises:
-        UsageError: the folder holds something else, or a study of another agent or other tasks.
-        TooManyFailures: something failed; the results are those of the rest.
+        UsageError: the folder contains something else, or a study of another agent or other tasks.
+        TooManyFailures: parts failed; the results are those of the others.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     with claimed(folder, config.sizes()):
         jobs = seed_jobs(folder.absolute(), config, methods)
         failed = run_seeds(jobs, config.jobs, reporter)
-        results = gather(jobs, config.tasks)
+        results = aggregate(jobs, config.tasks)
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
     metrics: dict[str, Any] = results.model_dump(mode="json")
-    metrics |= {"results": str(folder / RESULTS), "failed": failed, "seconds": round(time.monotonic() - began, 1)}
+    metrics |= {"results": str(folder / RESULTS), "failed": failed, "seconds": round(time.monotonic() - start, 1)}
     result = StageResult("demo", folder, metrics)
     if failed:
         raise _failure(failed, folder, result)
@@ -57,19 +57,19 @@ def run_study(
 
 
 def seed_jobs(folder: Path, config: StudyConfig, methods: Mapping[str, Method] = METHODS) -> list[SeedJob]:
-    """What each seed's process does."""
-    meant = tuple(methods[name] for name in config.methods)
+    """Return the work of each seed's process."""
+    chosen = tuple(methods[name] for name in config.methods)
     return [
-        SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=meant, figures=config.figures)
+        SeedJob(folder=folder, seed=seed, sizes=config.sizes(), methods=chosen, figures=config.figures)
         for seed in config.all_seeds
     ]
 
 
 def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFailures:
     error = TooManyFailures(
-        "\n".join([f"{len(failed)} parts of the study failed, and the results lack them.", *failed]),
+        "\n".join([f"{len(failed)} parts of the study failed and are missing from the results.", *failed]),
         where=folder,
-        fix="the logs in the folder say more; the same command tries them again",
+        fix="see the logs in the folder; the same command tries them again",
     )
     error.result = result
     return error
@@ -77,23 +77,25 @@ def _failure(failed: list[str], folder: Path, result: StageResult) -> TooManyFai
 
 @contextmanager
 def claimed(folder: Path, sizes: StudySizes) -> Iterator[None]:
-    """The folder of a study, made where it is not there, for this process alone.
+    """Create the folder of a study where it does not exist, and lock it for this process.
 
     Raises:
-        UsageError: it holds something else, or another process is at it.
+        UsageError: it contains something else, or another process uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = not (folder / BEGUN).exists() and any(entry.name != _LOCK for entry in folder.iterdir())
+        foreign = not (folder / BASIS).exists() and any(entry.name != _LOCK for entry in folder.iterdir())
     except OSError as error:
-        raise UsageError(f"The study's folder cannot be made: {error.strerror}.", where=folder) from error
+        raise UsageError(f"The study's folder cannot be created: {error.strerror}.", where=folder) from error
     if foreign:
-        raise UsageError("The directory holds other things and is not a study.", where=folder, fix="name a new one")
+        raise UsageError("The directory contains other things and is not a study.", where=folder, fix="name a new one")
     lock = FileLock(folder / _LOCK)
     try:
         lock.acquire(blocking=False)
     except Timeout as error:
-        raise UsageError("Another process is at this study.", where=folder, fix="wait for it, or stop it") from error
+        raise UsageError(
+            "Another process is running this study.", where=folder, fix="wait for it, or stop it"
+        ) from error
     try:
         _check_same(folder, sizes)
         yield
@@ -102,25 +104,29 @@ def claimed(folder: Path, sizes: StudySizes) -> Iterator[None]:
 
 
 def _check_same(folder: Path, sizes: StudySizes) -> None:
-    """Raise UsageError where the study was begun on something else."""
-    now, path = _basis(sizes), folder / BEGUN
+    """Raise UsageError where the study was started with another agent or other tasks."""
+    current, path = _basis(sizes), folder / BASIS
     if not path.exists():
-        write_whole(path, (json.dumps(now, indent=1) + "\n").encode())
+        write_whole(path, (json.dumps(current, indent=1) + "\n").encode())
         return
     try:
-        then = json.loads(path.read_bytes())
+        recorded = json.loads(path.read_bytes())
     except ValueError as error:
-        raise UsageError("What the study was begun on cannot be read.", where=path, fix="name a new folder") from error
-    if then != now:
         raise UsageError(
-            "The study was begun with another agent or other tasks than are here now.",
+            "The record of the agent and the tasks that the study started with cannot be read.",
+            where=path,
+            fix="name a new folder",
+        ) from error
+    if recorded != current:
+        raise UsageError(
+            "The study was started with another agent or other tasks.",
             where=path,
             fix="name a new folder",
         )
 
 
 def _basis(sizes: StudySizes) -> dict[str, JsonValue]:
-    """The agent's weights and the tasks, as they are now."""
+    """Return the digests of the agent's weights and of the tasks."""
     agent = AGENT if sizes.agent == "micro" else Path(sizes.agent)
     kind = task_kind("code")
     splits = ("train", "validation", sizes.split)

@@ -1,7 +1,7 @@
-"""One run of a study: the stage calls of every method and figure, as steps of a ledger (`sweet.study.step_cache`).
+"""The steps of one run of a study: the stage calls of every method and figure (`sweet.study.step_cache`).
 
-Each method says what it needs from the beginning; what several need is a step with the same settings, and so is done
-once. Every step names what it reads, so that nothing is taken because it is the newest.
+Each method names everything that it needs from the beginning. Several methods that need the same step get it from the
+cache, so it is done once. Every step names its inputs, so none depends on which artifact is the newest.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
 from sweet.stages.base import StageConfig
 from sweet.study.settings import Method, Options, StudySizes
-from sweet.study.step_cache import Ledger, Step
+from sweet.study.step_cache import Step, StepCache
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
-class Lab:
+class StudySteps:
     """The steps of one run.
 
     Args:
+        cache: of the run.
         seed: of data, training and sampling.
     """
 
-    def __init__(self, ledger: Ledger, sizes: StudySizes, seed: int) -> None:
-        self.ledger, self.sizes, self.seed = ledger, sizes, seed
+    def __init__(self, cache: StepCache, sizes: StudySizes, seed: int) -> None:
+        self.cache, self.sizes, self.seed = cache, sizes, seed
 
     def evaluate(self, method: Method, temperature: float) -> Step:
-        """Scores of the method's actor on the tasks of the evaluation."""
+        """Return the scores of the method's actor on the tasks of the evaluation."""
         making = self.making(method)
-        agent = str(self.ledger.file(making[-1])) if making else self.sizes.agent
+        agent = str(self.cache.file(making[-1])) if making else self.sizes.agent
         played = self._play(self.sizes.split, self.sizes.eval_tasks, agent=agent, temperature=temperature)
         return self._score(played)
 
     def making(self, method: Method) -> list[Step]:
-        """The steps from the offline dialogues to the actor, which is made by the last one; none where nothing is
-        learned."""
+        """Return the steps from the offline dialogues to the actor, the last step; empty where nothing is learned."""
         if method.learns == "nothing":
             return []
         if method.learns == "rft":
@@ -46,32 +46,32 @@ class Lab:
         if method.learns == "multi-turn-dpo":
             preferences = self._preferences()
             return [preferences, self._train(method, preferences)]
-        judging = self._judging(method, self._replies())
-        pairs = self._do(PairConfig(from_=judging[-1].id, seed=self.seed, **_options(method.pair)))
-        return [*judging, pairs, self._train(method, pairs)]
+        judged = self._judged(method, self._replies())
+        pairs = self._do(PairConfig(from_=judged[-1].id, seed=self.seed, **_options(method.pair)))
+        return [*judged, pairs, self._train(method, pairs)]
 
     def best_of(self, method: Method) -> Step:
-        """Scores of the start's dialogues on validation tasks, with the success of the best of N by the method's
-        critic in the metrics."""
+        """Return the scores of the starting model's dialogues on validation tasks; their metrics have the success of
+        the best of N by the method's critic."""
         config = EvalConfig(
             from_=self._validation().id,
             best_of="critic",
             critic=self._critic(method.critic).id,
             sandbox=self.sizes.sandbox,
         )
-        return self._do(config, told=("best_of", "critic"))
+        return self._do(config, matching=("best_of", "critic"))
 
     def credit(self, method: Method) -> Step:
-        """Replies at turns of these dialogues, judged by the method's critic; the metrics tell advantage and agreement
-        by kind of turn."""
+        """Return replies at turns of these dialogues, judged by the method's critic; their metrics have advantage and
+        agreement by kind of turn."""
         replies = self._sample(self._validation(), fraction=1.0, limit=self.sizes.credit_turns)
-        return self._judging(method, replies)[-1]
+        return self._judged(method, replies)[-1]
 
-    def _do(self, config: StageConfig, *, told: Sequence[str] = ()) -> Step:
-        """The finished step, on the device that the sizes name."""
+    def _do(self, config: StageConfig, *, matching: Sequence[str] = ()) -> Step:
+        """Return the finished step, on the device that the sizes name."""
         if "device" in type(config).model_fields:
             config = config.model_copy(update={"device": self.sizes.device})
-        return self.ledger.do(config, told=told)
+        return self.cache.do(config, matching=matching)
 
     def _offline(self) -> Step:
         return self._play("train", self.sizes.train_tasks, samples=self.sizes.samples)
@@ -95,11 +95,11 @@ class Lab:
         return self._do(TrainActorConfig(model=self.sizes.agent, from_=source.id, seed=self.seed, **options))
 
     def _replies(self) -> Step:
-        """The replies that every judge judges."""
+        """Return the replies that all judges judge."""
         return self._sample(self._offline(), fraction=self.sizes.fraction)
 
     def _sample(self, rollouts: Step, *, fraction: float, limit: int | None = None) -> Step:
-        """Replies at turns of dialogues, judged at random, which needs nobody."""
+        """Sample replies at turns of dialogues. The judge is random, which needs no model."""
         return self._do(
             RankConfig(
                 judge="random",
@@ -113,8 +113,8 @@ class Lab:
             )
         )
 
-    def _judging(self, method: Method, replies: Step) -> list[Step]:
-        """The steps to the judged replies, which the last one makes."""
+    def _judged(self, method: Method, replies: Step) -> list[Step]:
+        """Return the steps to the judged replies, the last step."""
         if method.judge == "random":
             return [replies]
         if method.judge != "critic":
@@ -146,5 +146,5 @@ class Lab:
 
 
 def _options(options: Options) -> dict[str, Any]:
-    """As pydantic takes them, which checks them."""
+    """Return the options as keyword arguments, which pydantic checks."""
     return dict(options)

@@ -1,7 +1,7 @@
 """The process of one seed: `python -m sweet.study.worker`, started by `sweet.study.seeds`.
 
-The job comes on stdin as JSON. On stdout one JSON object a line tells of each part as it ends; whatever stages and
-libraries print goes to stderr, which is the seed's log. A part that fails leaves the others to be done.
+The job is read from stdin as JSON. stdout has a JSON object for each part when it ends, one a line; the output of
+stages and libraries goes to stderr, which is the seed's log. After a part that fails the others are still done.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sweet.errors import Interrupted, SweetError
 from sweet.runs.manifest import now
 from sweet.stages.base import Progress, Silent
 from sweet.study.plan import SeedJob
-from sweet.study.step_cache import Ledger
+from sweet.study.step_cache import StepCache
 
 
 class _Log(Silent):
-    """Writes what stages say into the log, each bar as one line."""
+    """Writes the messages of stages to the log, each progress bar as one line."""
 
     def say(self, text: str) -> None:
         sys.stderr.write(f"{now().isoformat(timespec='seconds')} {text}\n")
@@ -40,14 +40,14 @@ class _Log(Silent):
         self.say(f"{title}: {total}, {time.monotonic() - began:.1f} s")
 
 
-def work(job: SeedJob) -> Iterator[dict[str, Any]]:
-    """Do the parts; for each its name, its seconds, and the error it ended with."""
+def run_parts(job: SeedJob) -> Iterator[dict[str, Any]]:
+    """Do the parts; yield the name, the seconds and the error of each."""
     log = _Log()
     for part in job.parts():
         began, error = time.monotonic(), None
         log.say(f"part {part.name}")
         try:
-            part.do(job.lab(part.run, part.sizes, Ledger, log))
+            part.do(job.steps(part.run, part.sizes, StepCache, log))
         except Interrupted:
             raise
         except Exception as raised:
@@ -57,15 +57,15 @@ def work(job: SeedJob) -> Iterator[dict[str, Any]]:
 
 
 def main() -> int:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent process may ignore it
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     job = SeedJob.model_validate_json(sys.stdin.buffer.read())
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as news:
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as output:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         try:
-            for told in work(job):
-                news.write(json.dumps(told) + "\n")
-                news.flush()
+            for result in run_parts(job):
+                output.write(json.dumps(result) + "\n")
+                output.flush()
         except (KeyboardInterrupt, Interrupted):
             return Interrupted.exit_code
     return 0

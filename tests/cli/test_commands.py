@@ -191,7 +191,7 @@ def test_a_dry_run_of_a_training_tells_its_plan(sweet: Program, workplace: Path)
     assert config["epochs"] is None
     assert "memory, total" in outcome.out
     assert run.path.joinpath("manifest.json").read_bytes() == before
-    assert "seconds: no attempt tells" in outcome.out
+    assert "seconds: not known from earlier attempts" in outcome.out
     # Without a run the configuration is told all the same.
     outcome = sweet("train-actor", "nowhere", "--dry-run")
     assert outcome.code == 2

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.cli.app import build
-from sweet.cli.candidates import MOST, is_harmless
+from sweet.cli.candidates import MAX_CANDIDATES, is_plain_word
 from sweet.cli.completion import bash_words, completions
 from sweet.cli.shell_scripts import SCRIPTS
 
@@ -100,7 +100,7 @@ def test_among_many_runs_the_one_that_is_typed_is_found(workplace: Path) -> None
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text("{}")
     assert offered("label", "runs/run-29") == sorted((f"runs/run-29{end}" for end in ["", *range(10)]), reverse=True)
-    assert len(offered("label", "")) == MOST
+    assert len(offered("label", "")) == MAX_CANDIDATES
 
 
 @pytest.mark.parametrize(
@@ -119,18 +119,18 @@ def test_hostile_names_are_not_offered(runs: Path) -> None:
         ("label", "runs/one", "--from", ""),
         ("rollout", "--tasks", "runs/"),
     ):
-        assert all(map(is_harmless, offered(*words)))
+        assert all(map(is_plain_word, offered(*words)))
     assert not (runs / "hacked").exists()
 
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_what_a_shell_would_read_otherwise(word: str) -> None:
-    assert not is_harmless(word)
+    assert not is_plain_word(word)
 
 
 @given(st.text())
 def test_a_harmless_word_is_one_word(word: str) -> None:
-    if is_harmless(word):
+    if is_plain_word(word):
         assert not set(word) & set(" \t\n$`'\"\\;&|<>(){}[]*?!#^")
         assert word.isprintable()
 

@@ -51,7 +51,7 @@ def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, m
         (line,) = [line for line in outcome.err.splitlines() if f"setting {option.key} = " in line]
         source = "c.toml, key seed" if option.key == "seed" else option.flag if option.required else "default"
         assert line.endswith(f"({source})")
-    assert "s in all" in outcome.err
+    assert "s in total" in outcome.err
     if name not in PLANNED:
         assert isinstance(json.JSONDecoder().raw_decode(outcome.out)[0], dict), "stdout is data, however much is said"
 
@@ -119,7 +119,7 @@ def test_verbose_tells_what_was_taken_and_written(sweet: Program, imported: Path
     outcome = sweet("label", str(imported), "--verbose", "--json")
     assert json.loads(outcome.out)["metrics"]["pairs"] == 1
     for words in (
-        "took scores-1, 2 rows",
+        "read scores-1, 2 rows",
         "the newest finished scores",
         f"wrote {imported}/preferences/preferences-1.jsonl, 1 rows",
         f"wrote {imported}/logs/label-1.log",

@@ -103,7 +103,7 @@ def waiting(workplace: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends(process: subprocess.Popen[str]) -> str:
-    """What it said on stderr until it ended with 130."""
+    """What it said on stderr until it exit_code_of with 130."""
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
     assert is_a_panel(said)
@@ -131,7 +131,7 @@ def test_130_sigterm_and_a_terminal_that_is_closed_stop_at_once(
 
 def test_130_sigterm_where_ctrl_c_is_ignored_as_behind_a_shells_ampersand() -> None:
     work = "import time; print('at it', flush=True); time.sleep(60)"
-    code = f"from sweet.cli.signals import end_with; end_with(lambda: exec({work!r}) or 0)"
+    code = f"from sweet.cli.signals import exit_with; exit_with(lambda: exec({work!r}) or 0)"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,

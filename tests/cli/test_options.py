@@ -131,7 +131,7 @@ def test_a_wrong_environment_variable_is_named(toy: Program, monkeypatch: pytest
 def test_a_required_option(toy: Program) -> None:
     outcome = toy("learn", "--dry-run")
     assert outcome.code == 2
-    assert "--model is needed." in outcome.err
+    assert "--model is required." in outcome.err
 
 
 def test_help_comes_from_the_fields(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def registry() -> Registry:
                 name_run=lambda config: ("code", "toy"),
                 summary="Play.",
                 examples=(("sweet play RUN [x]", "an example"),),
-                then=("sweet learn {run}",),
+                next_commands=("sweet learn {run}",),
             ),
             StageCommand(name="learn", config=LearnConfig, stage=learn, summary="Learn."),
         ]

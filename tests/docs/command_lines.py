@@ -165,7 +165,7 @@ def _idle(command: Command[Any]) -> Command[Any]:
     def nothing(self: Command[Any], call: Call[Any]) -> None: ...
 
     kind = type(command)
-    idle = type(kind.__name__, (kind,), {"work": nothing, "foresee": nothing})
+    idle = type(kind.__name__, (kind,), {"work": nothing, "preview": nothing})
     return idle(**{item.name: getattr(command, item.name) for item in fields(command)})  # type: ignore[no-any-return]
 
 

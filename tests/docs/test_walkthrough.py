@@ -41,7 +41,7 @@ def test_the_pipeline_of_the_readme_runs(
         assert code == 0, f"{command}: {said.err}"
         told = json.loads(said.out)
         seen.append(told["stage"])
-        assert _strangers(told) == [], "sweet/cli/reference.py says what each figure is"
+        assert _strangers(told) == [], "sweet/cli/reference.py describes each metric"
         assert not told["metrics"].get("warnings"), "the README compares what can be compared"
     assert " ".join(seen) == (
         "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"

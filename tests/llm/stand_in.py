@@ -1,5 +1,5 @@
-"""A program that is taken for `vllm`: it parses the same command line, has a worker, serves real HTTP, and obeys
-signals; it only says the same words every time. Switches behind its other arguments make it die, hang or refuse."""
+"""A stand-in for `vllm`: it parses the same command line, has a worker, serves HTTP and obeys signals, but always
+returns the same text. Further switches make it die, hang or refuse."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StandIn:
     state: Path
 
     def starts(self) -> list[dict[str, Any]]:
-        """Arguments and process ids, each time it was started."""
+        """Arguments and process ids of each start."""
         return [json.loads(line) for line in self.state.read_text().splitlines()] if self.state.exists() else []
 
     def started(self) -> dict[str, Any]:
@@ -93,20 +93,20 @@ class StandIn:
     def wait_for(self, what: Callable[[], list[Any]]) -> None:
         ends = time.monotonic() + 60
         while not what():
-            assert time.monotonic() < ends, "it did not come"
+            assert time.monotonic() < ends, "timed out"
             time.sleep(0.02)
 
     def asked(self) -> list[str]:
-        """The models that were asked for, one a request."""
+        """The requested model of each request."""
         path = Path(f"{self.state}.asked")
         return path.read_text().splitlines() if path.exists() else []
 
     def all_gone(self, seconds: float = 5.0) -> bool:
-        """Whether neither it nor its workers live any more."""
+        """Whether neither the server nor its workers are alive."""
         return bool(self.starts()) and all(gone(s[name], seconds) for s in self.starts() for name in ("pid", "worker"))
 
     def say_version(self, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have the Python of the stand-in know a vllm of this version."""
+        """Make the Python of the stand-in report this version of vllm."""
         info = self.folder / "site" / "vllm-0.0.0.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
@@ -119,7 +119,7 @@ class StandIn:
         program.chmod(0o755)
 
     def show_gpus(self, *rows: str) -> None:
-        """Have nvidia-smi print these rows (index, uuid, free, total)."""
+        """Make nvidia-smi print these rows (index, uuid, free, total)."""
         self.add_program("nvidia-smi", "#!/bin/sh\n" + "".join(f"echo '{row}'\n" for row in rows))
 
 
@@ -136,7 +136,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 def gone(pid: int, seconds: float = 5.0) -> bool:
-    """Whether the process has ended, or does so in time."""
+    """Whether the process has ended, or ends within `seconds`."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         try:

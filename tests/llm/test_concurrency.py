@@ -1,4 +1,4 @@
-"""The pace of requests, against simulated servers on a simulated clock."""
+"""The adaptive concurrency limit, against simulated servers on a simulated clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sweet.llm.concurrency import MIN_HEDGE_SECONDS, MIN_HEDGES, MIN_LATENCY_SAMPLES, AdaptiveLimiter
 
 Service = Callable[[float, int], tuple[float, bool]]
-"""(now, requests in service with this one) -> (when it answers, whether that is an answer)"""
+"""(now, requests in service including this one) -> (when it responds, whether it succeeds)"""
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 
 
 def simulate(limiter: AdaptiveLimiter, clock: Clock, service: Service, requests: int, at_once: int) -> list[int]:
-    """Play requests, `at_once` of them waiting or under way at any time; the limit after each."""
+    """Simulate requests, `at_once` of them waiting or in flight at any time; return the limit after each."""
     limits: list[int] = []
     due: list[tuple[float, int, asyncio.Future[bool], bool]] = []
     numbers = iter(range(10**9))
@@ -60,7 +60,7 @@ def simulate(limiter: AdaptiveLimiter, clock: Clock, service: Service, requests:
     return limits
 
 
-def test_it_grows_to_the_ceiling_where_the_servers_have_room() -> None:
+def test_the_limit_grows_to_its_maximum_if_the_servers_have_capacity() -> None:
     dice, clock = random.Random(0), Clock()
     limiter = AdaptiveLimiter(1000, clock=clock)
     limits = simulate(limiter, clock, lambda now, _: (now + dice.lognormvariate(-2, 1), True), 20_000, 1000)
@@ -69,8 +69,8 @@ def test_it_grows_to_the_ceiling_where_the_servers_have_room() -> None:
     assert limits.index(1000) < 6000
 
 
-def test_it_stays_where_more_bring_no_more() -> None:
-    """A server that works on 100 at once: all beyond wait in it, and take longer."""
+def test_the_limit_stays_where_throughput_no_longer_grows() -> None:
+    """A server that processes 100 requests in parallel: all others queue, and take longer."""
     dice, clock = random.Random(0), Clock()
     free = [0.0] * 100
 
@@ -84,8 +84,8 @@ def test_it_stays_where_more_bring_no_more() -> None:
     assert 80 < sorted(limits[5000:])[len(limits[5000:]) // 2] < 400
 
 
-def test_refusals_shrink_it_and_it_recovers() -> None:
-    """For a while the server takes no more than 40 at once."""
+def test_the_limit_shrinks_on_dropped_requests_and_recovers() -> None:
+    """For a while the server accepts no more than 40 concurrent requests."""
     clock = Clock()
     limiter = AdaptiveLimiter(200, clock=clock)
     dice = random.Random(0)
@@ -99,14 +99,14 @@ def test_refusals_shrink_it_and_it_recovers() -> None:
     assert limits[-1] == 200
 
 
-def test_a_few_failures_by_chance_do_not_shrink_it() -> None:
+def test_a_few_random_failures_do_not_shrink_the_limit() -> None:
     dice, clock = random.Random(0), Clock()
     limiter = AdaptiveLimiter(400, clock=clock)
     limits = simulate(limiter, clock, lambda now, _: (now + 0.2, dice.random() > 0.08), 20_000, 400)
     assert limits[-1] == 400
 
 
-def test_the_ceiling_can_be_moved_and_nobody_loses_a_place() -> None:
+def test_the_maximum_can_change_while_requests_wait() -> None:
     async def run() -> None:
         limiter = AdaptiveLimiter(1)
         await limiter.acquire()
@@ -126,7 +126,7 @@ def test_the_ceiling_can_be_moved_and_nobody_loses_a_place() -> None:
         limiter.on_ignored()
         third = asyncio.create_task(limiter.acquire())
         await asyncio.sleep(0)
-        assert not third.done(), "one is still under way"
+        assert not third.done(), "one is still in flight"
         limiter.on_ignored()
         await third
         assert limiter.in_flight == 1
@@ -134,7 +134,7 @@ def test_the_ceiling_can_be_moved_and_nobody_loses_a_place() -> None:
     asyncio.run(run())
 
 
-def test_one_cancelled_as_it_is_admitted_gives_its_place_on() -> None:
+def test_a_request_cancelled_on_admission_is_released() -> None:
     async def run() -> None:
         limiter = AdaptiveLimiter(1)
         await limiter.acquire()
@@ -148,15 +148,15 @@ def test_one_cancelled_as_it_is_admitted_gives_its_place_on() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("seconds", "patience"), [(0.001, MIN_HEDGE_SECONDS), (7.0, 7.0)])
-def test_patience_is_what_nearly_all_answers_need(seconds: float, patience: float) -> None:
+@pytest.mark.parametrize(("seconds", "hedge_after"), [(0.001, MIN_HEDGE_SECONDS), (7.0, 7.0)])
+def test_hedging_waits_for_the_99th_percentile(seconds: float, hedge_after: float) -> None:
     async def run() -> None:
         limiter = AdaptiveLimiter(10)
         for number in range(2 * MIN_LATENCY_SAMPLES):
             assert (limiter.hedge_after() is None) == (number < MIN_LATENCY_SAMPLES)
             await limiter.acquire()
             limiter.on_success(seconds)
-        assert limiter.hedge_after() == patience
+        assert limiter.hedge_after() == hedge_after
         for _ in range(100):
             limiter.count_hedge()
         assert limiter.hedge_after() is None, "few are sent twice"

@@ -33,7 +33,7 @@ def client(checkpoint: Path) -> Iterator[EmbeddedClient]:
     asyncio.run(client.aclose())
 
 
-def test_replies_bring_their_tokens(client: EmbeddedClient) -> None:
+def test_replies_include_their_tokens(client: EmbeddedClient) -> None:
     completion = asyncio.run(client.chat(ASK, Sampling(max_tokens=30, n=3, seed=1)))
     assert len(completion.replies) == 3
     prompt = completion.prompt_token_ids
@@ -62,7 +62,7 @@ def test_raw_prompts_and_scores_agree(client: EmbeddedClient) -> None:
     asyncio.run(both())
 
 
-def test_many_at_once(client: EmbeddedClient) -> None:
+def test_many_concurrent_requests(client: EmbeddedClient) -> None:
     async def ask() -> list[str]:
         settings = [Sampling(max_tokens=20, seed=seed) for seed in range(40)]
         return [c.replies[0].text for c in await asyncio.gather(*(client.chat(ASK, s) for s in settings))]
@@ -70,7 +70,7 @@ def test_many_at_once(client: EmbeddedClient) -> None:
     assert asyncio.run(ask()) == asyncio.run(ask())
 
 
-def test_too_long_and_cancelled(client: EmbeddedClient) -> None:
+def test_overflow_and_cancellation(client: EmbeddedClient) -> None:
     async def run() -> None:
         with pytest.raises(ContextOverflow):
             await client.chat([Message(role="user", content="rate " * 3000)], Sampling())
@@ -82,7 +82,7 @@ def test_too_long_and_cancelled(client: EmbeddedClient) -> None:
     asyncio.run(run())
 
 
-def test_what_the_template_refuses_is_told(checkpoint: Path, tmp_path: Path) -> None:
+def test_messages_that_the_template_refuses(checkpoint: Path, tmp_path: Path) -> None:
     tokenizer = build_tokenizer("{{ raise_exception('roles must alternate') }}")
     model = build_model(len(tokenizer))
     tokenizer.save_pretrained(tmp_path)
@@ -97,11 +97,11 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     tokenizer.save_pretrained(tmp_path)
     build_model(len(tokenizer) - 5).save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="two models"):
+    with pytest.raises(UsageError, match="do not match"):
         EmbeddedClient.load(str(tmp_path), device="cpu")
 
 
-def test_every_end_counts() -> None:
+def test_all_end_ids_are_found() -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     model = build_model(len(tokenizer))
     model.generation_config.eos_token_id = [7, 9]

@@ -1,4 +1,4 @@
-"""The embedded engine gives what plain forwards of single sequences give, whatever shares its batch."""
+"""The embedded engine gives the same results as plain forward passes of single sequences, whatever shares its batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def engine(llama: Any) -> Iterator[EmbeddedEngine]:
 
 
 def plain_logprobs(model: Any, prompt: Sequence[int], reply: Sequence[int]) -> torch.Tensor:
-    """Log-probabilities [len(reply), vocabulary] at the places of the reply, from one forward without a cache."""
+    """Log-probabilities [len(reply), vocabulary] at the reply's positions, from one forward pass without a cache."""
     with torch.inference_mode():
         logits = model(input_ids=torch.tensor([[*prompt, *reply]]), use_cache=False).logits[0].float()
     return torch.as_tensor(logits[len(prompt) - 1 : -1].log_softmax(-1))
@@ -68,7 +68,7 @@ def check(model: Any, prompt: Sequence[int], made: Generated, sampling: Sampling
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
-    """Prompts of which some share a head, with their sampling and a pause before each."""
+    """Prompts, some with a common prefix, each with its sampling and a pause before it."""
     prefix_hash = draw(st.lists(st.integers(3, VOCABULARY - 1), min_size=0, max_size=40))
     made = []
     for number in range(draw(st.integers(1, 8))):
@@ -87,7 +87,7 @@ def requests(draw: st.DrawFn) -> list[tuple[list[int], Sampling, float]]:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=requests(), rows=st.sampled_from([2, 5, 128]), prefixes=st.booleans())
-def test_any_mixture_equals_single_sequences(model: Any, case: Any, rows: int, prefixes: bool) -> None:
+def test_any_batch_equals_single_sequences(model: Any, case: Any, rows: int, prefixes: bool) -> None:
     limits = Limits(rows=rows, prefix_bytes=1 << 24 if prefixes else 0, prefill_tokens=100)
     engine = EmbeddedEngine(model, [END], limits=limits)
     assert engine.decoder.batched
@@ -105,13 +105,13 @@ def test_any_mixture_equals_single_sequences(model: Any, case: Any, rows: int, p
             check(model, prompt, reply, sampling)
 
 
-def test_a_seed_gives_its_reply_alone_and_in_company(engine: EmbeddedEngine) -> None:
+def test_a_seed_gives_the_same_reply_alone_and_in_a_batch(engine: EmbeddedEngine) -> None:
     prompt, sampling = [5, 6, 7], Sampling(max_tokens=20, n=4, seed=11)
     alone = engine.submit(prompt, sampling).result(60)
     others = [engine.submit([9] * size, Sampling(max_tokens=30)) for size in range(1, 40)]
     company = engine.submit(prompt, sampling).result(60)
     assert [r.ids for r in company] == [r.ids for r in alone]
-    assert len({r.ids for r in alone}) > 1, "the replies of one request are drawn independently"
+    assert len({r.ids for r in alone}) > 1, "the replies of one request are independent"
     assert engine.submit(prompt, Sampling(max_tokens=20, n=2, seed=11)).result(60)[1].ids == alone[1].ids
     assert engine.submit(prompt, Sampling(max_tokens=20, seed=12)).result(60)[0].ids != alone[0].ids
     for other in others:
@@ -119,7 +119,9 @@ def test_a_seed_gives_its_reply_alone_and_in_company(engine: EmbeddedEngine) -> 
 
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.6)])
-def test_the_distribution_is_the_models(engine: EmbeddedEngine, llama: Any, temperature: float, top_p: float) -> None:
+def test_samples_follow_the_model_s_distribution(
+    engine: EmbeddedEngine, llama: Any, temperature: float, top_p: float
+) -> None:
     prompt, draws = [5, 6, 7], 4000
     sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=1, n=draws, seed=3)
     seen = Counter(reply.ids[0] for reply in engine.submit(prompt, sampling).result(120))
@@ -129,7 +131,7 @@ def test_the_distribution_is_the_models(engine: EmbeddedEngine, llama: Any, temp
     kept = order[before < top_p]
     assert set(seen) <= set(kept.tolist())
     share = expected[kept] / expected[kept].sum()
-    # Cells with few expected draws are put together, as the test asks.
+    # Cells with few expected samples are merged, as the chi-squared test requires.
     large = share * draws >= 5
     observed = torch.tensor([float(seen[int(i)]) for i in kept])
     cells = torch.cat([observed[large], observed[~large].sum()[None]])
@@ -140,7 +142,7 @@ def test_the_distribution_is_the_models(engine: EmbeddedEngine, llama: Any, temp
     assert statistic < freedom + 4 * math.sqrt(2 * freedom)
 
 
-def test_the_context_bounds_prompt_and_reply(engine: EmbeddedEngine, llama: Any) -> None:
+def test_the_context_limits_prompt_and_reply(engine: EmbeddedEngine, llama: Any) -> None:
     prompt = [4] * (CONTEXT - 3)
     reply = engine.submit(prompt, Sampling(max_tokens=50, seed=0)).result(60)[0]
     check(llama, prompt, reply, Sampling(max_tokens=50))
@@ -152,7 +154,7 @@ def test_the_context_bounds_prompt_and_reply(engine: EmbeddedEngine, llama: Any)
 
 
 @pytest.mark.parametrize("prompt", [[], [VOCABULARY], [-1]])
-def test_prompts_that_are_none(engine: EmbeddedEngine, prompt: list[int]) -> None:
+def test_invalid_prompts(engine: EmbeddedEngine, prompt: list[int]) -> None:
     for ask in (lambda: engine.submit(prompt, Sampling()), lambda: engine.score(prompt)):
         with pytest.raises(RequestFailed):
             ask()
@@ -169,7 +171,7 @@ def test_scoring_a_text(engine: EmbeddedEngine, llama: Any) -> None:
     assert engine.score([5]).result(60).logprobs == ()
 
 
-def test_cancelled_requests_leave(llama: Any) -> None:
+def test_cancelled_requests_are_removed(llama: Any) -> None:
     engine = EmbeddedEngine(llama, [], limits=Limits(rows=2))
     try:
         futures = [engine.submit([5], Sampling(max_tokens=90, seed=i)) for i in range(40)]
@@ -181,7 +183,7 @@ def test_cancelled_requests_leave(llama: Any) -> None:
         engine.close()
 
 
-def test_a_failure_concerns_its_batch_only(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_affects_only_its_batch(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EmbeddedEngine(llama, [END])
     extend = engine.decoder.extend
 
@@ -194,7 +196,7 @@ def test_a_failure_concerns_its_batch_only(llama: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(engine.decoder, "extend", fragile)
     with pytest.raises(RequestFailed, match="unlucky"):
         engine.submit([13], Sampling(max_tokens=3)).result(60)
-    with pytest.raises(RequestFailed, match="not numbers"):
+    with pytest.raises(RequestFailed, match="not finite"):
         engine.submit([17], Sampling(max_tokens=3)).result(60)
     assert engine.submit([5], Sampling(max_tokens=3, seed=0)).result(60)  # a reply without 13 and 17
     engine.close()
@@ -202,7 +204,7 @@ def test_a_failure_concerns_its_batch_only(llama: Any, monkeypatch: pytest.Monke
         engine.submit([5], Sampling())
 
 
-def test_a_dead_worker_fails_everything_with_its_cause(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_worker_fails_all_requests_with_the_cause(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EmbeddedEngine(llama, [END])
 
     def die(*_: Any) -> None:
@@ -217,7 +219,7 @@ def test_a_dead_worker_fails_everything_with_its_cause(llama: Any, monkeypatch: 
     engine.close()
 
 
-def test_closing_fails_what_waits(llama: Any) -> None:
+def test_closing_fails_pending_requests(llama: Any) -> None:
     engine = EmbeddedEngine(llama, [], limits=Limits(rows=1))
     futures = [engine.submit([5], Sampling(max_tokens=90)) for _ in range(20)]
     engine.close()
@@ -226,7 +228,7 @@ def test_closing_fails_what_waits(llama: Any) -> None:
         futures[-1].result(0)
 
 
-def test_the_cache_bounds_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_limits_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = EmbeddedEngine(llama, [])
     token = probe.decoder.cache.bytes_per_token
     probe.close()
@@ -241,7 +243,7 @@ def test_the_cache_bounds_the_batch(llama: Any, monkeypatch: pytest.MonkeyPatch)
     futures = [engine.submit([5, 6, 7], Sampling(max_tokens=17, seed=i)) for i in range(12)]
     long = engine.submit([5] * 60, Sampling(max_tokens=30, seed=1))
     assert all(len(future.result(60)[0].ids) == 17 for future in futures)
-    assert len(long.result(60)[0].ids) == 30, "one that exceeds the bound alone still runs, alone"
+    assert len(long.result(60)[0].ids) == 30, "a request that exceeds the limit by itself still runs, alone"
     assert max(seen) == 5
     engine.close()
 

@@ -1,4 +1,4 @@
-"""Messages with pictures: what is sent of them, and who refuses them."""
+"""Messages with images: how they are sent, and which engines refuse them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE, OTHER = plain("#ff0000", 3, 2), plain("#0000ff", 5, 4)
 SHOWN = ImageMessage(role="user", content="Which is taller?", images=(ONE, OTHER))
 
 
-def test_pictures_come_first_in_their_order_and_the_text_last() -> None:
+def test_images_come_first_in_order_and_the_text_last() -> None:
     parts = message_content(SHOWN)
     assert isinstance(parts, list)
     assert [part["type"] for part in parts] == ["image_url", "image_url", "text"]
@@ -30,24 +30,24 @@ def test_pictures_come_first_in_their_order_and_the_text_last() -> None:
     assert parts[2]["text"] == "Which is taller?"
 
 
-def test_a_message_of_text_is_sent_and_kept_as_before() -> None:
+def test_a_text_message_is_unchanged() -> None:
     message = Message(role="user", content="Hello")
     assert message_content(message) == "Hello"
     assert message.model_dump() == {"role": "user", "content": "Hello"}
 
 
 @pytest.mark.parametrize("images", [(), (b"GIF89a",), (b"",), (ONE, b"<svg>")])
-def test_what_is_no_picture_is_not_sent(images: tuple[bytes, ...]) -> None:
+def test_only_png_files_are_accepted(images: tuple[bytes, ...]) -> None:
     with pytest.raises(ValidationError):
         ImageMessage(role="user", content="?", images=images)
 
 
-def test_the_embedded_engine_and_its_server_say_that_they_cannot_see(client: EmbeddedClient) -> None:
+def test_the_embedded_engine_and_its_server_refuse_images(client: EmbeddedClient) -> None:
     async def work() -> None:
-        with pytest.raises(RequestFailed, match="shows no pictures"):
+        with pytest.raises(RequestFailed, match="does not accept images"):
             await client.chat([SHOWN], Sampling(max_tokens=4))
         async with served(client) as url, open_client("tiny", [url]) as remote:
-            with pytest.raises(RequestFailed, match=r"400.*cannot see pictures"):
+            with pytest.raises(RequestFailed, match=r"400.*does not accept images"):
                 await remote.chat([SHOWN], Sampling(max_tokens=4))
 
     asyncio.run(work())

@@ -1,4 +1,4 @@
-"""Models that nobody serves: which engine is taken, how vllm is started, and that it is always ended."""
+"""Models without an address: which engine is selected, how vllm is started, and that it is always stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make(
 
 
 async def ask(local: LocalServing, *models: str) -> list[str]:
-    """What each model says; all are open at once."""
+    """The reply of each model; all are open at the same time."""
     local.plan((model, ()) for model in models)
 
     async def inner(rest: tuple[str, ...]) -> list[str]:
@@ -59,7 +59,7 @@ def adapter(folder: Path, **config: Any) -> str:
     return str(folder)
 
 
-def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_started_used_and_stopped(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "other")
     local, output = make(tmp_path, "vllm", "--max-model-len", "99")
     assert asyncio.run(ask(local, MODEL)) == [f"What else? said {MODEL}"]
@@ -70,7 +70,7 @@ def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch
     assert args[-2:] == ["--max-model-len", "99"]
     assert "--enable-prefix-caching" in args
     assert option_value(args, "--generation-config") == "vllm"
-    assert start["key"] is None, "our own server asks for no key"
+    assert start["key"] is None, "our own server requires no key"
     assert vllm.all_gone()
     assert "loading" in (tmp_path / "log.vllm-agent.log").read_text()
     assert local.record["agent_engine"] == "vllm"
@@ -79,7 +79,7 @@ def test_it_is_started_used_and_ended(vllm: StandIn, tmp_path: Path, monkeypatch
     assert any("9.8.7 answers at" in line for line in output)
 
 
-def test_two_who_want_one_model_share_its_server(vllm: StandIn, tmp_path: Path) -> None:
+def test_two_clients_of_a_model_share_its_server(vllm: StandIn, tmp_path: Path) -> None:
     local, _ = make(tmp_path)
     assert len(asyncio.run(ask(local, MODEL, MODEL))) == 2
     assert len(vllm.starts()) == 1
@@ -93,7 +93,7 @@ def test_two_models_have_two_servers(vllm: StandIn, tmp_path: Path) -> None:
     assert vllm.all_gone()
 
 
-def test_it_is_ended_on_an_error_of_who_uses_it(vllm: StandIn, tmp_path: Path) -> None:
+def test_the_server_is_stopped_if_its_user_fails(vllm: StandIn, tmp_path: Path) -> None:
     async def fail() -> None:
         async with open_client(MODEL, local=make(tmp_path)[0]):
             raise ValueError("mine")
@@ -104,8 +104,8 @@ def test_it_is_ended_on_an_error_of_who_uses_it(vllm: StandIn, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("switch", ["--slow", "--never-answer"])
-def test_it_is_ended_when_who_uses_it_is_cancelled(vllm: StandIn, tmp_path: Path, switch: str) -> None:
-    """While it starts, and while it is asked."""
+def test_the_server_is_stopped_if_its_user_is_cancelled(vllm: StandIn, tmp_path: Path, switch: str) -> None:
+    """While it starts, and while it processes a request."""
 
     async def cancel() -> None:
         asking = asyncio.create_task(ask(make(tmp_path, "vllm", switch)[0], MODEL))
@@ -118,8 +118,8 @@ def test_it_is_ended_when_who_uses_it_is_cancelled(vllm: StandIn, tmp_path: Path
     assert vllm.all_gone()
 
 
-def test_one_that_loads_and_does_not_listen_is_not_waited_for(vllm: StandIn, tmp_path: Path) -> None:
-    """The real one is deaf to SIGTERM while its engine loads."""
+def test_a_loading_server_that_ignores_signals_is_killed(vllm: StandIn, tmp_path: Path) -> None:
+    """vllm ignores SIGTERM while its engine loads."""
 
     async def cancel() -> float:
         asking = asyncio.create_task(ask(make(tmp_path, "vllm", "--stubborn", "--slow")[0], MODEL))
@@ -133,19 +133,19 @@ def test_one_that_loads_and_does_not_listen_is_not_waited_for(vllm: StandIn, tmp
     assert vllm.all_gone()
 
 
-def test_one_that_dies_at_once_tells_why(vllm: StandIn, tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:
     with pytest.raises(SweetError, match=r"status 3.*\n.*loading.*\n.*no room"):
         asyncio.run(ask(make(tmp_path, "vllm", "--die")[0], MODEL))
 
 
-def test_one_that_dies_while_it_is_used_tells_why(vllm: StandIn, tmp_path: Path) -> None:
+def test_a_server_that_dies_in_use_is_reported_with_its_log(vllm: StandIn, tmp_path: Path) -> None:
     with pytest.raises(SweetError, match=r"status 5.*\n.*loading.*\n.*EngineDeadError") as error:
         asyncio.run(ask(make(tmp_path, "vllm", "--die-when-asked")[0], MODEL))
     assert error.value.where == str(tmp_path / "log.vllm-agent.log")
     assert vllm.all_gone()
 
 
-def test_one_that_does_not_come_up_in_time(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_startup_time_out(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweet.llm.local.PROGRESS_INTERVAL", 0.5)
     local, output = make(tmp_path, "vllm", "--slow", startup_timeout=4.0)
     with pytest.raises(SweetError, match=r"within 4 seconds.*\n.*loading"):
@@ -167,7 +167,7 @@ asyncio.run(hold())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path, number: int) -> None:
+def test_the_server_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-c", HOLD, f"{tmp_path}/"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -177,7 +177,7 @@ def test_it_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path, numb
     assert vllm.all_gone()
 
 
-def test_it_does_not_outlive_a_parent_killed_while_it_starts(vllm: StandIn, tmp_path: Path) -> None:
+def test_a_starting_server_does_not_outlive_a_killed_parent(vllm: StandIn, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, f"{tmp_path}/", "--slow"]) as parent:
         vllm.started()
         parent.kill()
@@ -191,12 +191,12 @@ def test_an_adapter_is_served_on_its_base(vllm: StandIn, tmp_path: Path) -> None
     assert args[:2] == ["serve", MODEL]
     assert "--enable-lora" in args
     assert option_value(args, "--lora-modules") == f"{name}={name}"
-    assert option_value(args, "--max-lora-rank") == "16", "the next that vllm takes"
+    assert option_value(args, "--max-lora-rank") == "16", "the next rank that vllm accepts"
     assert option_value(args, "--served-model-name") == MODEL
     assert option_value(args, "--tokenizer") is None
 
 
-def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -> None:
+def test_the_tokenizer_of_an_adapter_is_used(vllm: StandIn, tmp_path: Path) -> None:
     name = adapter(tmp_path / "tuned, twice=2", base_model_name_or_path=MODEL)
     (tmp_path / "tuned, twice=2" / "tokenizer.json").write_text("{}")
     found = find_adapter(name)
@@ -209,9 +209,9 @@ def test_a_tokenizer_beside_an_adapter_is_taken(vllm: StandIn, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "does not say which model"),
-        ({"base_model_name_or_path": "/nothing/here"}, "is not there: /nothing/here"),
-        ({"base_model_name_or_path": "a/b/c"}, "is not there: a/b/c"),
+        ({}, "does not name its base"),
+        ({"base_model_name_or_path": "/nothing/here"}, "does not exist: /nothing/here"),
+        ({"base_model_name_or_path": "a/b/c"}, "does not exist: a/b/c"),
         ({"base_model_name_or_path": MODEL, "r": "many"}, "r: "),
         ({"base_model_name_or_path": MODEL, "peft_type": "IA3"}, "only LoRA"),
     ],
@@ -235,7 +235,7 @@ def test_without_vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "no vllm is installed" in make(tmp_path, "auto")[0].choose(MODEL).why
 
 
-def test_what_auto_takes(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_auto_selects(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(model: str = MODEL, **changes: Any) -> tuple[bool, str]:
         choice = make(tmp_path, changes.pop("engine", "auto"), **changes)[0].choose(model)
         return choice.build is not None, choice.why
@@ -257,7 +257,9 @@ def test_what_auto_takes(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.Monk
     (small / "model.safetensors").write_bytes(b"0" * 100)
     assert not chosen(str(small))[0]
     assert chosen(str(small), engine="vllm")[0]
-    assert chosen(str(small), images={str(small): 2})[0], "the embedded engine cannot see, however small it is"
+    assert chosen(str(small), images={str(small): 2})[0], (
+        "the embedded engine does not accept images, however small the model is"
+    )
     assert chosen(adapter(tmp_path / "dora", base_model_name_or_path=MODEL, use_dora=True)) == (
         False,
         "the adapter holds weight-decomposed matrices (use_dora), which vllm does not serve",
@@ -270,7 +272,7 @@ def test_what_auto_takes(vllm: StandIn, tmp_path: Path, monkeypatch: pytest.Monk
     assert chosen(device="cuda") == (False, "--device cuda, and vllm 0.32.0+cpu is a CPU build")
 
 
-def test_options_that_would_go_nowhere(vllm: StandIn, tmp_path: Path) -> None:
+def test_options_without_effect_are_refused(vllm: StandIn, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the packaged agent needs no server"):
         make(tmp_path, "vllm", "--x")[0].plan([("micro", ())])
     with pytest.raises(UsageError, match="served already"):
@@ -292,7 +294,7 @@ def test_options_that_would_go_nowhere(vllm: StandIn, tmp_path: Path) -> None:
         ("MIG-1234", ["MIG-1234"]),
     ],
 )
-def test_gpus_are_counted_as_cuda_counts_them(vllm: StandIn, visible: str | None, names: list[str]) -> None:
+def test_gpus_are_listed_as_cuda_lists_them(vllm: StandIn, visible: str | None, names: list[str]) -> None:
     vllm.show_gpus("0, GPU-aa, 500, 1000", "1, GPU-ab, 900, 1000", "2, GPU-c, [N/A], [N/A]")
     seen = visible_gpus({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     assert [gpu.name for gpu in seen] == names
@@ -334,13 +336,13 @@ def test_two_models_share_the_memory_of_the_gpus(vllm: StandIn, tmp_path: Path) 
     )
 
 
-def test_choosing_needs_no_torch() -> None:
+def test_selecting_an_engine_does_not_import_torch() -> None:
     code = "import sys, sweet.llm.local; print([n for n in ('torch', 'transformers', 'openai') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_options_are_read_as_vllm_reads_them() -> None:
+def test_options_are_parsed_as_vllm_parses_them() -> None:
     words = ["--max_model_len=5", "-tp", "2", "--max-model-len", "7", "--flag"]
     assert option_value(words, "--max-model-len") == "7"
     assert option_value(words, "--tensor-parallel-size", "-tp") == "2"

@@ -1,4 +1,4 @@
-"""The store of finished sequences finds the longest common head it can, within its memory."""
+"""The store of finished sequences finds the longest common prefix, within its memory limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDS = st.lists(st.integers(0, 2), min_size=0, max_size=4 * BLOCK)
 
 
 @given(held=st.lists(IDS, max_size=6), asked=IDS)
-def test_what_is_found_is_a_common_head(held: list[list[int]], asked: list[int]) -> None:
+def test_the_longest_common_prefix_is_found(held: list[list[int]], asked: list[int]) -> None:
     store = PrefixStore(1 << 20)
     for ids in held:
         store.add(ids, tensors(len(ids)))
@@ -40,7 +40,7 @@ def test_what_is_found_is_a_common_head(held: list[list[int]], asked: list[int])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(BLOCK, 80)), max_size=40), st.integers(0, 800))
-def test_memory_is_bounded_and_accounted_for(added: list[tuple[int, int]], capacity: int) -> None:
+def test_memory_is_limited_and_accounted_for(added: list[tuple[int, int]], capacity: int) -> None:
     store = PrefixStore(capacity)
     for start, size in added:
         store.add(range(start, start + size), tensors(size))
@@ -52,7 +52,7 @@ def test_memory_is_bounded_and_accounted_for(added: list[tuple[int, int]], capac
     assert store.find(range(100)) is None
 
 
-def test_what_is_used_stays_longest() -> None:
+def test_the_least_recently_used_are_evicted() -> None:
     draw = random.Random(0)
     texts = [[draw.randrange(99) for _ in range(BLOCK)] for _ in range(4)]
     store = PrefixStore(3 * CachedSequence((), tensors(BLOCK)).size)
@@ -64,7 +64,7 @@ def test_what_is_used_stays_longest() -> None:
     assert store.find(texts[1]) is None
 
 
-def test_covering() -> None:
+def test_covers() -> None:
     store = PrefixStore(1 << 20)
     text = list(range(3 * BLOCK))
     assert not store.covers(text)

@@ -1,4 +1,4 @@
-"""Loading: what is there loads; what is not, or is broken, is told in one error."""
+"""Loading models: valid ones load, missing or broken ones are reported in one error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_directory_loads(checkpoint: Path, capfd: pytest.CaptureFixture[str]) 
     assert not model.training
     assert next(model.parameters()).dtype == torch.float32
     assert load_model(str(checkpoint), "cpu", "bfloat16").dtype == torch.bfloat16
-    assert capfd.readouterr() == ("", ""), "loading says nothing by itself"
+    assert capfd.readouterr() == ("", ""), "loading prints nothing"
 
 
 @pytest.mark.parametrize("name", ["./nothing/here", "/nothing/here", "nobody/nothing", "a b", "a/b/c", "-", ""])
@@ -46,7 +46,7 @@ def test_an_unknown_model(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert error.value.fix
 
 
-def test_a_directory_that_is_no_model(tmp_path: Path) -> None:
+def test_a_directory_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no config\.json"):
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "nothing-known"}')
@@ -71,12 +71,12 @@ def test_broken_weights(checkpoint: Path) -> None:
         load_model(str(checkpoint))
 
 
-def test_weights_that_lack_tensors_are_not_filled_with_noise(checkpoint: Path) -> None:
+def test_missing_tensors_are_not_initialised_randomly(checkpoint: Path) -> None:
     config = json.loads((checkpoint / "config.json").read_text())
     config["num_hidden_layers"] = 3
     config["layer_types"] = ["full_attention"] * 3
     (checkpoint / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=r"not complete.*layers\.2"):
+    with pytest.raises(UsageError, match=r"incomplete.*layers\.2"):
         load_model(str(checkpoint))
 
 
@@ -91,7 +91,7 @@ def test_no_chat_template(tmp_path: Path) -> None:
 def test_a_tokenizer_of_another_model() -> None:
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
     check_vocabulary(build_model(len(tokenizer) + 8), tokenizer, "padded")
-    with pytest.raises(UsageError, match="two models"):
+    with pytest.raises(UsageError, match="do not match"):
         check_vocabulary(build_model(len(tokenizer) - 1), tokenizer, "other")
 
 
@@ -101,12 +101,12 @@ def test_devices_and_types(checkpoint: Path) -> None:
         assert resolve_device("auto").type == "cpu"
         with pytest.raises(UsageError, match="CUDA"):
             resolve_device("cuda")
-    with pytest.raises(UsageError, match="no floating point type"):
+    with pytest.raises(UsageError, match="not a floating point type"):
         load_model(str(checkpoint), "cpu", "int8")
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_the_template_tells_everything(name: str) -> None:
+def test_the_template_renders_all_messages(name: str) -> None:
     template = ChatTemplate(build_tokenizer(TEMPLATES[name]))
     messages = [Message(role="system", content="You help."), Message(role="user", content="What is it?")]
     text = template.text(messages)
@@ -115,13 +115,13 @@ def test_the_template_tells_everything(name: str) -> None:
     assert template.tokenizer.decode(template.ids(messages)) == text
 
 
-def test_a_template_that_refuses() -> None:
+def test_a_template_that_refuses_messages() -> None:
     refusing: Any = build_tokenizer("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(ValueError, match="roles must alternate"):
         ChatTemplate(refusing).ids([Message(role="user", content="x")])
 
 
-def test_a_template_that_leaves_system_messages_out_is_taken_at_its_word() -> None:
+def test_a_template_that_omits_system_messages_is_used_as_is() -> None:
     silent: Any = build_tokenizer("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
     messages = [Message(role="system", content="You help."), Message(role="user", content="What is it?")]
     assert ChatTemplate(silent).text(messages) == "What is it?"
@@ -129,7 +129,7 @@ def test_a_template_that_leaves_system_messages_out_is_taken_at_its_word() -> No
 
 @pytest.fixture
 def adapted(checkpoint: Path, tmp_path: Path) -> Path:
-    """A LoRA adapter of random matrices, on the checkpoint."""
+    """A LoRA adapter of the checkpoint, with random matrices."""
     peft = pytest.importorskip("peft", reason="peft is not installed")
     torch.manual_seed(1)
     with warnings.catch_warnings():
@@ -158,7 +158,7 @@ def test_an_adapter_is_merged_into_its_base(adapted: Path, checkpoint: Path) -> 
 
     tokenizer.chat_template = "other"
     tokenizer.save_pretrained(adapted)
-    assert load_tokenizer(str(adapted)).chat_template == "other", "its own is taken where there is one"
+    assert load_tokenizer(str(adapted)).chat_template == "other", "the adapter's own template is used if there is one"
 
 
 def test_an_adapter_that_lacks_matrices(adapted: Path) -> None:

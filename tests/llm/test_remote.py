@@ -1,4 +1,4 @@
-"""The client of served models: against the embedded server, and against servers that behave badly."""
+"""The client of served models, against the embedded server and against misbehaving servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def error(status: int, message: str, **more: Any) -> Response:
 
 
 class Server:
-    """Answers each chat by the next of `answers`, then by `good`; keeps what it was asked."""
+    """Answers each chat with the next of `answers`, then with `good`; records the requests."""
 
     def __init__(self, *answers: Answer | Response, models: tuple[str, ...] = ("m",)) -> None:
         self.answers = list(answers)
@@ -73,7 +73,7 @@ class Server:
 def run(
     work: Callable[..., Coroutine[Any, Any, Any]], *servers: Server, retry_timeout: float = 5.0, model: str = "m"
 ) -> Any:
-    """`work(client)` over the servers."""
+    """Run `work(client)` against the servers."""
 
     async def inside() -> Any:
         async with AsyncExitStack() as stack:
@@ -89,7 +89,7 @@ async def ask(client: RemoteClient) -> Any:
     return await client.chat(ASK, ONE)
 
 
-def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
+def test_a_served_model_replies_as_in_this_process(client: EmbeddedClient) -> None:
     async def work() -> None:
         async with served(client) as url, open_client("tiny", [url], concurrency=16) as remote:
             here, gpus = await client.chat(ASK, FEW), await remote.chat(ASK, FEW)
@@ -112,8 +112,8 @@ def test_a_served_model_answers_as_in_process(client: EmbeddedClient) -> None:
     asyncio.run(work())
 
 
-def test_the_likeliest_tokens_are_told_to_who_asks(client: EmbeddedClient) -> None:
-    """Beside others in the batch that do not ask, and the same over a server as in this process."""
+def test_top_logprobs_are_returned_on_request(client: EmbeddedClient) -> None:
+    """In a batch with other requests, and the same over a server as in this process."""
     asked = Sampling(temperature=0.0, max_tokens=6, top_logprobs=5)
 
     async def work() -> None:
@@ -131,14 +131,14 @@ def test_the_likeliest_tokens_are_told_to_who_asks(client: EmbeddedClient) -> No
                 [t for t, _ in same.top_logprobs],
             )
             assert len(place.top_logprobs) == 5
-            assert place.top_logprobs[0][0] == place.text, "greedy takes the likeliest"
+            assert place.top_logprobs[0][0] == place.text, "greedy selects the most likely"
             assert place.top_logprobs[0][1] == pytest.approx(logprob, abs=1e-4)
         assert all(completion.replies[0].alternatives is None for completion in rest)
 
     asyncio.run(work())
 
 
-def test_a_server_is_asked_for_less_until_it_answers() -> None:
+def test_fields_are_dropped_until_the_server_accepts() -> None:
     sampling = Sampling(max_tokens=100, top_logprobs=5)
 
     async def twice(client: RemoteClient) -> None:
@@ -157,21 +157,21 @@ def test_a_server_is_asked_for_less_until_it_answers() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_what_may_pass_is_tried_again(status: int) -> None:
+def test_transient_errors_are_retried(status: int) -> None:
     server = Server(error(status, "busy"), error(status, "busy"))
     assert run(ask, server).replies[0].text == "It is 5."
     assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
-def test_what_cannot_pass_is_not(status: int) -> None:
+def test_permanent_errors_are_not_retried(status: int) -> None:
     server = Server(*[error(status, "bad words")] * 3)
     with pytest.raises(RequestFailed, match=f"{status}.*bad words"):
         run(ask, server)
-    assert len(server.asked) <= 2, "once, and once without the questions that a strict server refuses"
+    assert len(server.asked) <= 2, "once, and once without the fields that a strict server refuses"
 
 
-def test_patience_has_an_end() -> None:
+def test_retries_end_after_the_time_out() -> None:
     began = time.monotonic()
     with pytest.raises(RequestFailed, match=r"0\.6 seconds: 500 broken"):
         run(ask, Server(*[error(500, "broken")] * 99), retry_timeout=0.6)
@@ -180,14 +180,14 @@ def test_patience_has_an_end() -> None:
     assert time.monotonic() - began < 8
 
 
-def test_a_server_that_wishes_a_pause_gets_it() -> None:
+def test_retry_after_is_respected() -> None:
     busy = JSONResponse({}, status_code=429, headers={"retry-after": "0.8"})
     began = time.monotonic()
     run(ask, Server(busy))
     assert time.monotonic() - began > 0.8
 
 
-def test_nobody_there() -> None:
+def test_a_port_without_a_server() -> None:
     began = time.monotonic()
     with pytest.raises(ServerError, match=r"http://127\.0\.0\.1:9/v1") as error:
         asyncio.run(RemoteClient.open("m", ["127.0.0.1:9"], retry_timeout=0.5))
@@ -195,7 +195,7 @@ def test_nobody_there() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_a_server_that_goes_away() -> None:
+def test_a_server_that_shuts_down() -> None:
     async def work() -> None:
         server = Server()
         async with listening(server.app, "127.0.0.1", 0) as (url, _):
@@ -223,7 +223,7 @@ def test_another_server_takes_over_at_once() -> None:
     assert 1 <= len(bad.asked) <= 20
 
 
-def test_the_load_is_shared() -> None:
+def test_requests_are_balanced_over_servers() -> None:
     servers = [Server(), Server()]
 
     async def work(client: RemoteClient) -> None:
@@ -233,7 +233,7 @@ def test_the_load_is_shared() -> None:
     assert [len(server.asked) for server in servers] == [20, 20]
 
 
-def test_a_strict_server_is_asked_plainly() -> None:
+def test_a_strict_server_gets_plain_requests() -> None:
     def strict(body: dict[str, Any]) -> Response:
         return error(400, "Unrecognized field") if "return_token_ids" in body else good(body)
 
@@ -250,8 +250,8 @@ def test_a_strict_server_is_asked_plainly() -> None:
     assert ["top_k" in body for body in server.asked] == [True, False, False, False]
 
 
-def test_a_model_s_own_sampling_settings_are_switched_off() -> None:
-    """vllm takes what a request leaves out from the model's generation_config.json."""
+def test_a_model_s_own_sampling_settings_are_overridden() -> None:
+    """vllm reads options that a request omits from the model's generation_config.json."""
     server = Server()
     run(ask, server)
     asked = {name: server.asked[0][name] for name in ("top_k", "min_p", "repetition_penalty")}
@@ -272,7 +272,7 @@ def test_a_model_s_own_sampling_settings_are_switched_off() -> None:
         error(413, "the context window is full"),
     ],
 )
-def test_an_overflow_is_told_apart(answer: Response) -> None:
+def test_context_overflow_is_recognised(answer: Response) -> None:
     server = Server(answer)
     with pytest.raises(ContextOverflow):
         run(ask, server)
@@ -288,14 +288,14 @@ def test_an_overflow_is_told_apart(answer: Response) -> None:
         " 100 in the completion). Please reduce the length of the messages or completion.",
     ],
 )
-def test_a_reply_that_does_not_fit_is_made_shorter(message: str) -> None:
+def test_a_reply_that_does_not_fit_is_shortened(message: str) -> None:
     server = Server(error(400, message))
     assert run(ask, server).replies[0].text == "It is 5."
     assert [body["max_tokens"] for body in server.asked] == [100, 48]
 
 
-def test_a_reply_longer_than_the_context_is_made_shorter() -> None:
-    """vllm 0.32 looks at max_tokens alone first; what is left beside the prompt it finds out by itself."""
+def test_a_reply_longer_than_the_context_is_shortened() -> None:
+    """vllm 0.32 first checks max_tokens alone; it computes the room left by the prompt itself."""
     message = "max_tokens=100 cannot be greater than max_model_len=64. Please request fewer output tokens. (value=100)"
     server = Server(error(400, message))
     assert run(ask, server).replies[0].text == "It is 5."
@@ -315,12 +315,12 @@ def test_a_reply_longer_than_the_context_is_made_shorter() -> None:
         JSONResponse({"choices": [{"message": {"content": "a"}}], "usage": {"prompt_tokens": "many"}}),
     ],
 )
-def test_a_malformed_answer_fails_its_request(raw: Response) -> None:
+def test_a_malformed_response_fails_its_request(raw: Response) -> None:
     with pytest.raises(RequestFailed):
         run(ask, Server(raw))
 
 
-def test_what_a_server_leaves_out() -> None:
+def test_optional_fields_may_be_missing() -> None:
     bare = JSONResponse({"choices": [{"message": {"content": None}}], "usage": None})
     completion = run(ask, Server(bare))
     assert completion.replies[0].text == ""
@@ -331,7 +331,7 @@ def test_what_a_server_leaves_out() -> None:
     assert reply.logprobs is None
 
 
-def test_the_models_name() -> None:
+def test_the_served_name_of_the_model() -> None:
     async def name(client: RemoteClient) -> str:
         return client.model
 
@@ -344,7 +344,7 @@ def test_the_models_name() -> None:
         run(name, Server(models=("served",)), model="other")
 
 
-def test_what_is_no_server_of_models() -> None:
+def test_a_server_that_is_not_openai_compatible() -> None:
     async def open_at(app: Any) -> None:
         async with listening(app, "127.0.0.1", 0) as (url, _):
             await RemoteClient.open("m", [url], retry_timeout=0.2)
@@ -373,7 +373,7 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert server.keys == ["Bearer general", "Bearer special"]
 
 
-def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_is_used_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert run(ask, Server()).replies[0].text == "It is 5."
@@ -395,17 +395,17 @@ def test_addresses(text: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ftp://a", "http://", "http://a:b", "http://u:p@a", "http://a b", "http://a?x=1"])
-def test_no_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="not the address"):
+def test_invalid_addresses(text: str) -> None:
+    with pytest.raises(UsageError, match="not a server address"):
         base_url(text)
 
 
-def test_what_is_on_this_machine() -> None:
+def test_loopback_addresses() -> None:
     assert all(map(is_loopback, ["http://127.0.0.5:1", "http://[::1]:1", "http://localhost/v1"]))
     assert not any(map(is_loopback, ["http://example.org", "http://10.0.0.1", "https://localhost.example.org"]))
 
 
-def test_a_request_that_is_lost_is_asked_again_and_the_first_answer_counts() -> None:
+def test_a_slow_request_is_hedged_and_the_first_response_counts() -> None:
     async def lost(_body: dict[str, Any]) -> Response:
         await asyncio.sleep(20)
         return error(500, "too late")
@@ -427,7 +427,7 @@ def test_a_request_that_is_lost_is_asked_again_and_the_first_answer_counts() -> 
     assert server.asked[0] == server.asked[1], "the same request, with the same seed"
 
 
-def test_two_tries_that_are_lost_together_are_one_failure_and_nobody_complains() -> None:
+def test_a_hedged_request_that_fails_twice_is_one_failure() -> None:
     both = asyncio.Event()
 
     async def lost(_body: dict[str, Any]) -> Response:

@@ -1,4 +1,4 @@
-"""Sampling from logits: greedy, temperature, nucleus, the extremes of the random numbers."""
+"""Sampling from logits: greedy, temperature, nucleus, extreme random numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOGITS = st.lists(st.floats(-30, 30, width=32), min_size=2, max_size=40)
     top_p=st.sampled_from([1e-9, 0.1, 0.5, 1.0]),
     uniform=st.floats(0, 1, exclude_max=True),
 )
-def test_a_sample_is_of_the_nucleus_and_told_at_temperature_1(
+def test_samples_are_in_the_nucleus_with_logprobs_at_temperature_1(
     logits: list[float], temperature: float, top_p: float, uniform: float
 ) -> None:
     row = torch.tensor([logits])
@@ -58,13 +58,13 @@ def test_a_large_vocabulary_is_sampled_to_its_end() -> None:
     assert abs(ids[0] - 0.999_999 * size) < 50
 
 
-def test_numbers_that_are_not_numbers_show() -> None:
+def test_nan_logits_give_nan_logprobs() -> None:
     for temperature in (0.0, 1.0):
         _, (logprob,) = sample(torch.tensor([[0.0, math.nan]]), [temperature], [1.0], [0.5])
         assert math.isnan(logprob)
 
 
-def test_the_likeliest_come_in_their_order_with_their_log_probabilities() -> None:
+def test_top_logprobs_are_sorted() -> None:
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]])
     expected = logits.log_softmax(-1)
     first, second = top_logprobs(logits, 2)

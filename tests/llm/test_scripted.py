@@ -1,4 +1,4 @@
-"""An agent of rules, asked as a model is asked."""
+"""A rule-based agent as a chat client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def echo(dialogue: Sequence[Message], temperature: float, seed: int | None) -> s
     return f"{dialogue[-1].content} {temperature} {seed}"
 
 
-def test_each_of_several_replies_has_a_seed_of_its_own() -> None:
+def test_each_reply_has_its_own_seed() -> None:
     client = ScriptedClient(echo)
     asked = [Message(role="user", content="Hi")]
     completion = asyncio.run(client.chat(asked, Sampling(temperature=0.5, n=3, seed=7)))

@@ -1,4 +1,4 @@
-"""The embedded server over real sockets: what OpenAI's and vLLM's clients ask, and what is refused."""
+"""The embedded server over real sockets: requests of OpenAI's and vLLM's clients, and what is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGES = [{"role": "user", "content": "What is the rate per hour?"}]
 
 
 def ask(client: EmbeddedClient, path: str, *bodies: Any) -> list[tuple[int, Any]]:
-    """POST every body at once to a server of `client` (GET without one); status and JSON of each."""
+    """POST all bodies concurrently to a server of `client` (GET without any); status and JSON of each."""
 
     async def work() -> list[tuple[int, Any]]:
         async with served(client) as url, aiohttp.ClientSession() as session:
@@ -54,7 +54,7 @@ def test_the_models_and_the_health(client: EmbeddedClient) -> None:
     assert ask(client, "/health") == [(200, None)]
 
 
-def test_a_chat_is_what_the_client_in_process_gives(client: EmbeddedClient) -> None:
+def test_a_chat_gives_the_same_as_the_client_in_this_process(client: EmbeddedClient) -> None:
     body = chat(n=3, logprobs=True, return_token_ids=True, temperature=0.8, top_p=0.9)
     [(status, answer)] = ask(client, "/chat/completions", body)
     assert status == 200
@@ -77,7 +77,7 @@ def test_a_chat_is_what_the_client_in_process_gives(client: EmbeddedClient) -> N
         assert told == pytest.approx(reply.logprobs, abs=1e-4)
 
 
-def test_what_asks_for_nothing_is_taken(client: EmbeddedClient) -> None:
+def test_neutral_values_are_accepted(client: EmbeddedClient) -> None:
     plain = chat(stop=None, stream=False, tools=[], user="me", presence_penalty=0, response_format={"type": "text"})
     parts = chat(messages=[{"role": "user", "content": [{"type": "text", "text": MESSAGES[0]["content"]}]}])
     later = chat(messages=[{"role": "developer", "content": "Be short."}, *MESSAGES])
@@ -111,14 +111,16 @@ def test_what_asks_for_nothing_is_taken(client: EmbeddedClient) -> None:
         ({"top_logprobs": 5}, "top_logprobs"),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong(client: EmbeddedClient, changes: dict[str, Any], message: str) -> None:
+def test_the_error_of_a_bad_request_names_the_cause(
+    client: EmbeddedClient, changes: dict[str, Any], message: str
+) -> None:
     [(status, answer)] = ask(client, "/chat/completions", chat(**changes))
     assert status == 400
     assert message in answer["error"]["message"]
     assert answer["error"]["type"] == "invalid_request_error"
 
 
-def test_other_errors_have_openais_shape(client: EmbeddedClient) -> None:
+def test_other_errors_have_openai_s_format(client: EmbeddedClient) -> None:
     long = chat(messages=[{"role": "user", "content": "rate per hour " * 2000}])
     broken, nan, unknown, overflow = ask(
         client, "/chat/completions", b"{", b'{"model": "tiny", "temperature": NaN}', chat(model="gpt-4"), long
@@ -169,12 +171,12 @@ def test_echo_scores_a_text(client: EmbeddedClient) -> None:
     assert answer["usage"]["completion_tokens"] == 0
 
 
-def test_the_likeliest_tokens_of_a_reply(client: EmbeddedClient) -> None:
+def test_top_logprobs_of_a_reply(client: EmbeddedClient) -> None:
     greedy = text(temperature=0, logprobs=1)
     [(_, plain), (_, echoed)] = ask(client, "/completions", greedy, {**greedy, "echo": True})
     told = plain["choices"][0]["logprobs"]
     for token, logprob, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
-        assert top == {token: pytest.approx(logprob, abs=1e-5)}, "the greedy token is the likeliest"
+        assert top == {token: pytest.approx(logprob, abs=1e-5)}, "the greedy token is the most likely"
     longer = echoed["choices"][0]["logprobs"]
     assert longer["tokens"][-len(told["tokens"]) :] == told["tokens"]
     assert echoed["choices"][0]["text"] == "What is it?" + plain["choices"][0]["text"]
@@ -201,13 +203,15 @@ def test_bad_completions(client: EmbeddedClient, changes: dict[str, Any]) -> Non
     assert answer["error"]["message"]
 
 
-def test_an_asker_that_hangs_up_frees_its_rows(client: EmbeddedClient) -> None:
-    async def until(there: bool) -> None:
+def test_a_client_that_disconnects_frees_its_rows(client: EmbeddedClient) -> None:
+    async def until(present: bool) -> None:
         for _ in range(2000):
-            if bool(client.engine._rows or client.engine._waiting) == there:
+            if bool(client.engine._rows or client.engine._waiting) == present:
                 return
             await asyncio.sleep(0.01)
-        pytest.fail("the engine did not take the requests" if there else "the engine still works for nobody")
+        pytest.fail(
+            "the engine did not admit the requests" if present else "the engine still works on cancelled requests"
+        )
 
     async def work() -> None:
         async with served(client) as url, aiohttp.ClientSession() as session:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet.sandbox import child
-from sweet.sandbox.literals import written
+from sweet.sandbox.literals import format_value
 
 LITERALS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -41,18 +41,18 @@ def canonical(value: Any) -> Any:
 
 @given(LITERALS)
 def test_a_literal_stays_one(value: Any) -> None:
-    assert ast.literal_eval(written(canonical(value), 10**6)) == value
+    assert ast.literal_eval(format_value(canonical(value), 10**6)) == value
 
 
 @given(JSON, st.integers(1, 50))
 def test_whatever_stands_in_place_of_a_value_is_told_within_bounds(value: Any, limit: int) -> None:
-    told = written(value, limit)
+    told = format_value(value, limit)
     assert len(told) <= max(limit, len("<malformed>"))
 
 
 def test_a_long_value_is_cut_without_writing_all_of_it() -> None:
-    assert written(canonical(list(range(1000))), 12) == "[0, 1, 2, 3…"
-    assert written("x" * 100, 10) == "'xxxxxxxx…"
+    assert format_value(canonical(list(range(1000))), 12) == "[0, 1, 2, 3…"
+    assert format_value("x" * 100, 10) == "'xxxxxxxx…"
 
 
 @dataclass
@@ -76,4 +76,4 @@ class Point:
     ],
 )
 def test_how_it_is_told(value: Any, told: str) -> None:
-    assert written(canonical(value), 200) == told
+    assert format_value(canonical(value), 200) == told

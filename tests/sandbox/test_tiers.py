@@ -26,8 +26,8 @@ def test_every_tier_is_probed_and_the_strongest_that_works_is_chosen() -> None:
 
 
 def test_a_jail_that_leaves_something_open_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tiers.left_open("unsafe"), "the probe sees what an open jail allows"
-    monkeypatch.setattr(tiers, "left_open", lambda tier: ["network"])
+    assert tiers.find_escapes("unsafe"), "the probe sees what an open jail allows"
+    monkeypatch.setattr(tiers, "find_escapes", lambda tier: ["network"])
     probe_tier.cache_clear()
     try:
         status = probe_tier("bwrap")

@@ -17,7 +17,7 @@ def test_a_difference_is_the_mean_over_tasks_of_the_mean_over_seeds() -> None:
     assert found.difference == 0.5
     assert found.ci is not None
     assert 0 <= found.ci[0] < 0.5 < found.ci[1] <= 1
-    assert found.p_value == 0.25, "of the eight signs of three differences two are as far out"
+    assert found.p_value == 0.25, "two of the eight sign patterns of three differences are as extreme"
     assert found.seeds_ci == (0.5, 0.5)
 
 
@@ -29,7 +29,7 @@ def test_the_interval_over_seeds_is_student_s() -> None:
     assert found.seeds_ci == pytest.approx((0.1 - reach, 0.1 + reach), abs=1e-5)
 
 
-def test_one_seed_says_nothing_of_the_spread_and_no_shared_one_nothing_at_all() -> None:
+def test_one_seed_has_no_interval_and_no_shared_seed_no_result() -> None:
     alone = against({0: {"a": 1.0, "b": 0.0}}, {0: {"a": 0.0, "b": 0.0}})
     assert alone is not None
     assert alone.seeds_ci is None

@@ -1,4 +1,4 @@
-"""Rounds of the demo: whose dialogues are learned from, who replies, who ranks, and from what each training starts."""
+"""Rounds of the demo: which dialogues, agent, critic and starting model each stage uses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> 
     candidates = manifest.of_kind("candidates")[1]
     assert source(manifest, candidates, "rollouts") == dialogues.id
     assert candidates.meta["agent"] == actor, "the replies that are ranked are the actor's"
-    assert second.meta["base"] == "micro", "from which training starts, and which it is measured against"
+    assert second.meta["base"] == "micro", "training starts from it and is measured against it"
     assert learned_from(second, "pairs") == ["pairs-2", "pairs-1"]
 
     critics = manifest.of_kind("critic")
@@ -68,12 +68,12 @@ def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> 
 def check_rounds(run: Run, metrics: dict[str, Any]) -> None:
     scored = [attempt.metrics for attempt in run.manifest().attempts if attempt.stage == "eval"]
     assert [one["round"] for one in metrics["rounds"]] == [1, 2]
-    for told, scores in zip(metrics["rounds"], scored[2::2], strict=True):
+    for one, scores in zip(metrics["rounds"], scored[2::2], strict=True):
         for name, figure in (("success", "success_rate"), ("tests", "tests_passed")):
-            assert [told[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high")] == [
+            assert [one[f"{name}{end}"] for end in ("", "_ci_low", "_ci_high")] == [
                 scores[f"{figure}{end}"] for end in ("", "_ci_low", "_ci_high")
             ]
     assert metrics["success_before"] == scored[0]["success_rate"]
     assert metrics["success_after"] == metrics["rounds"][-1]["success"]
-    assert len(metrics["steps"]) == len(run.manifest().attempts), "each step has a name of its own"
+    assert len(metrics["steps"]) == len(run.manifest().attempts), "each step has its own name"
     assert metrics["seconds"] == pytest.approx(sum(metrics["steps"].values()), abs=0.1)

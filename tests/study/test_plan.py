@@ -1,4 +1,4 @@
-"""Which methods there are, and what a seed does for them."""
+"""The methods of a study, and the parts of a seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job(*names: str, figures: bool = True) -> SeedJob:
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_the_stages_take_the_settings_of_every_method(method: Method) -> None:
+def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     for config, options in (
         (TrainCriticConfig, method.critic),
         (PairConfig, method.pair),
@@ -31,7 +31,7 @@ def test_the_stages_take_the_settings_of_every_method(method: Method) -> None:
     assert (method.judge is not None) == (method.learns == "sweet")
 
 
-def test_methods_are_given_with_commas_in_any_order() -> None:
+def test_methods_may_be_joined_by_commas_in_any_order() -> None:
     assert StudyConfig.model_validate({"methods": "sweet, rft"}).methods == ("rft", "sweet")
     assert StudyConfig.model_validate({"methods": ["sweet,rft", "zero-shot"]}).methods == ("zero-shot", "rft", "sweet")
     assert StudyConfig().methods == tuple(METHODS)
@@ -39,7 +39,7 @@ def test_methods_are_given_with_commas_in_any_order() -> None:
         StudyConfig.model_validate({"methods": "swet"})
 
 
-def test_every_method_is_explained_to_people() -> None:
+def test_every_method_has_a_display_name() -> None:
     assert display_names.METHODS.keys() == METHODS.keys()
 
 
@@ -62,17 +62,17 @@ def test_the_parts_of_a_seed() -> None:
     ]
 
 
-def test_a_job_comes_through_json_as_it_was() -> None:
+def test_a_job_survives_json_unchanged() -> None:
     whole = job(*METHODS)
     assert SeedJob.model_validate_json(whole.model_dump_json()) == whole
 
 
-def test_dialogues_are_as_long_as_the_dataset_is_made_for() -> None:
+def test_turns_and_reply_tokens_default_to_those_of_the_dataset() -> None:
     assert (StudySizes().turns, StudySizes().reply_tokens) == (6, 128)
     long = StudyConfig(tasks="micro-long").sizes()
     assert (long.turns, long.reply_tokens) == (10, 192)
     assert StudySizes(tasks="micro-long", turns=4).turns == 4
     own = {"tasks": "mine.jsonl", "reply_tokens": 64}
     assert StudySizes.model_validate({**own, "turns": 5}).turns == 5
-    with pytest.raises(ValueError, match="how many turns"):
+    with pytest.raises(ValueError, match="give the turns"):
         StudySizes.model_validate(own)

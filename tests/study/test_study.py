@@ -1,4 +1,4 @@
-"""A small study on the packaged agent, in real processes: killed on the way, finished, and asked for again."""
+"""A small study on the packaged agent in real processes: killed, resumed, and called again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def finished(run: Path) -> list[Attempt]:
 
 
 def kill_after_a_part(folder: Path) -> None:
-    """Begin the study and kill its command, and nothing else, after the first part that a seed has done."""
+    """Start the study and kill its command (not its workers) after the first part that a seed has finished."""
     process = started(["demo", str(folder), *WORDS])
     assert process.stderr is not None
     for line in process.stderr:
@@ -45,27 +45,27 @@ def kill_after_a_part(folder: Path) -> None:
     process.communicate()
     ends = time.monotonic() + 60
     while any(attempt.status == "running" for attempt in attempts(folder)):
-        assert time.monotonic() < ends, "the workers outlive their command"
+        assert time.monotonic() < ends, "the workers are still running"
         time.sleep(0.2)
 
 
-def told(folder: Path) -> dict[str, Any]:
+def metrics_of(folder: Path) -> dict[str, Any]:
     called = started(["demo", str(folder), *WORDS, "--json", "--quiet"])
-    out, err = called.communicate()  # as long as a test may take
+    out, err = called.communicate()  # without a timeout other than the test's
     assert called.returncode == 0, err
     return dict(json.loads(out)["metrics"])
 
 
-def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) -> None:
+def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     kill_after_a_part(folder)
     before = {attempt.id for attempt in attempts(folder) if attempt.status == "done"}
     assert before
-    metrics = told(folder)
+    metrics = metrics_of(folder)
     done = [attempt for attempt in attempts(folder) if attempt.status == "done"]
     calls = Counter((run, a.stage, a.digest) for run in sorted(folder.glob("seed-*/")) for a in finished(run))
     assert set(calls.values()) == {1}
-    assert {attempt.id for attempt in done} >= before, "what was finished is kept"
+    assert {attempt.id for attempt in done} >= before, "finished steps are kept"
 
     results = read_results(folder / "study.json")
     assert [row.method for row in results.methods] == list(METHODS)
@@ -81,13 +81,13 @@ def test_a_study_that_is_killed_goes_on_and_is_not_done_twice(tmp_path: Path) ->
     assert metrics["failed"] == []
 
     assert (folder / "report.html").stat().st_size > 0
-    assert told(folder)["methods"] == metrics["methods"]
-    assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "nothing was done again"
+    assert metrics_of(folder)["methods"] == metrics["methods"]
+    assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "no step was done again"
     figures(folder)
 
 
 def figures(folder: Path) -> None:
-    """The figures of one of the seeds, in what is there."""
+    """Check the figures of one seed, made in the existing folder."""
     small = {"best_tasks": 4, "best_samples": 4, "credit_turns": 8, "parts": (1,)}
     config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
     metrics = run_study(folder, config, Silent()).metrics
@@ -95,15 +95,15 @@ def figures(folder: Path) -> None:
     assert metrics["best_of"]["critic"][0] == pytest.approx(metrics["best_of"]["random"][0])
     assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3
     assert metrics["best_of"]["oracle"] == sorted(metrics["best_of"]["oracle"])
-    assert metrics["best_of"]["critic_ci"] == [None] * 3, "one seed has no spread"
-    assert metrics["offline"]["sweet"] == [metrics["methods"][2]["success"]] * 2, "all tasks are their own part"
+    assert metrics["best_of"]["critic_ci"] == [None] * 3, "one seed has no interval"
+    assert metrics["offline"]["sweet"] == [metrics["methods"][2]["success"]] * 2, "a part of all tasks is the whole"
     assert "no_info" not in metrics["best_of"]
 
 
-def test_a_study_keeps_to_its_folder_and_to_what_it_was_begun_on(tmp_path: Path) -> None:
+def test_a_study_needs_its_own_folder_and_the_same_agent_and_tasks(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     config = StudyConfig(methods=("zero-shot",), seeds=1)
-    with pytest.raises(UsageError, match="holds other things"):
+    with pytest.raises(UsageError, match="contains other things"):
         run_study(tmp_path, config, Silent())
     folder = tmp_path / "study"
     folder.mkdir()
@@ -115,12 +115,12 @@ def test_a_study_keeps_to_its_folder_and_to_what_it_was_begun_on(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--seeds", "2"], "--seeds says nothing about a demo without --study"),
-        (["--study", "--rounds", "2"], "--rounds says nothing about a demo with --study"),
+        (["--seeds", "2"], "--seeds has no effect on a demo without --study"),
+        (["--study", "--rounds", "2"], "--rounds has no effect on a demo with --study"),
         (["--study", "--methods", "swet"], "there is no method 'swet'"),
     ],
 )
-def test_options_that_do_not_go_together(tmp_path: Path, words: list[str], what: str) -> None:
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path, words: list[str], what: str) -> None:
     called = sweet("demo", str(tmp_path / "x"), *words, env={"COLUMNS": "200"})
     assert called.returncode == 2
     assert what in called.stderr

@@ -216,7 +216,7 @@ def test_the_verdict_wants_both_intervals() -> None:
 def test_what_is_no_study_is_refused_with_the_place(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     file = tmp_path / "study.json"
     file.write_text(json.dumps({**study_dict(), **change}), encoding="utf-8")
-    with pytest.raises(InputError, match="These are no results of a study") as caught:
+    with pytest.raises(InputError, match="The file is not the results of a study") as caught:
         read_results(file)
     assert told in str(caught.value)
 

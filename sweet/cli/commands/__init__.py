@@ -1,1 +1,1 @@
-"""One module a command. Each declares `COMMANDS`; `sweet.cli.app` gathers them."""
+"""One module for each command, with its `COMMANDS`, which `sweet.cli.app` lists."""

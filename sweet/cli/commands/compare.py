@@ -1,4 +1,4 @@
-"""`sweet compare`, and how the comparison of `sweet eval --compare` is shown."""
+"""`sweet compare`, and the output of `sweet eval --compare`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Compare(Command[CompareConfig]):
             ArgumentSpec(
                 "a", "A", "The baseline: a run (its newest scores), RUN:scores-2 or RUN:rollouts-1.", required=True
             ),
-            ArgumentSpec("b", "B", "What is compared with it, in the same way.", required=True),
+            ArgumentSpec("b", "B", "The run or artifact to compare with it, in the same form.", required=True),
         ]
 
     def work(self, call: Call[CompareConfig]) -> None:
         if call.config.markdown and call.common.json:
-            raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="leave one out")
+            raise UsageError("Markdown and JSON cannot both go to stdout.", where="--markdown", fix="omit one")
         result = run_compare(call.arguments["a"], call.arguments["b"], call.config)
         metrics = result.as_json()["metrics"]
         if call.config.markdown:
             sys.stdout.write(as_markdown(metrics))
         else:
-            console.finish(result, as_json=call.common.json, show_people=_show)
-        for line in look_at(metrics):
+            console.print_result(result, as_json=call.common.json, draw=_show)
+        for line in view_commands(metrics):
             call.reporter.say(f"next: {line}")
 
 
@@ -47,8 +47,8 @@ def show_comparison(metrics: Mapping[str, Any]) -> None:
         console.show(section)
 
 
-def look_at(metrics: Mapping[str, Any]) -> list[str]:
-    """The commands that show the first flipped task on both sides."""
+def view_commands(metrics: Mapping[str, Any]) -> list[str]:
+    """Return the commands that show the first flipped task on both sides."""
     flips = metrics["flips"]
     rows = [*flips["lost"]["tasks"], *flips["gained"]["tasks"]][:1]
     return [
@@ -65,14 +65,14 @@ COMMANDS = (
     Compare(
         name="compare",
         config=CompareConfig,
-        summary="Compare two evaluations on the same tasks: paired differences, p-values, the tasks that flipped.",
-        text="Every difference is B - A. Nothing is written into either run. Two evaluations in one run are told apart "
-        "by their artifacts: RUN:scores-1 RUN:scores-3.",
+        summary="Compare two evaluations on the same tasks: paired differences, p-values, flipped tasks.",
+        text="Every difference is B - A. Nothing is written into either run. Two evaluations in one run are named by "
+        "their artifacts: RUN:scores-1 RUN:scores-3.",
         examples=(
             ("sweet compare runs/before runs/after", "the newest scores of both"),
             ("sweet compare RUN:scores-1 RUN:scores-3", "before and after training, in one run"),
             ("sweet compare A B --markdown", "a table for a pull request"),
-            ("sweet compare A B --repeats OTHER", "how much seeds vary, OTHER being played with another seed"),
+            ("sweet compare A B --repeats OTHER", "the variation between seeds, OTHER being played with another seed"),
         ),
     ),
 )

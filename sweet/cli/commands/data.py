@@ -1,4 +1,4 @@
-"""`sweet data`: tasks and what pages need, from elsewhere; trajectories from and to elsewhere; the packaged agent."""
+"""`sweet data`: download tasks and assets of pages, import and export trajectories, build the packaged agent."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from sweet.errors import UsageError
 
 class ColBench(Command[ColBenchConfig]):
     def work(self, call: Call[ColBenchConfig]) -> None:
-        console.finish(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
+        console.print_result(run_data_colbench(call.config, call.reporter), as_json=call.common.json)
 
 
 class WebSight(Command[WebSightConfig]):
     def work(self, call: Call[WebSightConfig]) -> None:
-        console.finish(run_data_websight(call.config, call.reporter), as_json=call.common.json)
+        console.print_result(run_data_websight(call.config, call.reporter), as_json=call.common.json)
 
 
 class Assets(Command[AssetsConfig]):
     def work(self, call: Call[AssetsConfig]) -> None:
-        console.finish(run_data_assets(call.config, call.reporter), as_json=call.common.json)
+        console.print_result(run_data_assets(call.config, call.reporter), as_json=call.common.json)
 
 
 class Import(Command[DataImportConfig]):
     def arguments(self) -> list[ArgumentSpec]:
         return [
-            ArgumentSpec("file", "FILE", "JSONL of trajectories in the published layout.", required=True),
-            ArgumentSpec("run", "RUN", "The run directory, made where it is not there.", required=True),
+            ArgumentSpec("file", "FILE", "JSONL of trajectories in the published format.", required=True),
+            ArgumentSpec("run", "RUN", "The run directory, created if it does not exist.", required=True),
         ]
 
     def work(self, call: Call[DataImportConfig]) -> None:
         file, run = call.arguments["file"], call.arguments["run"]
         result = run_data_import(file, run, call.config, call.reporter)
-        console.finish(result, as_json=call.common.json)
+        console.print_result(result, as_json=call.common.json)
         scored = bool(result.as_json()["metrics"]["scores"])
         call.reporter.say(f"next: sweet {'label' if scored else 'eval'} {shlex.quote(str(run))}")
 
@@ -61,7 +61,7 @@ class Export(Command[DataExportConfig]):
     def work(self, call: Call[DataExportConfig]) -> None:
         run = newest_run(call.arguments["run"], call.reporter)
         if call.config.out is not None:
-            console.finish(run_data_export(run, call.config, call.reporter), as_json=call.common.json)
+            console.print_result(run_data_export(run, call.config, call.reporter), as_json=call.common.json)
         elif call.common.json:
             raise UsageError("The rows and the result cannot both go to stdout.", where="--json", fix="--out FILE")
         else:
@@ -71,21 +71,21 @@ class Export(Command[DataExportConfig]):
 
 class MicroAgent(Command[MicroAgentConfig]):
     def arguments(self) -> list[ArgumentSpec]:
-        return [ArgumentSpec("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+        return [ArgumentSpec("folder", "DIR", "The directory to create; it must be new or empty.", required=True)]
 
     def work(self, call: Call[MicroAgentConfig]) -> None:
         folder = call.arguments["folder"]
-        console.finish(run_data_micro_agent(folder, call.config, call.reporter), as_json=call.common.json)
+        console.print_result(run_data_micro_agent(folder, call.config, call.reporter), as_json=call.common.json)
         call.reporter.say(f"next: sweet rollout --agent {shlex.quote(str(folder))}")
 
 
 class NewTask(Command[NewTaskConfig]):
     def arguments(self) -> list[ArgumentSpec]:
-        return [ArgumentSpec("folder", "DIR", "The directory to make; it must be new or empty.", required=True)]
+        return [ArgumentSpec("folder", "DIR", "The directory to create; it must be new or empty.", required=True)]
 
     def work(self, call: Call[NewTaskConfig]) -> None:
         folder, name = call.arguments["folder"], call.config.name
-        console.finish(run_new_task(folder, call.config), as_json=call.common.json)
+        console.print_result(run_new_task(folder, call.config), as_json=call.common.json)
         call.reporter.say(f"next: pip install -e {shlex.quote(str(folder))}")
         call.reporter.say(f"next: sweet rollout runs/{name} --task {name} --agent scripted --samples 8")
 
@@ -94,8 +94,8 @@ COMMANDS = (
     ColBench(
         name="data colbench",
         config=ColBenchConfig,
-        summary="Fetch ColBench's backend tasks from the model hub.",
-        text="They land in the user's data folder; sweet rollout --tasks colbench plays them.",
+        summary="Download ColBench's backend tasks from the model hub.",
+        text="They are stored in the user's data folder; sweet rollout --tasks colbench plays them.",
         examples=(("sweet data colbench", "the tasks, training and test"),),
     ),
     WebSight(
@@ -103,33 +103,33 @@ COMMANDS = (
         config=WebSightConfig,
         summary="Build ColBench's frontend tasks from WebSight on the model hub.",
         text="Streams descriptions and pages, not the screenshots, into the user's data folder; sweet rollout --task "
-        "html plays them. Interrupt it whenever you like: the same command goes on. Needs the extra data, except for "
-        "JSONL files.",
+        "html plays them. It can be interrupted at any time: the same command resumes. Requires the extra data, "
+        "except for JSONL files.",
         examples=(
-            ("sweet data websight", "10,000 tasks to train on, 10,000 to test"),
-            ("sweet data websight --split test --limit 500", "the paper's test tasks alone"),
-            ("sweet data websight --source WebSight/v0.2", "out of Parquet files on this machine"),
+            ("sweet data websight", "10,000 training tasks, 10,000 test tasks"),
+            ("sweet data websight --split test --limit 500", "only the paper's test tasks"),
+            ("sweet data websight --source WebSight/v0.2", "from Parquet files on this machine"),
         ),
     ),
     Assets(
         name="data assets",
         config=AssetsConfig,
-        summary="Fetch what the pages of frontend tasks load from elsewhere.",
-        text="Tailwind's stylesheet and its script, from a content network or through npm, each checked by its "
-        "sha256. Pages are rendered without a network: these files are served to them from the user's data folder.",
-        examples=(("sweet data assets", "once, before frontend tasks are played"),),
+        summary="Download the assets that the pages of frontend tasks load.",
+        text="Tailwind's stylesheet and its script, from a CDN or through npm, each verified by its sha256. Pages are "
+        "rendered without network access: these files are served from the user's data folder.",
+        examples=(("sweet data assets", "once, before playing frontend tasks"),),
     ),
     Import(
         name="data import",
         config=DataImportConfig,
-        summary="Take trajectories made elsewhere into a run.",
-        text="Rows with a reward count as scored, so that sweet label can follow at once.",
-        examples=(("sweet data import offline.jsonl runs/offline", "dialogues in the published layout"),),
+        summary="Import trajectories from a file into a run.",
+        text="Rows with a reward count as scored, so that sweet label can follow directly.",
+        examples=(("sweet data import offline.jsonl runs/offline", "dialogues in the published format"),),
     ),
     Export(
         name="data export",
         config=DataExportConfig,
-        summary="Write a run's trajectories in the published layout.",
+        summary="Export a run's trajectories in the published format.",
         examples=(
             ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
             ("sweet data export RUN | head -n 1", "to stdout"),
@@ -138,17 +138,17 @@ COMMANDS = (
     NewTask(
         name="data new-task",
         config=NewTaskConfig,
-        summary="Write the skeleton of a package that brings a kind of task of your own.",
-        text="It works from the first moment: a task, a scripted human, an agent of rules, a scorer and a test. "
+        summary="Create the skeleton of a package with a new kind of task.",
+        text="The skeleton works unchanged: a task, a scripted human, a rule-based agent, a scorer and a test. "
         "Nothing is overwritten.",
         examples=(("sweet data new-task haiku-task --name haiku", "then pip install -e haiku-task"),),
     ),
     MicroAgent(
         name="data micro-agent",
         config=MicroAgentConfig,
-        summary="Build the packaged agent again, from nothing.",
-        text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the agent "
-        "that ships with the package.",
+        summary="Build the packaged agent from scratch.",
+        text="Trains a tokenizer and a small Llama on generated dialogues. The defaults are the recipe of the packaged "
+        "agent.",
         examples=(("sweet data micro-agent agent", "a few minutes on one CPU core"),),
     ),
 )

@@ -21,33 +21,31 @@ from sweet.study.settings import MethodNames, StudyConfig
 FIGURES = ("success", "tests")
 
 STUDY = RUNS / "study"
-"""The folder of a study that is given none: always the same, so that the same command goes on with it."""
+"""The default folder of a study. It is fixed, so that the same command resumes the study."""
 
 
 class DemoOptions(DemoConfig):
     study: bool = False
-    """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (runs/study where
-    not given), and the same command goes on with what is missing in it."""
+    """Compare the methods, and ablations of SWEET, over several seeds; RUN is then the study's folder (default:
+    runs/study), and the same command resumes the study."""
     seeds: int | None = Field(default=None, ge=1)
-    """With --study: seeds of data, training and sampling, from --seed on; 5 where not given."""
+    """With --study: number of seeds of data, training and sampling, starting with --seed; default: 5."""
     methods: MethodNames = ()
-    """With --study: methods to compare, with commas between them; all where not given."""
+    """With --study: methods to compare, separated by commas; default: all."""
     figures: bool = True
     """With --study: also best of N, success by offline dialogues, and credit by kind of turn."""
     jobs: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
-    """With --study: seeds at once; as many as there are cores where not given."""
+    """With --study: seeds that run at the same time; default: the number of cores."""
 
 
 class DemoCommand(StageCommand[DemoOptions]):
     def work(self, call: Call[DemoOptions]) -> None:
         given = call.config.model_fields_set - {"study"}
-        asked, mend = (StudyConfig, "leave --study out") if call.config.study else (DemoConfig, "add --study")
-        if foreign := sorted(given - asked.model_fields.keys()):
+        valid, fix = (StudyConfig, "omit --study") if call.config.study else (DemoConfig, "add --study")
+        if foreign := sorted(given - valid.model_fields.keys()):
             flag = f"--{option_key(foreign[0])}"
             how = "with" if call.config.study else "without"
-            raise UsageError(
-                f"{flag} says nothing about a demo {how} --study.", where=flag, fix=f"leave it out, or {mend}"
-            )
+            raise UsageError(f"{flag} has no effect on a demo {how} --study.", where=flag, fix=f"omit it, or {fix}")
         if call.config.study:
             _study(call, StudyConfig(**{name: getattr(call.config, name) for name in given}))
         else:
@@ -72,15 +70,15 @@ def _show(result: StageResult) -> None:
     seconds = Table("stage", "seconds")
     seconds.columns[1].justify = "right"
     for step, took in metrics["steps"].items():
-        seconds.add_row(console.inert(step), f"{took:.1f}")
+        seconds.add_row(console.safe_text(step), f"{took:.1f}")
     seconds.add_section()
     seconds.add_row("all", f"{metrics['seconds']:.1f}")
     console.show(seconds)
     outcome = Table(f"{metrics['tasks']} unseen tasks", "success", "tests passed")
-    outcome.add_row("before", *(_rate(metrics, f"{figure}_before") for figure in FIGURES))
+    outcome.add_row("before", *(_rate(metrics, f"{name}_before") for name in FIGURES))
     for one in metrics["rounds"]:
         name = "after" if len(metrics["rounds"]) == 1 else f"after round {one['round']}"
-        outcome.add_row(name, *(_rate(one, figure) for figure in FIGURES))
+        outcome.add_row(name, *(_rate(one, rate) for rate in FIGURES))
     console.show(outcome)
 
 
@@ -98,15 +96,15 @@ COMMANDS = (
         show=_show,
         summary="Run the whole pipeline on this machine, on the packaged agent and tasks.",
         text="Evaluates the agent, collects dialogues, scores and labels them, trains the critic, ranks candidates, "
-        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded. With --rounds "
-        "the actor then learns from its own dialogues. With --study the methods are compared over several seeds: what "
-        "each makes of the same offline dialogues.",
+        "pairs them, trains the actor, and evaluates it on the same unseen tasks. Nothing is downloaded. With "
+        "--rounds the actor then learns from its own dialogues. With --study the methods are compared over several "
+        "seeds, each trained on the same offline dialogues.",
         examples=(
             ("sweet demo", "a few minutes on two CPU cores"),
             ("sweet demo --rounds 3", "each actor's dialogues train the next critic and actor"),
-            ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, an hour or two"),
-            ("sweet demo --study --methods rft,sweet --seeds 2", "fewer of them"),
+            ("sweet demo --study", "SWEET, the baselines and ablations over five seeds, one to two hours"),
+            ("sweet demo --study --methods rft,sweet --seeds 2", "fewer methods and seeds"),
         ),
-        then=("sweet view {run}", "sweet report {run}"),
+        next_commands=("sweet view {run}", "sweet report {run}"),
     ),
 )

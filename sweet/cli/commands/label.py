@@ -12,8 +12,8 @@ COMMANDS = (
         config=LabelConfig,
         stage=run_label,
         plan=plan_label,
-        summary="Pair better with worse dialogues of the same task.",
-        text="These preferences, with the reference solution in sight, are what the critic learns from.",
-        examples=(("sweet label RUN", "pair what sweet eval scored"),),
+        summary="Pair better and worse dialogues of the same task.",
+        text="The critic is trained on these preferences, with access to the reference solution.",
+        examples=(("sweet label RUN", "pair the dialogues that sweet eval scored"),),
     ),
 )

@@ -12,7 +12,7 @@ COMMANDS = (
         config=PairConfig,
         stage=run_pair,
         plan=plan_pair,
-        summary="Make step-level pairs, chosen and rejected, of the ranked candidates.",
-        examples=(("sweet pair RUN --pairs 4", "four pairs a turn"),),
+        summary="Make step-level pairs, chosen and rejected, from the ranked candidates.",
+        examples=(("sweet pair RUN --pairs 4", "four pairs for each turn"),),
     ),
 )

@@ -16,20 +16,20 @@ def _show(result: StageResult) -> None:
         rows = [
             (
                 kind,
-                console.figure(found["turns"]),
-                console.figure(found["replies"]),
+                console.format_value(found["turns"]),
+                console.format_value(found["replies"]),
                 console.with_interval({"": found["mean_advantage"], **_ends(found)}, ""),
             )
             for kind, found in metrics["credit"].items()
         ]
-        console.heading("What the judge makes of each kind of reply, by what the tasks know")
+        console.heading("Mean advantage of each kind of reply that the tasks distinguish")
         console.show_rows(["reply", "turns", "replies", "mean advantage"], rows, right=["turns", "replies"])
     if "agreement_by_kind" in metrics:
         couples = [
-            (name.replace(">", " over "), console.figure(found["couples"]), console.figure(found["share"]))
+            (name.replace(">", " over "), console.format_value(found["couples"]), console.format_value(found["share"]))
             for name, found in metrics["agreement_by_kind"].items()
         ]
-        console.heading("How often it prefers the better of two")
+        console.heading("Share of couples in which the judge prefers the better reply")
         console.show_rows(["kinds", "couples", "share"], couples, right=["couples", "share"])
 
 
@@ -49,9 +49,12 @@ COMMANDS = (
             ("sweet rank RUN --candidates 16 --fraction 0.1", "16 replies at a tenth of the turns"),
             (
                 "sweet rank RUN --judge llm --judge-model MODEL --judge-url URL",
-                "a language model in the critic's place",
+                "a language model instead of the critic",
             ),
-            ("sweet rank RUN --replies candidates-1 --judge oracle", "the same replies by the tasks' own knowledge"),
+            (
+                "sweet rank RUN --replies candidates-1 --judge oracle",
+                "the same replies, ranked by the tasks' own knowledge",
+            ),
         ),
     ),
 )

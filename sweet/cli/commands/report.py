@@ -37,7 +37,7 @@ class ReportCommand(Command[ReportConfig]):
         elif config.markdown:
             sys.stdout.write(markdown(report))
         elif out is not None:
-            console.show(console.inert(out))
+            console.show(console.safe_text(out))
 
 
 COMMANDS = (

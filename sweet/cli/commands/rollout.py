@@ -20,8 +20,8 @@ COMMANDS = (
         name_run=_name,
         summary="Play dialogues between the agent and the simulated human.",
         text="Each finished dialogue is one line of the run's rollouts. Called again with the same options on the same "
-        "run, it plays what is missing. A model without an address is run here: by vllm where it is installed and fits "
-        "the machine (it is started, used and ended), else in this process.",
+        "run, it plays the missing dialogues. A model without an address runs on this machine: by vllm, if it is "
+        "installed and supports the machine (it is started and stopped automatically), else in this process.",
         examples=(
             ("sweet rollout --num-tasks 20 --samples 2", "the packaged agent and the scripted human, no server"),
             (
@@ -29,8 +29,8 @@ COMMANDS = (
                 "--sim MODEL --sim-url http://localhost:8001/v1",
                 "ColBench with two servers",
             ),
-            ("sweet rollout RUN --agent RUN/actor/actor-1", "what a trained actor does"),
-            ("sweet rollout --agent DIR -- --max-model-len 16384", "a model that vllm serves for as long as this runs"),
+            ("sweet rollout RUN --agent RUN/actor/actor-1", "dialogues of a trained actor"),
+            ("sweet rollout --agent DIR -- --max-model-len 16384", "a model that vllm serves during the rollout"),
         ),
     ),
 )

@@ -15,7 +15,7 @@ class ServeSim(Command[ServeConfig]):
             if call.common.json:
                 console.print_json({"stage": "serve-sim", "run": None, "metrics": {"url": url}, "artifacts": []})
             else:
-                console.show(console.inert(url))
+                console.show(console.safe_text(url))
             sys.stdout.flush()
             call.reporter.say(f"Serving until Ctrl-C; sweet rollout --sim MODEL --sim-url {url} plays with it.")
 
@@ -27,16 +27,16 @@ COMMANDS = (
         name="serve-sim",
         config=ServeConfig,
         summary="Start the simulated human as an OpenAI-compatible server.",
-        text="Prints its address on stdout once it answers, and serves until it is interrupted. An agent can be "
-        "served the same way.",
+        text="Prints its address on stdout as soon as it answers, and serves until it is interrupted. An agent can be "
+        "served in the same way.",
         examples=(
-            ("sweet serve-sim", "the scripted human, at port 8000"),
-            ("sweet serve-sim --engine embedded --model DIR --port 0", "any model in one process, at a free port"),
+            ("sweet serve-sim", "the scripted human, on port 8000"),
+            ("sweet serve-sim --engine embedded --model DIR --port 0", "any model in one process, on a free port"),
             (
                 "sweet serve-sim --engine vllm --model MODEL --tp 4 -- --max-model-len 16384",
-                "vllm, where it is installed",
+                "with vllm, if it is installed",
             ),
-            ("sweet serve-sim --task html --engine vllm --model MODEL", "a vision model that is shown both pages"),
+            ("sweet serve-sim --task html --engine vllm --model MODEL", "a vision model, which sees both pages"),
         ),
     ),
 )

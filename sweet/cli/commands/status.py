@@ -46,35 +46,37 @@ class Status(Command[StatusConfig]):
 
 def _show(found: StatusReport) -> None:
     made = f"{found.created:%Y-%m-%d %H:%M}"
-    console.heading(f"{found.run} · task {found.task} · made {made} by sweet {found.sweet_version}")
-    console.show_rows(["attempt", "", "seconds", "figures"], map(_attempt, found.attempts), right=["seconds"])
+    console.heading(f"{found.run} · task {found.task} · created {made} by sweet {found.sweet_version}")
+    console.show_rows(["attempt", "", "seconds", "metrics"], map(_attempt, found.attempts), right=["seconds"])
     if found.artifacts:
-        header = ["artifact", "rows", "size", "made of", "path", ""]
+        header = ["artifact", "rows", "size", "made from", "path", ""]
         console.show_rows(header, map(_artifact, found.artifacts), right=["rows", "size"])
     if found.unknown:
-        console.show(console.inert(f"not in the manifest: {', '.join(found.unknown)}"))
+        console.show(console.safe_text(f"not in the manifest: {', '.join(found.unknown)}"))
     _show_disk(found.disk)
     for command in found.next:
-        console.show(Text("next: ").append_text(console.inert(command, "bold")))
+        console.show(Text("next: ").append_text(console.safe_text(command, "bold")))
 
 
 def _show_disk(disk: DiskUse) -> None:
     kinds = ", ".join(f"{kind} {format_bytes(size)}" for kind, size in disk.by_kind.items())
-    console.show(console.inert(f"disk: {format_bytes(disk.bytes)} ({kinds})"))
+    console.show(console.safe_text(f"disk: {format_bytes(disk.bytes)} ({kinds})"))
     for item in disk.disposable:
-        console.show(console.inert(f"could be deleted: {item.path}, {format_bytes(item.bytes)}: {item.why}"))
+        console.show(console.safe_text(f"could be deleted: {item.path}, {format_bytes(item.bytes)}: {item.why}"))
     if disk.is_short:
         console.show(Text("disk space is short: ", "yellow").append(f"{format_bytes(disk.free)} free"))
 
 
 def _attempt(attempt: AttemptStatus) -> list[object]:
     seconds = "" if attempt.seconds is None else f"{attempt.seconds:,.1f}"
-    figures = ", ".join(f"{name.replace('_', ' ')} {console.figure(value)}" for name, value in attempt.metrics.items())
+    metrics = ", ".join(
+        f"{name.replace('_', ' ')} {console.format_value(value)}" for name, value in attempt.metrics.items()
+    )
     return [
         attempt.id,
         _state(attempt.status),
         seconds,
-        attempt.error.splitlines()[0] if attempt.error else figures,
+        attempt.error.splitlines()[0] if attempt.error else metrics,
     ]
 
 
@@ -86,7 +88,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
     if artifact.status == "partial":
         state = Text("partial", "yellow")
     elif artifact.stale is not None:
-        state = Text("stale: ", "yellow").append_text(console.inert(artifact.stale))
+        state = Text("stale: ", "yellow").append_text(console.safe_text(artifact.stale))
     else:
         state = Text("")
     return [
@@ -106,10 +108,10 @@ def _show_overview(found: Overview) -> None:
         console.show_rows(header, map(_run, found.runs), right=["size", "age"])
     for run in found.runs:
         if run.problem is not None:
-            console.show(Text("broken: ", "red").append_text(console.inert(f"{run.run}: {run.problem}")))
+            console.show(Text("broken: ", "red").append_text(console.safe_text(f"{run.run}: {run.problem}")))
     if found.cached:
-        said = f"could be deleted: {found.cache}, {format_bytes(found.cached)}: computed again where it is needed"
-        console.show(console.inert(said))
+        line = f"could be deleted: {found.cache}, {format_bytes(found.cached)}: recomputed when needed"
+        console.show(console.safe_text(line))
 
 
 def _run(run: RunLine) -> list[object]:
@@ -117,7 +119,7 @@ def _run(run: RunLine) -> list[object]:
     size, age = format_bytes(run.bytes), _age(run.touched)
     if run.problem is not None:
         return [name, "", Text("broken", "red"), "", size, age]
-    stage = console.inert(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
+    stage = console.safe_text(f"{run.stage} ").append_text(_state(run.status or "")) if run.stage else ""
     return [name, run.task, stage, _headline(run.headline) if run.headline else "", size, age]
 
 
@@ -129,7 +131,7 @@ def _headline(result: Headline) -> str:
 
 
 def _age(since: datetime) -> str:
-    """How long ago, in the unit that suits it: `3 d`."""
+    """Return how long ago it was, in the unit that suits it: `3 d`."""
     seconds = max((now() - since).total_seconds(), 0)
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
@@ -141,11 +143,11 @@ COMMANDS = (
     Status(
         name="status",
         config=StatusConfig,
-        summary="What a run holds, what is stale, and what to do next.",
-        text="Also what it takes on the disk, and what of that could be deleted.",
+        summary="Show the contents of a run, what is stale, and the next command.",
+        text="Also shows its size on the disk, and what could be deleted.",
         examples=(
             ("sweet status", "the newest run"),
-            ("sweet status --all", "every run under runs/, a line each"),
+            ("sweet status --all", "every run under runs/, one line each"),
             ("sweet status --schema", "the JSON Schema of manifest.json"),
         ),
     ),

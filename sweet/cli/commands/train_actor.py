@@ -13,11 +13,11 @@ COMMANDS = (
         stage=run_train_actor,
         plan=plan_train_actor,
         summary="Train the agent on the pairs.",
-        text="The trained actor is an ordinary Hugging Face directory: sweet rollout --agent DIR plays it.",
+        text="The trained actor is a Hugging Face model directory: sweet rollout --agent DIR plays it.",
         examples=(
             ("sweet train-actor RUN", "step-level DPO on the pairs of sweet pair"),
             ("sweet train-actor RUN --method rft", "the baseline: fine-tuning on the solved dialogues"),
-            ("sweet train-actor RUN --method sft --model DIR", "a warm-up on every dialogue, such as imported ones"),
+            ("sweet train-actor RUN --method sft --model DIR", "a warm-up on all dialogues, such as imported ones"),
         ),
     ),
 )

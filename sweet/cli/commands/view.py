@@ -22,7 +22,7 @@ class View(Command[ViewConfig]):
         run = newest_run(call.arguments["run"], call.reporter)
         printed = config.print_ or config.id is not None or call.common.json
         written = config.html is not None or config.export is not None
-        if not printed and not written and _draws():
+        if not printed and not written and _is_interactive():
             from sweet.view.app import browse
 
             browse(run, config)
@@ -38,13 +38,13 @@ class View(Command[ViewConfig]):
             console.show_page(viewer.table())
 
 
-def _draws() -> bool:
-    """Whether there is a terminal at both ends, and one that knows how to move its cursor."""
+def _is_interactive() -> bool:
+    """Return whether stdin and stdout are a terminal that can move its cursor."""
     return sys.stdin.isatty() and sys.stdout.isatty() and not console.output_console().is_dumb_terminal
 
 
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
-    """The files that were asked for; `--json` tells of them."""
+    """Write the requested files; `--json` lists them."""
     metrics: dict[str, Any] = {}
     if (page := call.config.html) is not None:
         written, left_out = viewer.write_html(page)
@@ -64,13 +64,13 @@ COMMANDS = (
     View(
         name="view",
         config=ViewConfig,
-        summary="Look at dialogues in the terminal, or write them as one page.",
-        text="On a terminal this is an application, and ? lists its keys. Elsewhere, and with --print, --id or --json, "
-        "the same is printed.",
+        summary="Browse dialogues in the terminal, or write them as one page.",
+        text="On a terminal this is an application; ? lists its keys. In a pipe or a file, and with --print, --id or "
+        "--json, the dialogues are printed.",
         examples=(
             ("sweet view", "browse the newest run"),
-            ("sweet view RUN --outcome failed --sort turns", "only some, in another order"),
-            ("sweet view RUN --print --search 'rounded down'", "a table of those in which these words stand"),
+            ("sweet view RUN --outcome failed --sort turns", "filtered and sorted"),
+            ("sweet view RUN --print --search 'rounded down'", "a table of the dialogues with these words"),
             ("sweet view RUN --faults --export faults.jsonl", "a selection as JSON lines"),
             ("sweet view RUN --html dialogues.html", "one self-contained page"),
         ),

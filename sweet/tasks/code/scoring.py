@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweet.sandbox.literals import written
+from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
 from sweet.sandbox.program import Execution, Program, Result, quiet
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
@@ -225,6 +225,6 @@ def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:
 def _text(result: Result) -> str:
     """Return a result as one line for display, of at most `_SHOWN` characters."""
     if result.status == "value":
-        return written(result.value, _SHOWN)
+        return format_value(result.value, _SHOWN)
     text = result.told if result.status == result.error else f"{result.status} {result.told}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -157,7 +157,7 @@ class Team:
         found: list[int] = []
         for running in worker.jails.values():
             if running is not None and running.root is not None:
-                running.settle()
+                running.await_released()
                 found += descendants(running.root)
         return found
 
