@@ -204,10 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = study(options, ConsoleReporter())
     except SweetError as error:
         if isinstance(error, TooManyFailures) and error.result is not None:
-            console.finish(error.result, as_json=options.json, show_people=show_study)
+            console.print_result(error.result, as_json=options.json, draw=show_study)
         console.show_error(error)
         return error.exit_code
-    console.finish(result, as_json=options.json, show_people=show_study)
+    console.print_result(result, as_json=options.json, draw=show_study)
     return 0
 
 
