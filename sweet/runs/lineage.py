@@ -56,7 +56,7 @@ def role(manifest: Manifest, artifact: Artifact) -> tuple[str, str]:
     scorer = scores.meta.get("scorer") if scores is not None else None
     critic = input_of(manifest, artifact, "critic")
     candidates = input_of(manifest, artifact, "candidates")
-    learned = [critic.meta.get(key) if critic else None for key in ("variant", "recipe", "target")]
+    learned = [critic.meta.get(key) if critic else None for key in ("variant", "recipe", "target", "normalize")]
     judged = [candidates.meta.get(key) if candidates else None for key in ("judge", "replies")]
     return artifact.kind, json.dumps([played, scorer, learned, judged], sort_keys=True)
 

@@ -213,6 +213,21 @@ class TestStale:
         make(run, "eval", "scores", rollouts, text='{"a": 2}\n', meta={"scorer": "strict"})
         assert run.stale(preferences) == "scores-3 is newer than its input scores-1"
 
+    @pytest.mark.parametrize("differs", [{"variant": "no-info"}, {"recipe": "upstream"}, {"normalize": "none"}])
+    def test_candidates_by_one_kind_of_critic_are_not_replaced_by_another_kind(
+        self, run: Run, differs: dict[str, Any]
+    ) -> None:
+        meta = {"variant": "advantage", "recipe": "paper", "normalize": "turn"}
+        rollouts = make(run, "rollout", "rollouts")
+        critic = make(run, "train-critic", "critic", rollouts, meta=meta)
+        candidates = make(run, "rank", "candidates", critic, meta={"judge": "critic"})
+        other = make(run, "train-critic", "critic", rollouts, text='{"a": 1}\n', meta=meta | differs)
+        pairs = make(run, "pair", "pairs", candidates)
+        make(run, "rank", "candidates", other, text='{"a": 2}\n', meta={"judge": "critic"})
+        assert [run.stale(artifact) for artifact in (critic, candidates, pairs)] == [None] * 3
+        make(run, "train-critic", "critic", rollouts, text='{"a": 3}\n', meta=meta)
+        assert run.stale(candidates) == "critic-3 is newer than its input critic-1"
+
     def test_the_same_content_once_more_changes_nothing(self, run: Run) -> None:
         rollouts = make(run, "rollout", "rollouts")
         preferences = make(run, "label", "preferences", make(run, "eval", "scores", rollouts))
