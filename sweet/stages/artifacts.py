@@ -1,12 +1,14 @@
-"""The actors of a run by the names that are recorded of them.
+"""The actors of a run, found by the names that were recorded of them.
 
-What spoke in dialogues and what a training started from is recorded as it was named then: an actor of the run by the
-directory where it lay. The run may have been moved since, so the end of the path tells it. An actor of another run may
-end alike; one that was begun after its name was recorded is not meant.
+The model that spoke in dialogues, or that a training started from, is recorded under its name of that time: for an
+actor of a run the path of its directory. The run may have been moved since, so the end of the path identifies the
+actor. Two cases are excluded: an actor that was started after the name was recorded, and a path into another run that
+still exists (a run and its copies have the same time of creation).
 """
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +19,7 @@ from sweet.hints import option
 from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
+from sweet.runs.store import NAME as MANIFEST
 from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.kind import system_prompt
 from sweet.tasks.markers import MAX_TURNS
@@ -30,15 +33,29 @@ NO_MODEL = (SCRIPTED, IMPORTED)
 
 
 def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifact | None:
-    """The actor of the run that a name recorded at that time means; None where it means another model."""
+    """Return the actor of the run that a recorded name means; None where it means another model.
+
+    Args:
+        recorded: when the name was recorded.
+    """
     if not isinstance(name, str):
         return None
-    named = PurePosixPath(name.replace("\\", "/")).parts
+    named = PurePosixPath(name.replace("\\", "/"))
     for actor in manifest.of_kind("actor"):
         parts = PurePosixPath(actor.path).parts
-        if named[-len(parts) :] == parts and actor.created < recorded:
-            return actor
+        if named.parts[-len(parts) :] == parts and actor.created < recorded:
+            run = Path(*named.parts[: -len(parts)])
+            return None if named.is_absolute() and _is_another_run(run, manifest.created) else actor
     return None
+
+
+def _is_another_run(folder: Path, created: datetime) -> bool:
+    """Return whether a folder is a run that was created at another time; False where it cannot be read."""
+    try:
+        other = json.loads((folder / MANIFEST).read_bytes())["created"]
+        return datetime.fromisoformat(other) != created
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
