@@ -29,37 +29,6 @@ VARIABLES: dict[str, str] = {
 }
 """Environment variables that do not belong to an option."""
 
-_TRAINING = {
-    "steps": "optimizer steps done",
-    "loss": "mean loss of the last epoch",
-    "accuracy": "share of the last epoch's pairs whose chosen side came out higher",
-    "margin": "mean difference of the two sides in the last epoch, as the loss sees it, beta included",
-    "tokens": "tokens trained on, as if every sequence were computed by itself",
-    "tokens_computed": "tokens that were computed, shared beginnings once",
-    "sharing": "tokens over tokens_computed",
-    "padding": "share of the computed positions that held no token",
-    "tokens_per_second": "tokens a second",
-    "tokens_computed_per_second": "computed tokens a second",
-    "mfu": "model FLOPs utilisation of tokens, on GPUs whose peak is known",
-    "mfu_computed": "the same of tokens_computed: what the device did",
-    "seconds": "of training",
-    "heldout_accuracy": "share of the held-out preferences in order, by the weights that were kept",
-    "best_step": "step of these weights",
-    "advantage_chosen": "mean advantage of the first, second, … turn of the chosen sides, last epoch, nats a token",
-    "advantage_rejected": "the same of the rejected sides",
-    "reference_cached": "sequences whose reference log-probabilities were found",
-    "reference_computed": "those that were computed",
-    "lr": "highest learning rate",
-    "nll": "weight of the likelihood term",
-    "epochs": "passes over the data",
-    "batch": "examples of a step",
-    "parameters": "of the model",
-    "trained_parameters": "those that were trained, fewer with --lora",
-    "examples": "pairs or dialogues learned from",
-    "heldout": "preferences held out",
-    "dropped_turns": "early turns left out because the sequence was too long",
-    "left_out": "examples left out because even their last turn was too long",
-}
 
 _RECORDS = {
     "rollout": "sweet.rollouts.metrics:RolloutMetrics",
@@ -67,6 +36,8 @@ _RECORDS = {
     "pair": "sweet.preferences.metrics:PairMetrics",
     "eval": "sweet.scoring.metrics:EvalMetrics",
     "rank": "sweet.ranking.metrics:RankMetrics",
+    "train-critic": "sweet.training.metrics:TrainMetrics",
+    "train-actor": "sweet.training.metrics:TrainMetrics",
     "compare": "sweet.scoring.results.metrics:ComparisonMetrics",
     "data colbench": "sweet.datasets.metrics:ColBenchMetrics",
     "data websight": "sweet.datasets.metrics:WebSightMetrics",
@@ -103,8 +74,6 @@ METRICS: dict[str, dict[str, str]] = {
         "failed": "with --study: parts that failed, with the reason",
     },
     "serve-sim": {"url": "address of the server, printed as soon as it answers"},
-    "train-critic": _TRAINING,
-    "train-actor": _TRAINING,
     "view": {
         "trajectories": "dialogues of the artifact",
         "chosen": "dialogues that match the filters",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, JsonValue, SerializerFunctionWrapHandler, ValidationError, model_serializer
 from pydantic.fields import FieldInfo
 
 from sweet.runs.manifest import Artifact
@@ -84,25 +84,38 @@ class Rate(BaseModel):
         return {name: self.value, f"{name}_ci_low": self.ci_low, f"{name}_ci_high": self.ci_high}
 
 
-class Meta(Record):
-    """Base of what artifacts say of themselves (`Artifact.meta`).
+class RecordedRecord(Record):
+    """Base of records that are read back from a manifest.
 
-    Every field may be None: another version of the program, or a user's edit, may have left it out.
+    Another version of the program, or a user's edit, may have left out any key, so every field of a subclass has a
+    default.
     """
 
     @classmethod
-    def of(cls, artifact: Artifact) -> Self:
-        """The meta of an artifact. A key that is missing, or whose value is not of its type, is None; foreign keys are
-        passed over, except where a field marked `Flat` holds them."""
-        known = {name: artifact.meta[name] for name in cls.model_fields if name in artifact.meta}
+    def read(cls, values: Mapping[str, JsonValue]) -> Self:
+        """Return the record of a JSON object.
+
+        A key that is missing, or whose value does not have its type, gets its default. Unknown keys are ignored, except
+        where a field marked `Flat` holds them.
+        """
+        known: dict[str, object] = {name: values[name] for name in cls.model_fields if name in values}
         flat = next((name for name, info in cls.model_fields.items() if _is_flat(info)), None)
         if flat is not None:
-            known[flat] = {key: value for key, value in artifact.meta.items() if key not in cls.model_fields}
+            known[flat] = {key: value for key, value in values.items() if key not in cls.model_fields}
         try:
             return cls.model_validate(known)
         except ValidationError as error:
             wrong = {detail["loc"][0] for detail in error.errors(include_url=False)}
             return cls.model_validate({name: value for name, value in known.items() if name not in wrong})
+
+
+class Meta(RecordedRecord):
+    """Base of the meta of artifacts (`Artifact.meta`)."""
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Self:
+        """Return the meta of an artifact; see `read`."""
+        return cls.read(artifact.meta)
 
 
 def documentation(record: type[Record]) -> Iterator[tuple[str, str]]:

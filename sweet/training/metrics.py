@@ -2,7 +2,76 @@
 
 from __future__ import annotations
 
-from sweet.stages.record import Record
+from sweet.stages.record import Record, RecordedRecord
+
+
+class TrainMetrics(RecordedRecord):
+    """The metrics of a training. Those of a training by OpenRLHF are examples, steps, parameters and seconds."""
+
+    steps: int | None = None
+    """optimizer steps done"""
+    loss: float | None = None
+    """mean loss of the last epoch"""
+    accuracy: float | None = None
+    """share of the last epoch's pairs whose chosen side came out higher; null without pairs"""
+    margin: float | None = None
+    """mean difference of the two sides in the last epoch, as the loss sees it, beta included"""
+    tokens: int | None = None
+    """tokens trained on, as if every sequence were computed separately"""
+    tokens_computed: int | None = None
+    """tokens that were computed, shared prefixes once"""
+    sharing: float | None = None
+    """tokens over tokens_computed"""
+    padding: float | None = None
+    """share of the computed positions that held no token"""
+    tokens_per_second: float | None = None
+    """tokens per second"""
+    tokens_computed_per_second: float | None = None
+    """computed tokens per second"""
+    mfu: float | None = None
+    """model FLOPs utilisation of tokens, on GPUs whose peak is known"""
+    mfu_computed: float | None = None
+    """model FLOPs utilisation of tokens_computed: what the device did"""
+    seconds: float | None = None
+    """duration of the training"""
+    heldout_accuracy: float | None = None
+    """share of the held-out preferences in order, by the weights that were kept"""
+    best_step: int | None = None
+    """step of these weights"""
+    advantage_chosen: list[float | None] | None = None
+    """mean advantage of the first, second, … turn of the chosen sides, last epoch, nats a token"""
+    advantage_rejected: list[float | None] | None = None
+    """the same of the rejected sides"""
+    reference_cached: int | None = None
+    """sequences whose reference log-probabilities were in the cache"""
+    reference_computed: int | None = None
+    """sequences whose reference log-probabilities were computed"""
+    lr: float | None = None
+    """highest learning rate"""
+    nll: float | None = None
+    """weight of the likelihood term"""
+    epochs: int | None = None
+    """passes over the data"""
+    batch: int | None = None
+    """examples of a step"""
+    parameters: int | None = None
+    """parameters of the model"""
+    trained_parameters: int | None = None
+    """parameters that were trained, fewer with --lora"""
+    examples: int | None = None
+    """pairs or dialogues learned from"""
+    heldout: int | None = None
+    """preferences held out"""
+    dropped_turns: int | None = None
+    """early turns dropped because the sequence was too long"""
+    left_out: int | None = None
+    """examples dropped because even their last turn was too long"""
+    node: int | None = None
+    """with --node-rank: which node this is"""
+    nodes: int | None = None
+    """with --node-rank: nodes that train together"""
+    ranks: int | None = None
+    """with --node-rank: processes of this node"""
 
 
 class TrainWork(Record):

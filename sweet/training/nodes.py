@@ -14,13 +14,16 @@ from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
 from sweet.training.config import LayoutOptions
 from sweet.training.layout import layout_of
+from sweet.training.metrics import TrainMetrics
 from sweet.training.trainer import RANKS
 
 ARTIFACT_TIMEOUT = 30.0
 """Seconds to wait for node 0 to finish its artifact once the ranks are done."""
 
 
-def take_part(run: Run, options: LayoutOptions, stage: str, kind: Kind, reporter: Reporter) -> StageResult:
+def take_part(
+    run: Run, options: LayoutOptions, stage: str, kind: Kind, reporter: Reporter
+) -> StageResult[TrainMetrics]:
     """Do this node's part of the training that node 0 starts in the same run.
 
     Raises:
@@ -36,7 +39,7 @@ def take_part(run: Run, options: LayoutOptions, stage: str, kind: Kind, reporter
     reporter.say(f"Taking part in {folder.parent.name}, with {job.master}; the output of the ranks is in {log}.")
     began = time.monotonic()
     ranks = run_node(folder, rank, options.devices, log)
-    metrics = {"node": rank, "nodes": nodes, "ranks": ranks, "seconds": round(time.monotonic() - began, 3)}
+    metrics = TrainMetrics(node=rank, nodes=nodes, ranks=ranks, seconds=round(time.monotonic() - began, 3))
     return StageResult(stage, run.path, metrics, _finished_artifact(run, folder.parent.name))
 
 

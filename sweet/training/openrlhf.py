@@ -24,6 +24,7 @@ from sweet.training.config import LayoutOptions
 from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.layout import ZERO
 from sweet.training.loggers import LogTarget
+from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
 from sweet.training.trainer import StageRecord
 
@@ -102,7 +103,9 @@ def unsuitable_for_openrlhf(learner: str) -> UsageError:
     )
 
 
-def train_by_openrlhf(run: Run, training: OpenRLHFTraining, record: StageRecord, reporter: Reporter) -> StageResult:
+def train_by_openrlhf(
+    run: Run, training: OpenRLHFTraining, record: StageRecord, reporter: Reporter
+) -> StageResult[TrainMetrics]:
     """Have OpenRLHF train the actor on step-level pairs, inside an attempt.
 
     Raises:
@@ -115,7 +118,7 @@ def train_by_openrlhf(run: Run, training: OpenRLHFTraining, record: StageRecord,
     meta = record.artifact_meta(training.model.base, used, training.beta)
     environment = {"openrlhf": version}
     with run.attempt(record.stage, record.config, inputs=training.inputs, environment=environment) as attempt:
-        draft = attempt.start_artifact(record.kind, suffix="", meta=meta, resume=record.resume)
+        draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)
         job = training.job(resume=record.resume and (folder / CHECKPOINTS).exists())
@@ -127,13 +130,13 @@ def train_by_openrlhf(run: Run, training: OpenRLHFTraining, record: StageRecord,
         began = time.monotonic()
         _move_model(train(python, job, folder, log), draft.path)
         shutil.rmtree(folder)
-        metrics = {
-            "examples": count,
-            "steps": steps(count, used.batch, used.epochs),
-            "parameters": training.model.trainee.parameters,
-            "seconds": round(time.monotonic() - began, 3),
-        }
-        attempt.metrics.update(metrics)
+        metrics = TrainMetrics(
+            examples=count,
+            steps=steps(count, used.batch, used.epochs),
+            parameters=training.model.trainee.parameters,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=None)
     return StageResult(record.stage, run.path, metrics, [artifact])
 

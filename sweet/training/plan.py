@@ -125,7 +125,7 @@ def _with_time(
         run,
         rates,
         kind=run.manifest().task,
-        settings={**record.config.model_dump(mode="json"), "base": model.base, **record.meta},
+        settings={**record.config.model_dump(mode="json"), "base": model.base, **record.meta.as_json()},
         gpus=gpus,
         decides=("base", "lora", "engine", "variant", "method", "target", GPU),
         compared=(

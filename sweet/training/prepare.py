@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
@@ -30,6 +29,7 @@ from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system
 from sweet.stages.base import Reporter
+from sweet.stages.meta import TrainedMeta
 from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
 from sweet.tasks.registry import task_kind
 from sweet.training.config import LEARNS_FROM, TrainActorConfig, TrainConfig, TrainCriticConfig, check_critic_options
@@ -49,7 +49,7 @@ CPU_TOKENS = 2048
 
 def prepare_critic(
     run: Run, config: TrainCriticConfig, reporter: Reporter, *, weights: bool = True
-) -> tuple[Training, dict[str, Any]]:
+) -> tuple[Training, TrainedMeta]:
     """Prepare the training of a critic.
 
     Args:
@@ -61,13 +61,14 @@ def prepare_critic(
     if config.engine == "openrlhf":
         raise unsuitable_for_openrlhf("the critic")
     check_critic_options(config)
-    meta: dict[str, Any] = {"variant": config.variant, "recipe": config.recipe}
+    meta = TrainedMeta(variant=config.variant, recipe=config.recipe)
     if config.variant == "regression":
-        meta["target"] = config.target
+        meta = meta.model_copy(update={"target": config.target})
         objective = partial(Objective, target=config.target)
     else:
-        meta["normalize"] = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
-        objective = partial(Objective, normalize=meta["normalize"])
+        normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
+        meta = meta.model_copy(update={"normalize": normalize})
+        objective = partial(Objective, normalize=normalize)
     if config.target == "preference":
         basis, examples, heldout = _preference_examples(run, config, reporter, weights)
         minimised = objective(config.beta, basis.hyperparameters.nll)

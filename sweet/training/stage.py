@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.meta import TrainedMeta
 from sweet.stages.plans import Plan
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
-from sweet.training.metrics import TrainWork
+from sweet.training.metrics import TrainMetrics, TrainWork
 
 
-def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult:
+def run_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train a critic on the run's preferences or scores, into a folder in Hugging Face layout."""
     if config.node_rank:
         from sweet.training.nodes import take_part
@@ -44,7 +45,7 @@ def plan_train_critic(run: Run, config: TrainCriticConfig, reporter: Reporter) -
     return plan_training(run, training, record, config.layout_options, config.rates, reporter)
 
 
-def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult:
+def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> StageResult[TrainMetrics]:
     """Train an actor by the method of the options, into a folder that `rollout --agent` accepts."""
     if config.node_rank:
         from sweet.training.nodes import take_part
@@ -54,7 +55,7 @@ def run_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> S
     from sweet.training.prepare import prepare_actor, prepare_openrlhf
     from sweet.training.trainer import StageRecord, train
 
-    meta = {"method": config.method, "recipe": config.recipe}
+    meta = TrainedMeta(method=config.method, recipe=config.recipe)
     record = StageRecord("train-actor", "actor", config, meta, config.resume)
     if config.engine == "openrlhf":
         return train_by_openrlhf(run, prepare_openrlhf(run, config, reporter), record, reporter)
@@ -68,5 +69,5 @@ def plan_train_actor(run: Run, config: TrainActorConfig, reporter: Reporter) -> 
     from sweet.training.trainer import StageRecord
 
     training = prepare_actor(run, config, reporter, weights=False)
-    record = StageRecord("train-actor", "actor", config, {"method": config.method}, config.resume)
+    record = StageRecord("train-actor", "actor", config, TrainedMeta(method=config.method), config.resume)
     return plan_training(run, training, record, config.layout_options, config.rates, reporter)

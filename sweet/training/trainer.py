@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
@@ -27,10 +26,12 @@ from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.meta import TrainedMeta
 from sweet.stages.rates import GPUS
 from sweet.training.examples import TrainingData
 from sweet.training.hyperparameters import Hyperparameters
 from sweet.training.loggers import LogTarget, MetricLogs, log_name
+from sweet.training.metrics import TrainMetrics
 from sweet.training.model import StartingModel
 
 CHECKPOINT = "checkpoint.pt"
@@ -84,17 +85,17 @@ class StageRecord:
     stage: str
     kind: Kind
     config: StageConfig
-    meta: dict[str, Any]
+    meta: TrainedMeta
     resume: bool
 
-    def artifact_meta(self, base: str, used: Hyperparameters, beta: float) -> dict[str, Any]:
+    def artifact_meta(self, base: str, used: Hyperparameters, beta: float) -> TrainedMeta:
         """Return the whole `meta` of the artifact."""
-        return {"base": base, **self.meta, **used.as_metrics(), "beta": beta}
+        return self.meta.model_copy(update={"base": base, **used.as_metrics(), "beta": beta})
 
 
 def train(
     run: Run, training: Training, record: StageRecord, reporter: Reporter, *, log_to: Sequence[LogTarget] = ()
-) -> StageResult:
+) -> StageResult[TrainMetrics]:
     """Train inside an attempt and finish the artifact.
 
     Args:
@@ -110,13 +111,13 @@ def train(
     meta = _meta(training, record)
     held = {GPUS: world_size(training.layout) if training.model.on_gpu else 0}
     with run.attempt(record.stage, record.config, inputs=training.inputs, environment=held) as attempt:
-        draft = attempt.start_artifact(record.kind, suffix="", meta=meta, resume=record.resume)
+        draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         has_checkpoint = _check_checkpoint(draft.path, training.layout)
         metrics = _finished_metrics(run, draft.id) if draft.resumed and not has_checkpoint else None
         if metrics is not None:
             reporter.say(f"{draft.id} is finished already.")
         else:
-            name = log_name(run, draft.id, record.config.model_dump(mode="json") | meta)
+            name = log_name(run, draft.id, record.config.model_dump(mode="json") | meta.as_json())
             with JsonlWriter(attempt.metrics_path) as rows, MetricLogs(log_to, name, reporter) as logs:
 
                 def on_row(row: Record) -> None:
@@ -127,36 +128,37 @@ def train(
                 summary = _train_into(draft.path, training, record, ranks_log, on_row, reporter)
             _remove_checkpoints(draft.path)
             metrics = _metrics(training, summary)
-        attempt.metrics.update(metrics)
+        attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=None)
     return StageResult(record.stage, run.path, metrics, [artifact])
 
 
-def _meta(training: Training, record: StageRecord) -> dict[str, Any]:
+def _meta(training: Training, record: StageRecord) -> TrainedMeta:
     meta = record.artifact_meta(training.model.base, training.hyperparameters, training.beta)
     start = training.model.trainee.start
-    if start.lora is not None:
-        meta |= {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
-    return meta
+    if start.lora is None:
+        return meta
+    adapter = {"lora": start.lora.rank, "lora_alpha": start.lora.alpha, "lora_output": start.output}
+    return meta.model_copy(update=adapter)
 
 
-def _metrics(training: Training, summary: Summary) -> dict[str, Any]:
-    return {
+def _metrics(training: Training, summary: Summary) -> TrainMetrics:
+    return TrainMetrics(
         **summary.as_metrics(),
         **training.hyperparameters.as_metrics(),
-        "parameters": training.model.trainee.parameters,
-        "trained_parameters": training.model.trainee.trained,
-        "examples": len(training.data.examples),
-        "heldout": len(training.data.heldout),
-        "dropped_turns": training.data.pool.dropped,
-        "left_out": len(training.data.too_long),
-    }
+        parameters=training.model.trainee.parameters,
+        trained_parameters=training.model.trainee.trained,
+        examples=len(training.data.examples),
+        heldout=len(training.data.heldout),
+        dropped_turns=training.data.pool.dropped,
+        left_out=len(training.data.too_long),
+    )
 
 
-def _finished_metrics(run: Run, name: str) -> dict[str, Any] | None:
+def _finished_metrics(run: Run, name: str) -> TrainMetrics | None:
     """Return the metrics of an artifact that an earlier attempt finished; None where none did."""
     attempts = [a for a in run.manifest().attempts if name in a.outputs and a.status == "done" and a.metrics]
-    return dict(attempts[-1].metrics) if attempts else None
+    return TrainMetrics.read(attempts[-1].metrics) if attempts else None
 
 
 def _check_checkpoint(folder: Path, layout: Layout | None) -> bool:

@@ -50,8 +50,10 @@ def test_references_resolve(stage: Stage) -> None:
     assert issubclass(stage.config, PlannedConfig)
     for function in (stage.run, stage.plan):
         assert inspect.isfunction(function)
-        assert list(inspect.signature(function).parameters) == ["run", "config", "reporter"]
-        assert inspect.signature(function, eval_str=True).parameters["config"].annotation is stage.config
+        parameters = inspect.signature(function, eval_str=True).parameters
+        assert list(parameters)[:3] == ["run", "config", "reporter"]
+        assert all(one.default is not inspect.Parameter.empty for one in list(parameters.values())[3:])
+        assert parameters["config"].annotation is stage.config
 
 
 @each_stage

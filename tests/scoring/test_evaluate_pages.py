@@ -273,15 +273,15 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     assert labelled.metrics.tasks_with_pairs == 4
     listening = Listening()
     critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3, max_length=600), listening)
-    assert critic.metrics["steps"] >= 1
+    assert critic.metrics.as_json()["steps"] >= 1
     assert any("early turns were left out" in line for line in listening.warned)
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.3, max_tokens=8), Silent())
     found = list(read_jsonl(run.file(ranked.artifacts[0]), CandidateRow))
     assert all(len(row.candidates) == 3 for row in found)
     run_pair(run, PairConfig(), Silent())
-    assert run_train_actor(run, TrainActorConfig(epochs=1), Silent()).metrics["steps"] >= 1
+    assert run_train_actor(run, TrainActorConfig(epochs=1), Silent()).metrics.as_json()["steps"] >= 1
     tuned = run_train_actor(run, TrainActorConfig(epochs=1, method="rft"), Silent())
-    assert tuned.metrics["examples"] == 4, "each task's best"
+    assert tuned.metrics.examples == 4, "each task's best"
     with pytest.raises(UsageError, match="ever solved"):
         run_train_critic(run, TrainCriticConfig(variant="regression", target="binary"), Silent())
     best_of = evaluate(run, best_of="critic", device="cpu")[0]["best_of"]["n"]

@@ -110,7 +110,7 @@ def test_a_failing_log_warns_once_and_the_training_continues(run: Run, monkeypat
     result = run_train_critic(run, CONFIG.model_copy(update={"log_to": ("trackio",)}), heard)
     assert heard.warnings == ["Logging to trackio stopped (nobody there); the run has all metrics."]
     assert Fails.closed == 1
-    assert result.metrics["steps"] == len([row for row in rows(run, "train-critic-1") if "loss" in row])
+    assert result.metrics.steps == len([row for row in rows(run, "train-critic-1") if "loss" in row])
 
 
 def test_openrlhf_supports_no_logs(run: Run) -> None:

@@ -166,7 +166,7 @@ def test_the_stage_hands_over_the_pairs_and_takes_the_model_back(tmp_path: Path,
     run = with_pairs(tmp_path)
     result = run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu", devices=2), Silent())
     words, told = json.loads(stand_in.read_text())
-    assert len(told) == result.metrics["examples"] == 20
+    assert len(told) == result.metrics.examples == 20
     assert "--num_gpus=2" in words
     actor = run.file(result.artifacts[0])
     assert (actor / "config.json").is_file()

@@ -57,10 +57,10 @@ def test_what_it_learned_from_and_what_its_reader_needs_is_recorded(run: Run, ta
     attempt = run.manifest().attempts[-1]
     assert [reference.id for reference in attempt.inputs] == [f"{source}-1", "rollouts-1"]
     # Of five tasks with three dialogues each, one of which is preferred to two, one task is kept apart.
-    assert (metrics["examples"], metrics["heldout"]) == (8 if target == "preference" else 12, 2)
-    assert 0 <= metrics["heldout_accuracy"] <= 1
-    assert (metrics["accuracy"] is None) == (target != "preference")
-    assert metrics["nll"] == 0.0
+    assert (metrics.examples, metrics.heldout) == (8 if target == "preference" else 12, 2)
+    assert 0 <= metrics.as_json()["heldout_accuracy"] <= 1
+    assert (metrics.accuracy is None) == (target != "preference")
+    assert metrics.nll == 0.0
     assert (artifact.meta["variant"], artifact.meta["target"]) == ("regression", target)
     assert "normalize" not in artifact.meta
     assert (run.file(artifact) / FILE).exists()
@@ -71,14 +71,14 @@ def test_outcomes_are_learned_from_the_scores_behind_the_preferences(run: Run) -
     others = make_dialogues(tasks=2)
     rollouts = put(run, "rollout", "rollouts", [t for t, _ in others], agent="x", tasks="toy", split="test")
     put(run, "eval", "scores", [score(t, reward) for t, reward in others], [rollouts])
-    assert run_train_critic(run, config(target="real", holdout=0.0), Silent()).metrics["examples"] == 15
+    assert run_train_critic(run, config(target="real", holdout=0.0), Silent()).metrics.examples == 15
     named = config(target="real", holdout=0.0, from_="scores-2", model=str(run.artifact("rollouts-1").meta["agent"]))
-    assert run_train_critic(run, named, Silent()).metrics["examples"] == 6
+    assert run_train_critic(run, named, Silent()).metrics.examples == 6
 
 
 def test_scores_alone_are_enough_for_outcomes(tmp_path: Path, agent: str) -> None:
     run = make_run(tmp_path, agent)
-    assert run_train_critic(run, config(target="binary"), Silent()).metrics["examples"] == 15
+    assert run_train_critic(run, config(target="binary"), Silent()).metrics.examples == 15
     with pytest.raises(UsageError, match="preferences"):
         run_train_critic(run, config(), Silent())
 
@@ -99,7 +99,7 @@ def test_options_that_do_not_go_together_are_refused(run: Run, options: dict[str
 
 def test_the_likelihood_term_is_taken_where_it_is_asked_for(run: Run) -> None:
     without, with_it = (run_train_critic(run, config(nll=nll), Silent()) for nll in (0.0, 0.5))
-    assert with_it.metrics["loss"] > without.metrics["loss"] + 0.5
+    assert with_it.metrics.as_json()["loss"] > without.metrics.as_json()["loss"] + 0.5
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -113,7 +113,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, target: str) -> 
     assert first != second
     assert torch.equal(weights(first), weights(second))
     assert (first / FILE).read_bytes() == (second / FILE).read_bytes()
-    assert again.metrics["loss"] == whole.metrics["loss"]
+    assert again.metrics.loss == whole.metrics.loss
 
 
 def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
@@ -163,7 +163,7 @@ def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
     one, two = (run_train_critic(run, settings.model_copy(update=more), Silent()) for more in ({}, several))
     same = ("steps", "loss", "heldout_accuracy", "best_step", "parameters", "trained_parameters", "examples")
     for name in same:
-        assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-4, abs=1e-4), name
+        assert getattr(two.metrics, name) == pytest.approx(getattr(one.metrics, name), rel=1e-4, abs=1e-4), name
     folders = [run.file(result.artifacts[0]) for result in (one, two)]
     assert not (folders[1] / "config.json").exists()
     for file in (FILE, "adapter_model.safetensors"):

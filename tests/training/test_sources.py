@@ -75,7 +75,7 @@ def test_a_critic_learns_from_all_and_starts_from_the_agent_of_the_last(run: Run
     config = TrainCriticConfig(from_=["preferences-2", "preferences-1"], epochs=1, holdout=0.0)
     critic = run_train_critic(run, config, Silent())
     rows = [artifact.rows for artifact in both(run, "preferences")]
-    assert critic.metrics["examples"] == sum(rows)  # type: ignore[arg-type]
+    assert critic.metrics.examples == sum(rows)  # type: ignore[arg-type]
     [made] = critic.artifacts
     assert [ref.id for ref in made.inputs] == ["preferences-1", "preferences-2", "rollouts-1", "rollouts-2"]
     assert made.meta["base"] == agents[0]
@@ -90,7 +90,7 @@ def test_a_critic_learns_from_all_and_starts_from_the_agent_of_the_last(run: Run
 def test_every_method_learns_from_all(run: Run, method: str, kind: str, count: int) -> None:
     names = [f"{kind}-1", f"{kind}-2"]
     config = TrainActorConfig.model_validate({"method": method, "from_": names, "epochs": 1})
-    assert run_train_actor(run, config, Silent()).metrics["examples"] == count
+    assert run_train_actor(run, config, Silent()).metrics.examples == count
 
 
 def test_one_name_is_a_list_of_one() -> None:

@@ -71,7 +71,7 @@ def train(run: Run, **more: object) -> None:
 def test_training_goes_on_without_it_and_says_so(run: Run) -> None:
     heard = Heard()
     made = run_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), heard)
-    assert (made.metrics["examples"], made.metrics["left_out"]) == (11, 1)
+    assert (made.metrics.examples, made.metrics.left_out) == (11, 1)
     (warning,) = heard.warned
     assert LONG in warning
     assert "1 of 12" in warning

@@ -97,10 +97,10 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     config = TrainCriticConfig(holdout=0.2, epochs=8, lr=5e-3, batch=4)
     result = run_train_critic(run, config, Silent())
     metrics, artifact = result.metrics, result.artifacts[0]
-    assert metrics["accuracy"] == 1.0
-    assert metrics["heldout_accuracy"] == 1.0
-    assert (metrics["examples"], metrics["heldout"], metrics["steps"]) == (8, 2, 16)
-    assert (metrics["lr"], metrics["nll"], metrics["mfu"]) == (5e-3, SMALL["critic"].nll, None)
+    assert metrics.accuracy == 1.0
+    assert metrics.heldout_accuracy == 1.0
+    assert (metrics.examples, metrics.heldout, metrics.steps) == (8, 2, 16)
+    assert (metrics.lr, metrics.nll, metrics.mfu) == (5e-3, SMALL["critic"].nll, None)
     assert artifact.meta["base"] == agent
     assert (artifact.meta["variant"], artifact.meta["recipe"]) == ("advantage", "paper")
     folder = run.file(artifact)
@@ -114,9 +114,9 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
 
 def test_c_reaches_the_critic_only_with_information(run: Run) -> None:
     tokens = {
-        variant: run_train_critic(run, TrainCriticConfig(variant=variant, epochs=1, holdout=0.0), Silent()).metrics[
-            "tokens"
-        ]
+        variant: run_train_critic(
+            run, TrainCriticConfig(variant=variant, epochs=1, holdout=0.0), Silent()
+        ).metrics.as_json()["tokens"]
         for variant in ("advantage", "no-info")
     }
     assert tokens["advantage"] > tokens["no-info"]
@@ -125,7 +125,7 @@ def test_c_reaches_the_critic_only_with_information(run: Run) -> None:
 def test_recipe_upstream_is_another_training(run: Run) -> None:
     result = run_train_critic(run, TrainCriticConfig(recipe="upstream", epochs=1), Silent())
     assert result.artifacts[0].meta["normalize"] == "trajectory"
-    assert result.metrics["nll"] == 0.0
+    assert result.metrics.nll == 0.0
 
 
 def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
@@ -138,8 +138,8 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
     assert again.artifacts[0].id == "critic-2"
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
     assert torch.equal(weights(first), weights(second))
-    assert again.metrics["heldout_accuracy"] == whole.metrics["heldout_accuracy"]
-    assert again.metrics["loss"] == whole.metrics["loss"]
+    assert again.metrics.heldout_accuracy == whole.metrics.heldout_accuracy
+    assert again.metrics.loss == whole.metrics.loss
     finished = run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
     assert finished.artifacts[0].id == "critic-2"
     assert finished.metrics == again.metrics
@@ -156,11 +156,11 @@ def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe:
     folder = run.file(result.artifacts[0])
     assert result.artifacts[0].meta["method"] == method
     assert result.artifacts[0].meta["base"] == agent
-    assert (result.metrics["accuracy"] is None) == (method in ("rft", "sft"))
-    if result.metrics["accuracy"] is not None:
-        assert result.metrics["accuracy"] == 1.0
+    assert (result.metrics.accuracy is None) == (method in ("rft", "sft"))
+    if result.metrics.accuracy is not None:
+        assert result.metrics.accuracy == 1.0
     tokenizer = load_tokenizer(str(folder))
-    assert load_model(str(folder), "cpu", tokenizer=tokenizer).num_parameters() == result.metrics["parameters"]
+    assert load_model(str(folder), "cpu", tokenizer=tokenizer).num_parameters() == result.metrics.parameters
 
 
 def test_an_actor_without_pairs_names_the_stage_that_makes_them(run: Run) -> None:
@@ -190,22 +190,22 @@ def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: st
     put(run, "rollout", "rollouts", dialogues[:1], agent=agent, split="test")
     config = TrainActorConfig(method="sft", model=agent, epochs=1)
     result = run_train_actor(run, config, Silent())
-    assert result.metrics["examples"] == len(dialogues)
+    assert result.metrics.examples == len(dialogues)
     assert [source.id for source in result.artifacts[0].inputs] == ["rollouts-1"]
     named = run_train_actor(run, config.model_copy(update={"from_": ["rollouts-2"]}), Silent())
-    assert named.metrics["examples"] == 1
+    assert named.metrics.examples == 1
 
 
 def test_what_does_not_fit_is_counted_and_what_cannot_fit_named(run: Run) -> None:
     result = run_train_critic(run, TrainCriticConfig(max_length=575, epochs=1), Silent())
-    assert result.metrics["dropped_turns"] > 0
+    assert result.metrics.as_json()["dropped_turns"] > 0
     with pytest.raises(UsageError, match="Dialogue 5-") as caught:
         run_train_critic(run, TrainCriticConfig(max_length=60, epochs=1), Silent())
     assert "--max-length" in str(caught.value.fix)
 
 
 def test_a_limit_draws_examples(run: Run) -> None:
-    assert run_train_critic(run, TrainCriticConfig(limit=3, epochs=1), Silent()).metrics["examples"] == 3
+    assert run_train_critic(run, TrainCriticConfig(limit=3, epochs=1), Silent()).metrics.examples == 3
 
 
 def test_an_unknown_model_is_a_usage_error(run: Run) -> None:
@@ -252,8 +252,9 @@ def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
 def test_without_log_ratios_the_actor_learns_the_chosen_side_and_a_critic_nothing(run: Run) -> None:
     put_pairs(run)
     told = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
-    assert told["reference_computed"] is None
-    assert (told["accuracy"], told["margin"]) == (None, None)
-    assert told["loss"] > 0
+    assert told.reference_computed is None
+    assert (told.accuracy, told.margin) == (None, None)
+    assert told.loss is not None
+    assert told.loss > 0
     with pytest.raises(UsageError, match="no preferences to learn"):
         run_train_critic(run, TrainCriticConfig(beta=0.0, device="cpu"), Silent())

@@ -50,8 +50,8 @@ def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None
         run_train_critic(run, TrainCriticConfig(**SETTINGS, lora_output=output), Silent())
         for output in ("merged", "adapter")
     )
-    assert 0 < merged.metrics["trained_parameters"] < merged.metrics["parameters"]
-    assert merged.metrics["accuracy"] == 1.0
+    assert 0 < merged.metrics.as_json()["trained_parameters"] < merged.metrics.as_json()["parameters"]
+    assert merged.metrics.accuracy == 1.0
     assert merged.artifacts[0].meta["lora"] == 4
     assert merged.artifacts[0].meta["lora_alpha"] == 8
     folders = [run.file(result.artifacts[0]) for result in (merged, adapter)]
@@ -89,10 +89,10 @@ def test_an_actor_s_adapter_is_a_model_to_go_on_from(run: Run) -> None:
 def test_the_best_epoch_is_kept_where_something_is_held_out(run: Run) -> None:
     settings: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 1e-3}
     kept = run_train_critic(run, TrainCriticConfig(**settings, holdout=0.2), Silent())
-    assert kept.metrics["best_step"] in (2, 4)
+    assert kept.metrics.best_step in (2, 4)
     assert not [path for path in run.file(kept.artifacts[0]).iterdir() if "checkpoint" in path.name]
     for more in ({"holdout": 0.2, "keep": "last"}, {"holdout": 0.0}):
-        assert run_train_critic(run, TrainCriticConfig(**settings, **more), Silent()).metrics["best_step"] is None
+        assert run_train_critic(run, TrainCriticConfig(**settings, **more), Silent()).metrics.best_step is None
     with pytest.raises(UsageError, match="there are none"):
         run_train_critic(run, TrainCriticConfig(**settings, holdout=0.0, keep="best"), Silent())
 

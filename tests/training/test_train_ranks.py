@@ -117,10 +117,10 @@ def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run
     whole = run_train_critic(run, config, Silent())
     assert resumed.artifacts[0].id == "critic-1"
     # What the ranks that were killed had computed of the reference, nobody computes again, whichever engine.
-    assert resumed.metrics["reference_computed"] == whole.metrics["reference_computed"] == 0
-    assert resumed.metrics["reference_cached"] == whole.metrics["reference_cached"] > 0
+    assert resumed.metrics.reference_computed == whole.metrics.reference_computed == 0
+    assert resumed.metrics.as_json()["reference_cached"] == whole.metrics.as_json()["reference_cached"] > 0
     for name in ("steps", "loss", "accuracy", "margin", "parameters", "examples"):
-        assert resumed.metrics[name] == pytest.approx(whole.metrics[name], rel=1e-4, abs=1e-4)
+        assert getattr(resumed.metrics, name) == pytest.approx(getattr(whole.metrics, name), rel=1e-4, abs=1e-4)
     first, second = (run.file(result.artifacts[0]) for result in (resumed, whole))
     assert {path.name for path in first.iterdir()} == {path.name for path in second.iterdir()}
     assert json.loads((first / "config.json").read_text()) == json.loads((second / "config.json").read_text())
