@@ -55,6 +55,16 @@ def listed(parts: Iterable[str]) -> Hint:
     return Hint(first, *(part for other in others for part in (", ", other)))
 
 
+def hint_to_json(text: str | None) -> str | dict[str, str] | None:
+    """Return a text as a JSON value that keeps both wordings."""
+    return {"command_line": str(text), "python": text.python} if isinstance(text, Hint) else text
+
+
+def hint_from_json(value: str | dict[str, str] | None) -> str | None:
+    """Return the text of `hint_to_json`."""
+    return Hint.of(value["command_line"], value["python"]) if isinstance(value, dict) else value
+
+
 def in_python(text: str) -> str:
     """Return the wording of a text for Python; a plain text has only one."""
     return text.python if isinstance(text, Hint) else text
@@ -73,7 +83,7 @@ def option(field: str, value: object = None) -> Hint:
         return Hint.of(flag, field)
     choices = value if isinstance(value, tuple) else (value,)
     python = f"{field}={' or '.join(map(_literal, choices))}"
-    return Hint.of(flag if value is True else f"{flag} {'|'.join(map(str, choices))}", python)
+    return Hint.of(flag if value is True else f"{flag} {'|'.join(map(_written, choices))}", python)
 
 
 def stage(name: str, run: Path | None = None, **options: object) -> Hint:
@@ -92,6 +102,10 @@ def stage(name: str, run: Path | None = None, **options: object) -> Hint:
     config = "".join(part.capitalize() for part in name.split("-")) + "Config"
     arguments = f"run, sweet.{config}({', '.join(hint.python for hint in given)})" if given else "run"
     return Hint.of(shlex.join(words), f"sweet.{_FUNCTIONS.get(name, name.replace('-', '_'))}({arguments})")
+
+
+def _written(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _literal(value: object) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
 import pytest
 
 from sweet.errors import InputError, UsageError, for_command_line
-from sweet.hints import Hint, in_python, listed, option, stage
+from sweet.hints import Hint, hint_from_json, hint_to_json, in_python, listed, option, stage
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,9 @@ def test_an_error_of_plain_texts_is_worded_once() -> None:
 def test_hints_are_listed() -> None:
     hints = listed([option("lora_alpha"), option("lora_output", "adapter")])
     assert (hints, hints.python) == ("--lora-alpha, --lora-output adapter", "lora_alpha, lora_output='adapter'")
+
+
+@pytest.mark.parametrize("text", [None, "start it", Hint("without ", option("ray"))])
+def test_a_text_in_json_keeps_its_wordings(text: str | None) -> None:
+    read = hint_from_json(json.loads(json.dumps(hint_to_json(text))))
+    assert (read, read and in_python(read)) == (text, text and in_python(text))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import ServerError, UsageError, first_line
+from sweet.hints import Hint, option
 from sweet.installation import install_command
 
 _TOKEN_HINT = "; if the cluster requires a token, RAY_AUTH_MODE=token and the token in ~/.ray/auth_token"
@@ -80,7 +81,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         ray = import_ray(address)
     except ImportError as error:
         raise UsageError(
-            f"Ray is not installed: {first_line(error)}", where=f"--ray {address}", fix=install_command("ray")
+            f"Ray is not installed: {first_line(error)}", where=option("ray", address), fix=install_command("ray")
         ) from error
     options = {"include_dashboard": False} if address == "local" else {}
     target = address if address == "local" else _reachable(address)
@@ -164,5 +165,9 @@ def _local_node_address() -> str:
 
 
 def _no_cluster(address: str, why: str, hint: str = "") -> ServerError:
-    fix = "ray start --head, or --ray local" if address == "auto" else f"ray status --address {address}"
-    return ServerError(f"No Ray cluster answers: {why}", where=f"--ray {address}", fix=fix + hint)
+    fix = (
+        Hint("ray start --head, or ", option("ray", "local"))
+        if address == "auto"
+        else f"ray status --address {address}"
+    )
+    return ServerError(f"No Ray cluster answers: {why}", where=option("ray", address), fix=Hint(fix, hint))

@@ -30,6 +30,7 @@ from sweet.cluster.nodes import Cluster
 from sweet.cluster.worker import AsyncWorker, AsyncWorkFactory, Fault, Item, Ready, Result, Worker, WorkFactory
 from sweet.device import CORES
 from sweet.errors import SweetError, described
+from sweet.hints import option
 from sweet.installation import VERSION
 
 CHUNKS_PER_WORKER = 6
@@ -272,7 +273,7 @@ class Scheduler(Generic[Item, Result]):
             why = "; ".join(reasons) or "no node gives a CPU" + (" and a GPU" if self.gpus else "")
             raise SweetError(
                 f"No node of the cluster can do the work: {why}.",
-                where=f"--ray {self.cluster.address}",
+                where=option("ray", self.cluster.address),
                 fix=f"sweet doctor --ray {self.cluster.address}",
             )
 

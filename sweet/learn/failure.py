@@ -14,7 +14,7 @@ from typing import Any
 
 from sweet.errors import SweetError, UsageError, described
 from sweet.files import write_whole
-from sweet.hints import Hint, option
+from sweet.hints import Hint, hint_from_json, hint_to_json, option
 from sweet.llm.vllm import last_lines
 
 LOG_PREFIX = "sweet-node-error "
@@ -40,7 +40,11 @@ def write_error(folder: Path, who: int | str, error: BaseException) -> None:
 def error_fields(error: BaseException) -> dict[str, Any]:
     """The error as JSON types."""
     if isinstance(error, SweetError):
-        fields = {"what": error.what, "where": error.where, "fix": error.fix}
+        fields = {
+            "what": hint_to_json(error.what),
+            "where": hint_to_json(error.where),
+            "fix": hint_to_json(error.fix),
+        }
     else:
         fields = {"what": described(error)}
     known, is_usage = isinstance(error, SweetError), isinstance(error, UsageError)
@@ -61,8 +65,9 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
         fields, who = found[0]
         if fields["known"]:
             error_class = UsageError if fields["usage"] else SweetError
-            return error_class(fields["what"], where=fields.get("where") or who, fix=fields.get("fix"))
-        fix = "the log says where; then --resume"
+            what, where, fix = (hint_from_json(fields.get(name)) for name in ("what", "where", "fix"))
+            return error_class(what or "", where=where or who, fix=fix)
+        fix = Hint("the log says where; then ", option("resume"))
         return SweetError(f"{who.capitalize()} failed: {fields['what']}", where=log, fix=fix)
     lines = last_lines(log)
     return SweetError(

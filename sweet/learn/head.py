@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from sweet.errors import UsageError
+from sweet.hints import Hint, stage
 
 NAME = "regression_head"
 """The attribute of the model that holds its head."""
@@ -87,7 +88,7 @@ def load_head(model: Any, folder: Path) -> None:
     """
     from safetensors.torch import load_file
 
-    path, fix = folder / FILE, "sweet train-critic --variant regression again"
+    path, fix = folder / FILE, Hint(stage("train-critic", variant="regression"), " again")
     try:
         tensors = load_file(path)
     except Exception as error:  # the reader raises whatever it met

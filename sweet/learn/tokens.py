@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import UsageError
-from sweet.hints import option
+from sweet.hints import Hint, option
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message, Recipe, with_hidden
 from sweet.tasks.trajectory import Trajectory, as_messages
@@ -339,8 +339,11 @@ class ChatEncoder:
             if max_length is None or longest <= max_length:
                 return remaining, prompts, dropped
         raise TooLong(
-            f"{name}: its last turn with the opening takes {longest} tokens, more than --max-length {max_length}, "
-            "so nothing of it could be supervised.",
+            Hint(
+                f"{name}: its last turn with the opening takes {longest} tokens, more than ",
+                option("max_length", max_length),
+                ", so nothing of it could be supervised.",
+            ),
             fix=option("max_length", longest),
         )
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from sweet.errors import SweetError
+from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
 from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
 from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
@@ -99,7 +100,9 @@ def main(arguments: Sequence[str]) -> int:
 def _write_error(folder: Path, error: Exception) -> None:
     """The error, for the command to show."""
     if isinstance(error, torch.OutOfMemoryError):
-        fix = "a smaller --micro-batch-tokens, --gradient-checkpointing on, --zero 3, --offload, or --lora"
+        smaller = Hint("a smaller ", option("micro_batch_tokens"))
+        others = (option("gradient_checkpointing", "on"), option("zero", 3), option("offload"))
+        fix = Hint(listed([smaller, *others]), ", or ", option("lora"))
         error = SweetError("A GPU's memory is full.", fix=fix)
     write_error(folder, os.environ.get("RANK", "0"), error)
 

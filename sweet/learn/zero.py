@@ -210,7 +210,7 @@ class ZeroEngine:
         torch.distributed.barrier()
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
-        fix = "train without --resume"
+        fix = Hint("train without ", option("resume"))
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))
             state: dict[str, Any] = metadata["state"]
@@ -225,7 +225,7 @@ class ZeroEngine:
                 f"The checkpoint was made by {layout[0]} ranks with ZeRO {layout[1]}, and these are {self.world} with "
                 f"ZeRO {self.settings.stage}: its parts are cut otherwise.",
                 where=path,
-                fix=Hint(option("devices"), " and ", option("zero", layout[1]), f" as before, or {fix}"),
+                fix=Hint(option("devices"), " and ", option("zero", layout[1]), " as before, or ", fix),
             )
         result, _ = self._engine.load_checkpoint(
             str(path.parent), tag=metadata["tag"], load_module_strict=not self._frozen

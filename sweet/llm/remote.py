@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.errors import ServerError, SweetError, UsageError
+from sweet.hints import option
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
@@ -289,7 +290,7 @@ class RemoteClient:
         raise UsageError(
             f"The server does not serve {model}. It serves: {', '.join(names) or 'nothing'}.",
             where=target.url,
-            fix=f"{MODEL_OPTIONS[self.role]} {names[0]}" if names else "start the server with the model",
+            fix=option(MODEL_OPTIONS[self.role], names[0]) if names else "start the server with the model",
         )
 
 

@@ -13,7 +13,7 @@ KEY_VARIABLES: dict[Role, tuple[str, ...]] = {
 }
 """Environment variables that are read for an API key; keys are never read from options or files."""
 
-MODEL_OPTIONS: dict[Role, str] = {"agent": "--agent", "sim": "--sim", "judge": "--judge-model"}
+MODEL_OPTIONS: dict[Role, str] = {"agent": "agent", "sim": "sim", "judge": "judge_model"}
 
 
 def api_key(role: Role) -> str:

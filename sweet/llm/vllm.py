@@ -23,6 +23,7 @@ from pathlib import Path
 
 from sweet import supervisor
 from sweet.errors import SweetError, UsageError
+from sweet.hints import Hint, option
 from sweet.installation import install_command
 from sweet.llm.adapter import Adapter
 from sweet.llm.address import bind, url_of
@@ -78,8 +79,8 @@ def find_vllm() -> str | None:
 def not_installed() -> UsageError:
     return UsageError(
         "vllm is not installed.",
-        where="--engine vllm",
-        fix=f"{install_command('gpu')}, or --engine embedded, which needs nothing more",
+        where=option("engine", "vllm"),
+        fix=Hint(install_command("gpu"), ", or ", option("engine", "embedded"), ", which needs nothing more"),
     )
 
 

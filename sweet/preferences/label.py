@@ -172,11 +172,10 @@ def _nothing(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRul
     else:
         what = "no task has a dialogue that solves it and a worse one"
         why += f", {sum(rewards[t.id] >= rule.solved for t in usable)} of them solve theirs"
-    if rule.margin:
-        why += f", --margin {rule.margin:g}"
+    margin = (", ", option("margin", rule.margin)) if rule.margin else ()
     samples = max(4, 2 * max((t.sample for t in usable), default=0) + 2)
     return SweetError(
-        f"There is nothing to prefer: {what} ({why}).",
+        Hint(f"There is nothing to prefer: {what} ({why}", *margin, ")."),
         fix=Hint(
             stage("rollout"),
             " with more dialogues a task (",

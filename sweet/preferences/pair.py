@@ -37,8 +37,11 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
         found = [pair for row in used for pair in turn_pairs(row, config)]
         if not found:
             raise SweetError(
-                f"No pair can be made of {len(used)} turns: the candidates of a turn are all alike, or none differ by "
-                f"--min-gap {config.min_gap:g}.",
+                Hint(
+                    f"No pair can be made of {len(used)} turns: the candidates of a turn are equal, or none differ by ",
+                    option("min_gap", config.min_gap),
+                    ".",
+                ),
                 where=candidates.id,
                 fix=Hint(
                     stage("rank"),

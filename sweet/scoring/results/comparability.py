@@ -60,8 +60,12 @@ def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: st
         )
     if baseline.scorer != scorer:
         raise UsageError(
-            f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is scored "
-            f"by {scorer}. (--allow-different compares them nevertheless.)",
+            Hint(
+                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is "
+                f"scored by {scorer}. (",
+                option("allow_different"),
+                " compares them nevertheless.)",
+            ),
             where=baseline.run.file(baseline.scores),
             fix=mend,
         )
