@@ -1,7 +1,7 @@
-"""`sweet data colbench`: the backend tasks of ColBench from the model hub into the user's data folder.
+"""`sweet data colbench`: fetch the backend tasks of ColBench from the model hub into the user's data folder.
 
-The files are those that the dataset's card names. Each is checked row by row before it takes its place, so that a
-download that went wrong is never mistaken for the dataset.
+The files are those of the dataset's card. Each is checked row by row before it is put in place, so that a failed
+download is never mistaken for the dataset.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ TRAJECTORIES = "colbench_code_offline_15k_llama8b.jsonl"
 
 class ColBenchConfig(StageConfig):
     trajectories: bool = False
-    """Fetch the published offline trajectories too (hundreds of MB), for sweet data import."""
+    """Also fetch the published offline trajectories (hundreds of MB), for sweet data import."""
     revision: str = "main"
     """Revision of the dataset."""
     force: bool = False
-    """Fetch again what is there already."""
+    """Fetch existing files again."""
 
 
 class Download(Protocol):
-    """`huggingface_hub.hf_hub_download`, as far as it is used here."""
+    """The part of `huggingface_hub.hf_hub_download` that is used here."""
 
     def __call__(self, repo_id: str, filename: str, *, repo_type: str, revision: str) -> str: ...
 
@@ -43,11 +43,11 @@ class Download(Protocol):
 def run_data_colbench(
     config: ColBenchConfig, reporter: Reporter, download: Download | None = None
 ) -> StageResult[ColBenchMetrics]:
-    """Fetch what is not there yet. The result's `run` is the data folder.
+    """Fetch the missing files. The result's `run` is the data folder.
 
     Raises:
-        ServerError: the hub could not be reached, or reads of the cache found nothing while offline.
-        SweetError: the hub refused, or what it sent is not the dataset.
+        ServerError: the hub could not be reached, or it is offline and its cache lacks the file.
+        SweetError: the hub refused access, or its file is not the dataset.
     """
     fetch = download or _hub_download()
     folder = data_folder() / "colbench"
@@ -65,7 +65,7 @@ def run_data_colbench(
         else:
             metrics[name] = count(local)
     if config.trajectories:
-        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN takes the trajectories into a run.")
+        reporter.say(f"sweet data import {folder / TRAJECTORIES} RUN imports the trajectories into a run.")
     return StageResult("data colbench", folder, ColBenchMetrics(**metrics))
 
 
@@ -76,7 +76,7 @@ def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Call
         rows = count(cached)
     except InputError as error:
         raise SweetError(
-            f"The hub's file is not what it should be: {error.what}",
+            f"The hub's file is invalid: {error.what}",
             where=error.where,
             fix="sweet data colbench --force, perhaps with another --revision",
         ) from error
@@ -88,8 +88,8 @@ def _fetch(fetch: Download, remote: str, revision: str, local: Path, count: Call
 def _hub_download() -> Download:
     from huggingface_hub import hf_hub_download
 
-    found: Download = hf_hub_download
-    return found
+    download: Download = hf_hub_download
+    return download
 
 
 def _count_tasks(path: Path) -> int:

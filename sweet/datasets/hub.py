@@ -1,4 +1,4 @@
-"""What can go wrong between this machine and the model hub, in words for people."""
+"""Convert the errors of the model hub's clients to errors of this program."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sweet.errors import ServerError, SweetError
 
 @contextmanager
 def reaching_hub(where: str, again: str) -> Iterator[None]:
-    """What the hub's clients raise inside comes out as an error of ours.
+    """Convert exceptions of the hub's clients inside the block.
 
     Args:
-        where: the dataset, or the file of it.
-        again: the command that goes on once the hub can be reached.
+        where: the dataset, or one of its files.
+        again: the command to repeat once the hub can be reached.
 
     Raises:
-        ServerError: the hub could not be reached, or reads of the cache found nothing while offline.
-        SweetError: the hub refused.
+        ServerError: the hub could not be reached, or it is offline and its cache lacks the file.
+        SweetError: the hub refused access.
     """
     from huggingface_hub.errors import (
         EntryNotFoundError,
@@ -30,21 +30,21 @@ def reaching_hub(where: str, again: str) -> Iterator[None]:
         RevisionNotFoundError,
     )
 
-    # Whatever HTTP library its client is built on: the root of that library's errors.
-    lost_on_the_way = cast("type[Exception]", HfHubHTTPError.__bases__[0])
+    # The base class of the errors of the HTTP library that the client uses.
+    connection_error = cast("type[Exception]", HfHubHTTPError.__bases__[0])
     refused = SweetError(
-        "The hub has no such dataset, or does not hand it out to you.",
+        "The hub has no such dataset, or denies you access.",
         where=where,
         fix="accept the terms on the dataset's page, then: hf auth login",
     )
     unreachable = ServerError(
-        "The model hub could not be reached, and what was asked for is not in its local cache.",
+        "The model hub could not be reached, and the file is not in its local cache.",
         where=where,
         fix=f"unset HF_HUB_OFFLINE, check the connection (sweet doctor), and run {again} again",
     )
     try:
         yield
-    except RepositoryNotFoundError as error:  # gated ones included
+    except RepositoryNotFoundError as error:  # also for gated repositories
         raise refused from error
     except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise unreachable from error
@@ -54,11 +54,11 @@ def reaching_hub(where: str, again: str) -> Iterator[None]:
         raise ServerError(
             f"The model hub answered with an error: {error}", where=where, fix="try again later"
         ) from error
-    except lost_on_the_way as error:
+    except connection_error as error:
         raise unreachable from error
     except OSError as error:
         if error.filename is not None:  # a full disk, a cache that cannot be written
             raise
-        if isinstance(error, FileNotFoundError):  # how the library datasets says the same
+        if isinstance(error, FileNotFoundError):  # the error of the library datasets for a missing repository
             raise refused from error
         raise unreachable from error

@@ -1,9 +1,9 @@
-"""`sweet data import` and `sweet data export`: trajectories from elsewhere, and to elsewhere.
+"""`sweet data import` and `sweet data export`: read and write trajectories in the published layout.
 
-An import reads its file twice: once to see that every row is right, so that a wrong one leaves nothing behind, and
-once to write. The trajectories become a `rollouts` artifact. Where rows bring a reward, these become a `scores`
-artifact as well, so that data which was scored elsewhere can be labelled without being scored again. An export joins
-the newest scores to the trajectories and writes the published layout, which an import reads back as it was.
+An import reads its file twice: once to check every row, so that an invalid row leaves nothing behind, and once to
+write. The trajectories become a `rollouts` artifact. If rows have rewards, these become a `scores` artifact too, so
+that data which was scored elsewhere can be labelled without scoring it again. An export joins the newest scores with
+the trajectories and writes the published layout, which an import reads back unchanged.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from sweet.tasks.trajectory import Trajectory, dump
 
 class DataImportConfig(StageConfig):
     task: str = "code"
-    """Kind of task (code, html, or that of an installed package), for a run that is made."""
+    """Kind of task of a new run: code, html, or a kind of an installed package."""
 
 
 class DataExportConfig(StageConfig):
     from_: str | None = None
-    """Rollouts to export; without it the newest."""
+    """Rollouts to export; by default the newest."""
     out: Path | None = None
-    """File to write; without it the rows go to stdout."""
+    """File to write; by default the rows go to stdout."""
 
 
 class _ImportRecord(DataImportConfig):
-    """What the manifest says of an import."""
+    """The configuration of an import in the manifest."""
 
     file: str
 
@@ -58,10 +58,10 @@ class _Survey:
 def run_data_import(
     file: Path, folder: Path, config: DataImportConfig, reporter: Reporter
 ) -> StageResult[ImportMetrics]:
-    """Take the trajectories of `file` into the run at `folder`, which is made where there is none.
+    """Import the trajectories of `file` into the run at `folder`, which is created if it does not exist.
 
     Raises:
-        InputError: a row is wrong; nothing has been written then.
+        InputError: a row is invalid; nothing has been written.
     """
     task_kind(config.task)
     survey = _Survey()
@@ -101,7 +101,7 @@ def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: in
 
 
 def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
-    """A row of scores. Tests passed are known where the reward is a share of the task's tests."""
+    """Return a row of scores. The number of passed tests is known if the reward is a share of the task's tests."""
     total = len(trajectory.task.test_cases)
     passed = round(reward * total)
     if abs(reward * total - passed) > 1e-6 or not 0 <= passed <= total:
@@ -124,7 +124,7 @@ def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> 
 
     Args:
         rollouts: the id of the rollouts; None for the newest.
-        needed_by: named by the error where the run has none.
+        needed_by: the command that the error names if the run has none.
     """
     artifact = run.find("rollouts", rollouts, needed_by=needed_by)
     rewards = _rewards(run, artifact)
@@ -139,7 +139,7 @@ def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
 
 
 def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any]:
-    """A row of the published layout. What is at its default is left out, except the published fields."""
+    """Return a row of the published layout. Fields at their default are omitted, except the published ones."""
     row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
     row = published | {"answer": trajectory.answer} | row
@@ -148,29 +148,29 @@ def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any
 
 
 def published_line(row: dict[str, Any]) -> bytes:
-    """The row as a line of JSON with its newline."""
+    """Return the row as a line of JSON with its newline."""
     return to_json(row, inf_nan_mode="constants") + b"\n"
 
 
 def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
-    made = run.manifest().of_kind("scores", "done")
-    ours = (scores for scores in reversed(made) if any(source.id == rollouts.id for source in scores.inputs))
-    scores = next(ours, None)
+    existing = run.manifest().of_kind("scores", "done")
+    matching = (scores for scores in reversed(existing) if any(source.id == rollouts.id for source in scores.inputs))
+    scores = next(matching, None)
     if scores is None:
         return {}
     return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
 
 
 def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
-    """The same as lines of JSON, each with its newline."""
+    """Yield the rows as lines of JSON, each with its newline."""
     for row in export_rows(run, config):
         yield published_line(row)
 
 
 def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult[ExportMetrics]:
-    """Write the rows to `config.out`, which is replaced only once they are all written."""
+    """Write the rows to `config.out`, which is replaced only after all rows are written."""
     if config.out is None:
-        raise UsageError("An export needs a file to write.", fix="--out FILE")
+        raise UsageError("An export requires a file to write.", fix="--out FILE")
     out = config.out
     check_target(out)
     rows = 0

@@ -1,4 +1,4 @@
-"""`sweet data micro-agent`: builds the packaged agent again, from nothing (see sweet.tasks.micro.build)."""
+"""`sweet data micro-agent`: build the packaged agent again from scratch (see sweet.tasks.micro.build)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from sweet.tasks.micro.build import AgentRecipe, build_agent
 
 
 class MicroAgentConfig(StageConfig, AgentRecipe):
-    """The recipe's fields are the options."""
+    """The options are the fields of the recipe."""
 
 
 def run_data_micro_agent(folder: Path, config: MicroAgentConfig, reporter: Reporter) -> StageResult[MicroAgentMetrics]:
-    """Build the agent into `folder`, which must be empty or not there. The result's `run` is the folder.
+    """Build the agent into `folder`, which must be empty or missing. The result's `run` is the folder.
 
     Raises:
-        UsageError: something is in the folder, or the sizes do not fit each other.
+        UsageError: the folder is not empty, or the sizes are inconsistent.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError("The folder is there already and not empty.", where=folder, fix="name a new folder")
+        raise UsageError("The folder already exists and is not empty.", where=folder, fix="name a new folder")
     if config.width % config.heads:
         raise UsageError(
-            f"{config.heads} heads do not divide a width of {config.width}.", where="--heads, --width", fix="--heads 4"
+            f"A width of {config.width} is not divisible by {config.heads} heads.",
+            where="--heads, --width",
+            fix="--heads 4",
         )
-    began = time.monotonic()
+    started = time.monotonic()
     result = build_agent(folder, config=config, say=reporter.say)
-    metrics = MicroAgentMetrics(**asdict(result), seconds=round(time.monotonic() - began, 1))
+    metrics = MicroAgentMetrics(**asdict(result), seconds=round(time.monotonic() - started, 1))
     return StageResult("data micro-agent", folder, metrics)

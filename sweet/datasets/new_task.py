@@ -1,7 +1,7 @@
-"""`sweet data new-task`: the skeleton of a package that brings a kind of task.
+"""`sweet data new-task`: write the skeleton of a package with a kind of task.
 
-The files lie in `sweet/tasks/skeleton`, each with its name, an ending `.in`, and places such as `@name@`. What is made
-works from the first moment: a task, a scripted human, an agent of rules, a scorer, and a test of all of them.
+The templates are in `sweet/tasks/skeleton`, with the suffix `.in` and placeholders such as `@name@`. The result works
+at once: a task, a scripted human, a rule-based agent, a scorer, and a test of all of them.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from sweet.plugins import plugins
 from sweet.stages.base import StageConfig, StageResult
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
-_LONGEST = 40
-_ENDING = ".in"
+_MAX_LENGTH = 40
+_SUFFIX = ".in"
 
 
 class NewTaskConfig(StageConfig):
     name: str
-    """The kind's name, as --task takes it: small letters and digits, with - or _ between them."""
+    """The kind's name for --task: lower-case letters and digits, with - or _ between them."""
 
 
 def run_new_task(folder: Path, config: NewTaskConfig) -> StageResult[NewTaskMetrics]:
-    """Write the skeleton into `folder`, which must be empty or not there. The result's `run` is the folder.
+    """Write the skeleton into `folder`, which must be empty or missing. The result's `run` is the folder.
 
     Raises:
-        UsageError: something is in the folder, or the name cannot be one or is taken.
+        UsageError: the folder is not empty, or the name is invalid or taken.
     """
     _check_name(config.name)
-    place = folder.resolve()
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError("The folder is there already and not empty.", where=folder, fix="name a new folder")
+    target = folder.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError("The folder already exists and is not empty.", where=folder, fix="name a new folder")
     package = f"sweet_{config.name.replace('-', '_')}"
-    places = {
+    values = {
         "name": config.name,
         "package": package,
         "distribution": package.replace("_", "-"),
         "Class": "".join(part.capitalize() for part in re.split("[-_]", config.name)),
     }
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as beside:
-        count = _copy(resources.files("sweet.tasks") / "skeleton", Path(beside), places)
-        for made in sorted(Path(beside).iterdir()):
-            made.rename(place / made.name)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+        count = _copy(resources.files("sweet.tasks") / "skeleton", Path(temporary), values)
+        for entry in sorted(Path(temporary).iterdir()):
+            entry.rename(target / entry.name)
     return StageResult("data new-task", folder, NewTaskMetrics(name=config.name, package=package, files=count))
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")[:_LONGEST].rstrip("-")
+    if not _NAME.fullmatch(name) or len(name) > _MAX_LENGTH:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")[:_MAX_LENGTH].rstrip("-")
         raise UsageError(
-            f"{name!r} cannot be the name of a kind of task: small letters and digits, with - or _ between them, "
-            f"{_LONGEST} characters at most.",
+            f"{name!r} is not a valid name of a kind of task: lower-case letters and digits, with - or _ between them, "
+            f"at most {_MAX_LENGTH} characters.",
             where="--name",
             fix=f"--name {plain or 'mine'}",
         )
@@ -67,23 +67,23 @@ def _check_name(name: str) -> None:
         raise UsageError(f"The name {name!r} is taken.", where="--name", fix=f"--name my-{name}")
 
 
-def _copy(source: Traversable, target: Path, places: dict[str, str]) -> int:
-    """Copy a folder with everything in its place; how many files."""
+def _copy(source: Traversable, target: Path, values: dict[str, str]) -> int:
+    """Copy a folder and fill its placeholders. Return the number of files."""
     count = 0
     for entry in source.iterdir():
         if entry.is_dir():
-            folder = target / (places["package"] if entry.name == "package" else entry.name)
+            folder = target / (values["package"] if entry.name == "package" else entry.name)
             folder.mkdir()
-            count += _copy(entry, folder, places)
-        elif entry.name.endswith(_ENDING):
-            name = entry.name.removesuffix(_ENDING)
+            count += _copy(entry, folder, values)
+        elif entry.name.endswith(_SUFFIX):
+            name = entry.name.removesuffix(_SUFFIX)
             file = target / (".gitignore" if name == "gitignore" else name)
-            file.write_text(_filled(entry.read_text("utf-8"), places), encoding="utf-8")
+            file.write_text(_fill(entry.read_text("utf-8"), values), encoding="utf-8")
             count += 1
     return count
 
 
-def _filled(text: str, places: dict[str, str]) -> str:
-    for place, value in places.items():
-        text = text.replace(f"@{place}@", value)
+def _fill(text: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
     return text

@@ -1,7 +1,7 @@
-"""`sweet data assets`: the files that frontend pages load from elsewhere, into the user's data folder.
+"""`sweet data assets`: fetch the files that frontend pages load into the user's data folder.
 
-They come from a content network, or where that cannot be reached from npm, with whatever registry it is set up for.
-Each is known by its sha256, so that it does not matter who gave it.
+The sources are content networks, and npm with its configured registry if these cannot be reached. Each file is verified
+by its sha256, so that the source does not have to be trusted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from sweet.render.assets import ASSETS, Asset, asset_folder
 from sweet.stages.base import Reporter, StageConfig, StageResult
 
 NETWORKS = ("https://cdn.jsdelivr.net/npm", "https://unpkg.com")
-"""Both serve a file of a package at ADDRESS/PACKAGE@VERSION/MEMBER."""
+"""Content networks that serve a file of a package at ADDRESS/PACKAGE@VERSION/MEMBER."""
 
-LARGEST = 64 * 2**20
-"""Bytes; the largest asset has 3 MB, the largest package 5 MB packed."""
+MAX_BYTES = 64 * 2**20
+"""Most bytes that are read; the largest asset has 3 MB, the largest package 5 MB compressed."""
 
-NPM_PATIENCE = 300.0
+NPM_TIMEOUT = 300.0
 """Seconds for npm to fetch a package."""
 
 
@@ -39,24 +39,24 @@ class AssetsConfig(StageConfig):
     timeout: float = Field(default=20.0, gt=0)
     """Seconds to wait for the content network."""
     force: bool = False
-    """Fetch again what is there already."""
+    """Fetch existing files again."""
 
 
 class Unavailable(Exception):
-    """A source does not give the asset: the reason, for people."""
+    """A source does not provide the asset; the message is the reason."""
 
 
 Source = Callable[[Asset, float], bytes]
 
 
 def from_network(address: str) -> Source:
-    """A content network as a source."""
+    """Return a content network as a source."""
 
     def fetch(asset: Asset, timeout: float) -> bytes:
         where = f"{address}/{asset.package}/{asset.member}"
         try:
             with urllib.request.urlopen(where, timeout=timeout) as answer:
-                return bytes(answer.read(LARGEST))
+                return bytes(answer.read(MAX_BYTES))
         except urllib.error.HTTPError as error:
             error.close()
             raise Unavailable(f"{where} answers {error.code}") from error
@@ -68,26 +68,26 @@ def from_network(address: str) -> Source:
 
 
 def from_npm(asset: Asset, _timeout: float) -> bytes:
-    """The file out of its package as `npm pack` fetches it, which takes its own time."""
+    """Return the file from its package, fetched by `npm pack`, which has its own time-out."""
     npm = shutil.which("npm")
     if npm is None:
         raise Unavailable("npm is not installed")
     with tempfile.TemporaryDirectory() as folder:
         command = [npm, "pack", asset.package, "--ignore-scripts", "--silent", "--pack-destination", folder]
         try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=NPM_PATIENCE
+            process = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=NPM_TIMEOUT
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"npm pack {asset.package}: {error}") from error
         packed = list(Path(folder).glob("*.tgz"))
-        if done.returncode or len(packed) != 1:
-            last = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+        if process.returncode or len(packed) != 1:
+            last = process.stderr.strip().splitlines()[-1:] or [f"status {process.returncode}"]
             raise Unavailable(f"npm pack {asset.package}: {last[0]}")
         try:
             with tarfile.open(packed[0]) as archive:
                 member = archive.extractfile(f"package/{asset.member}")
-                return b"" if member is None else member.read(LARGEST)
+                return b"" if member is None else member.read(MAX_BYTES)
         except (tarfile.TarError, KeyError, OSError) as error:
             raise Unavailable(f"the package {asset.package} has no {asset.member}") from error
 
@@ -98,28 +98,28 @@ SOURCES: tuple[Source, ...] = (*(from_network(address) for address in NETWORKS),
 def run_data_assets(
     config: AssetsConfig, reporter: Reporter, sources: Sequence[Source] = SOURCES
 ) -> StageResult[AssetsMetrics]:
-    """Fetch what is not there yet, or not as it should be. The result's `run` is the folder.
+    """Fetch missing and damaged files. The result's `run` is the folder.
 
     Raises:
-        ServerError: no source gives an asset.
-        SweetError: what they gave is not the asset.
+        ServerError: no source provides an asset.
+        SweetError: a source provided another file.
     """
     folder = asset_folder()
     folder.mkdir(parents=True, exist_ok=True)
     fetched = 0
     for asset in ASSETS:
         path = folder / asset.name
-        if not config.force and path.is_file() and _is(asset, path.read_bytes()):
+        if not config.force and path.is_file() and _matches(asset, path.read_bytes()):
             continue
         reporter.say(f"Fetching {asset.member} of {asset.package}.")
-        content = _first(asset, sources, config.timeout)
+        content = _fetch(asset, sources, config.timeout)
         with replacing(path) as file:
             file.write(content)
         fetched += 1
     return StageResult("data assets", folder, AssetsMetrics(assets=len(ASSETS), fetched=fetched))
 
 
-def _first(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:
+def _fetch(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:
     reasons: list[str] = []
     wrong = False
     for source in sources:
@@ -128,17 +128,17 @@ def _first(asset: Asset, sources: Sequence[Source], timeout: float) -> bytes:
         except Unavailable as reason:
             reasons.append(str(reason))
             continue
-        if _is(asset, content):
+        if _matches(asset, content):
             return content
         wrong = True
-        reasons.append(f"what came ({len(content)} bytes) has another sha256")
+        reasons.append(f"a file of {len(content)} bytes with another sha256")
     kind = SweetError if wrong else ServerError
     raise kind(
         f"{asset.member} of {asset.package} could not be fetched: {'; '.join(reasons)}.",
         where=asset_folder() / asset.name,
-        fix="check the connection (sweet doctor), or put the file there; it is checked by its sha256",
+        fix="check the connection (sweet doctor), or put the file there; its sha256 is verified",
     )
 
 
-def _is(asset: Asset, content: bytes) -> bool:
+def _matches(asset: Asset, content: bytes) -> bool:
     return hashlib.sha256(content).hexdigest() == asset.sha256

@@ -1,7 +1,7 @@
-"""Where rows of descriptions and pages come from: a dataset of the model hub, Parquet files, JSON lines.
+"""Read rows of descriptions and pages from a dataset of the model hub, Parquet files, or JSON lines.
 
-The hub's dataset is streamed, and only the columns that are wanted: its screenshots, nearly all of its bytes, are
-neither fetched nor decoded. Rows keep the order of their files, so that a row's number is its name.
+The hub's dataset is streamed with the required columns only: its screenshots, nearly all of its bytes, are neither
+fetched nor decoded. Rows keep the order of their files, so that a row is identified by its number.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from sweet.installation import install_command
 from sweet.runs.jsonl import read_rows
 
 COLUMNS = ("text", "llm_generated_idea")
-"""The page's HTML and its description, as WebSight names them."""
+"""The columns of WebSight with the page's HTML and its description."""
 
 Row = dict[str, Any]
 Rows = Callable[[int], Generator[Row, None, None]]
-"""The rows of a source from this number (from 0) on."""
+"""Returns the rows of a source, beginning at a number (from 0)."""
 
 
 def open_rows(source: str, subset: str, revision: str, again: str) -> Rows:
-    """The rows of a dataset of the hub (`owner/name`), or of a file or folder on this machine.
+    """Open a dataset of the hub (`owner/name`), or a file or folder on this machine.
 
     Args:
-        subset: the configuration of the dataset, on the hub.
-        again: the command that goes on once the hub can be reached.
+        subset: the configuration of the dataset on the hub.
+        again: the command to repeat once the hub can be reached.
 
     Raises:
-        UsageError: there is no such file, or it holds no such rows. The rows raise the same where they are wrong, and
-            what `reaching_hub` raises.
+        UsageError: there is no such file, or it has no such rows. Reading the rows raises the same for invalid rows,
+            and the errors of `reaching_hub`.
     """
     path = Path(source).expanduser()
     if path.exists():
@@ -48,7 +48,7 @@ def open_rows(source: str, subset: str, revision: str, again: str) -> Rows:
 
 
 def hub_rows(dataset: str, subset: str, revision: str, again: str) -> Rows:
-    """The rows of a dataset with a card: one of the hub, or a copy of it."""
+    """Open a dataset with a card: one of the hub, or a local copy."""
     load = _datasets().load_dataset
 
     def rows(start: int) -> Generator[Row, None, None]:
@@ -99,7 +99,7 @@ def _parquet(path: Path, files: list[Path]) -> Rows:
 
 
 def _streamed(where: str, start: int, load: Callable[[], Any]) -> Generator[Row, None, None]:
-    """Rows of the library datasets. What it finds wrong with the data comes as a ValueError of Arrow or its own."""
+    """Yield rows of the library datasets, which reports invalid data as a ValueError of its own or of Arrow."""
     try:
         yield from load().skip(start)
     except ValueError as error:
@@ -107,7 +107,7 @@ def _streamed(where: str, start: int, load: Callable[[], Any]) -> Generator[Row,
         raise SweetError(
             f"The dataset cannot be read: {first}",
             where=where,
-            fix=f"a --subset that it has; the columns must be {' and '.join(COLUMNS)}",
+            fix=f"an existing --subset; the columns must be {' and '.join(COLUMNS)}",
         ) from error
 
 
@@ -116,7 +116,7 @@ def _datasets() -> Any:
         import datasets
     except ImportError as error:
         raise UsageError(
-            "Datasets of the hub and Parquet files need the package datasets.",
+            "Datasets of the hub and Parquet files require the package datasets.",
             where="--source",
             fix=f"{install_command('data')}, or --source FILE.jsonl with the same columns",
         ) from error

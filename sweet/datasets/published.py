@@ -1,9 +1,8 @@
-"""Reading trajectories in the published layout, wherever they were made.
+"""Read trajectories in the published layout, of this or of other programs.
 
-A file is JSON Lines, one trajectory a line, or one JSON list of them; both are read one row at a time, so that a file
-larger than memory can be read. A row becomes a `Trajectory`: the role names of other programs are turned into ours, an
-id and a task id are made where the row brings none, and everything else is kept as it stands. What is wrong is told
-with its line.
+A file is JSON Lines with one trajectory per line, or one JSON list of them; both are read row by row, so that a file
+may be larger than memory. A row becomes a `Trajectory`: role names of other programs are converted, missing ids and
+task ids are generated, and everything else is kept unchanged. Errors name the line.
 """
 
 from __future__ import annotations
@@ -30,28 +29,28 @@ ROLES = {
     "human": "user",
     "human_collaborator": "user",
 }
-"""The role names that are understood, and ours for them."""
+"""The accepted role names, and the roles of `Trajectory`."""
 
 CHUNK = 1 << 20
 """Characters read at once from a JSON list."""
 
 
 def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in its order.
+    """Yield the trajectories of a file in its order.
 
     Raises:
-        InputError: the file is not there, is empty, or a row is wrong; names the line.
+        InputError: the file does not exist, is empty, or a row is invalid; with the line.
     """
     reader = _Reader(path)
     rows = json_list(path) if _first_character(path) == "[" else read_rows(path)
     for line, row in rows:
         yield reader.trajectory(line, row)
     if not reader.count:
-        raise InputError("The file holds no trajectory.", path=path, fix="one JSON object a line, or a JSON list")
+        raise InputError("The file contains no trajectory.", path=path, fix="one JSON object per line, or a JSON list")
 
 
 class _Reader:
-    """Turns rows into trajectories, and remembers what must be the same or different between them."""
+    """Converts rows to trajectories, and checks that ids are unique and tasks of the same id are equal."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,13 +75,13 @@ class _Reader:
             trajectory = Trajectory.model_validate(fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise self._wrong(line, f"{_place(first['loc'])}: {first['msg']}.") from error
+            raise self._wrong(line, f"{_dotted(first['loc'])}: {first['msg']}.") from error
         if trajectory.id in self.lines:
             raise InputError(
-                f"The id {trajectory.id!r} stands in line {self.lines[trajectory.id]} already.",
+                f"The id {trajectory.id!r} is already used in line {self.lines[trajectory.id]}.",
                 path=self.path,
                 line=line,
-                fix="give every trajectory an id of its own, or none",
+                fix="give every trajectory a different id, or none",
             )
         self.lines[trajectory.id] = line
         self.count += 1
@@ -102,7 +101,7 @@ class _Reader:
         task["id"] = self._name(line, given.get("id"), "task.id") or f"task-{content}"
         if self.contents.setdefault(task["id"], content) != content:
             raise InputError(
-                f"The task {task['id']!r} differs from the task of that id in a line before.",
+                f"The task {task['id']!r} differs from the task with the same id in a previous line.",
                 path=self.path,
                 line=line,
                 fix="give different tasks different ids, or none",
@@ -111,29 +110,29 @@ class _Reader:
 
     def _turns(self, line: int, given: Any) -> list[Any]:
         if not isinstance(given, list) or not given:
-            raise self._wrong(line, "The trajectory has no 'dialogue_history' (a list that is not empty).")
+            raise self._wrong(line, "The trajectory has no 'dialogue_history' (a non-empty list).")
         turns = []
         for number, entry in enumerate(given):
             role = entry.get("role") if isinstance(entry, dict) else None
-            ours = ROLES.get(role) if isinstance(role, str) else None
-            if ours is None:
+            known_role = ROLES.get(role) if isinstance(role, str) else None
+            if known_role is None:
                 known = ", ".join(ROLES)
                 raise self._wrong(line, f"dialogue_history.{number}.role: {role!r} is not one of {known}.")
-            turns.append({**entry, "role": ours})
+            turns.append({**entry, "role": known_role})
         if turns[0]["role"] != "user":
             raise self._wrong(line, "dialogue_history must begin with the human's request.")
         return turns
 
     def _name(self, line: int, given: Any, key: str) -> str | None:
-        """An id as text; a number is one too."""
+        """Return an id as text; numbers are accepted."""
         if given is None:
             return None
         if isinstance(given, bool) or not isinstance(given, str | int) or given == "":
-            raise self._wrong(line, f"{key}: must be text that is not empty.")
+            raise self._wrong(line, f"{key}: must be a non-empty text.")
         return str(given)
 
     def _check_text(self, line: int, row: dict[str, Any]) -> None:
-        """JSON can name half of a surrogate pair, which no file can hold and no tokenizer takes."""
+        """Reject lone surrogates, which JSON can express but files and tokenizers cannot."""
         try:
             to_json(row)
         except ValueError as error:
@@ -146,10 +145,10 @@ class _Reader:
             raise self._wrong(line, f"reward: {reward!r} is not a finite number.")
 
     def _wrong(self, line: int, what: str) -> InputError:
-        return InputError(what, path=self.path, line=line, fix="correct this line, or take it out")
+        return InputError(what, path=self.path, line=line, fix="correct this line, or remove it")
 
 
-def _place(loc: tuple[int | str, ...]) -> str:
+def _dotted(loc: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in loc)
 
 
@@ -169,10 +168,10 @@ def _first_character(path: Path) -> str:
 
 
 def json_list(path: Path) -> Iterator[tuple[int, Any]]:
-    """The elements of the JSON list that a file is, each with the line it begins in.
+    """Yield the elements of a file's JSON list, each with the line it begins in.
 
-    The text is read in chunks; an element is decoded as soon as all of it is there. Between two attempts at an
-    element the text at hand doubles, so that a large one costs twice its length at most.
+    The text is read in chunks; an element is decoded as soon as it is complete. The text doubles between two attempts
+    to decode an element, so that a large one costs at most twice its length.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         source = _Source(path, file)
@@ -187,14 +186,14 @@ def json_list(path: Path) -> Iterator[tuple[int, Any]]:
             line = source.line
             yield line, source.decode()
             source.skip_space()
-            more = source.expect(",]", "The list goes on without a comma, or ends too early.") == ","
+            more = source.expect(",]", "The list continues without a comma, or ends too early.") == ","
         source.skip_space()
         if source.peek():
-            raise source.wrong("Something follows after the end of the list.")
+            raise source.wrong("There is text after the end of the list.")
 
 
 class _Source:
-    """Text of a file, a chunk at a time, and the line that the position is in."""
+    """The text of a file, read in chunks, and the line of the current position."""
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self.path = path
@@ -206,7 +205,7 @@ class _Source:
         self.decoder = json.JSONDecoder()
 
     def more(self, size: int = CHUNK) -> bool:
-        """Read on; False at the end of the file."""
+        """Read a chunk. Return False at the end of the file."""
         try:
             read = self.file.read(size)
         except UnicodeDecodeError as error:
@@ -237,7 +236,7 @@ class _Source:
         return self.take(1)
 
     def decode(self) -> Any:
-        """The JSON value at the position. Its end must be in sight: a number at the end of the text may go on."""
+        """Return the JSON value at the position. It needs text after its end: a number at the end may continue."""
         while True:
             try:
                 value, end = self.decoder.raw_decode(self.text, self.at)
@@ -254,4 +253,6 @@ class _Source:
         return value
 
     def wrong(self, what: str) -> InputError:
-        return InputError(what, path=self.path, line=self.line, fix="one JSON object a line, or a JSON list of objects")
+        return InputError(
+            what, path=self.path, line=self.line, fix="one JSON object per line, or a JSON list of objects"
+        )

@@ -1,11 +1,11 @@
-"""`sweet data websight`: the frontend tasks of ColBench, out of WebSight on the model hub.
+"""`sweet data websight`: build the frontend tasks of ColBench from WebSight on the model hub.
 
-A task is a row: its description is what the agent is told, its page is the one in mind. Train is the first 10,000 rows
-of WebSight v0.2 and test the 10,000 behind them, of which the paper plays the first 500. A task is named after its row,
-`websight-00042`, whatever else was fetched. Rows without a page or a description cannot be played and are passed over.
+A task is made from a row: the agent gets its description, and its page is the reference. Train is the first 10,000 rows
+of WebSight v0.2 and test the following 10,000, of which the paper plays the first 500. A task is named after its row,
+`websight-00042`, independent of other rows. Rows without a page or a description are skipped.
 
-A split grows in a hidden file beside its place, a line a task, and takes its place when it is whole. What was stopped
-goes on behind its last whole line, if the source still has that very row there; else it begins again.
+A split is written to a hidden file in the same folder, one line per task, and renamed when it is complete. A stopped
+build resumes after its last complete line if the source still has the same row there; otherwise it starts again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ID = re.compile(r"websight-(\d{5,})")
 
 class WebSightConfig(StageConfig):
     source: str = WEBSIGHT
-    """Dataset on the hub; or a folder of Parquet files, a Parquet file or a JSONL file with the same columns."""
+    """Dataset on the hub, or a folder of Parquet files, a Parquet file or a JSONL file with the same columns."""
     subset: str = "v0.2"
     """Configuration of the dataset on the hub."""
     revision: str = "main"
@@ -53,18 +53,18 @@ class WebSightConfig(StageConfig):
     split: Split | None = None
     """Only this split."""
     limit: int | None = Field(default=None, ge=1)
-    """Only the first so many rows of each split; a later call with more goes on from there."""
+    """Only the first rows of each split; a later call with a larger limit continues."""
     force: bool = False
-    """Build again what is there already."""
+    """Build existing splits again."""
 
 
 def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult[WebSightMetrics]:
-    """Build what is not there yet. The result's `run` is the data folder.
+    """Build the missing splits. The result's `run` is the data folder.
 
     Raises:
-        UsageError: the source is not there or not of this kind, or another process is building.
-        ServerError: the hub could not be reached; what was fetched is kept.
-        SweetError: the hub refused, or the source ends too early.
+        UsageError: the source does not exist or has another form, or another process is building.
+        ServerError: the hub could not be reached; fetched rows are kept.
+        SweetError: the hub refused access, or the source ends too early.
     """
     folder = data_folder() / "websight"
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,15 +73,15 @@ def run_data_websight(config: WebSightConfig, reporter: Reporter) -> StageResult
     try:
         with FileLock(folder / ".lock", timeout=0):
             for split in splits:
-                metrics |= _Build(split, config, reporter).metrics()
+                metrics |= _SplitBuilder(split, config, reporter).metrics()
     except Timeout as error:
         raise UsageError("Another process is building WebSight's splits.", where=folder, fix="wait for it") from error
     return StageResult("data websight", folder, WebSightMetrics.model_validate(metrics))
 
 
 @dataclass(frozen=True)
-class _Build:
-    """The building of one split."""
+class _SplitBuilder:
+    """Builds one split."""
 
     split: Split
     config: WebSightConfig
@@ -96,12 +96,12 @@ class _Build:
         return websight_file(self.split)
 
     @property
-    def begun(self) -> Path:
-        """The split while it grows."""
+    def unfinished(self) -> Path:
+        """The file of the unfinished split."""
         return self.file.with_name(f".{self.file.name}.begun")
 
     def metrics(self) -> dict[str, int | str]:
-        """Build the split where it is not there; its tasks, the rows passed over, and the file's sha256."""
+        """Build the split if it is missing. Return the numbers of its tasks and skipped rows, and the file's sha256."""
         last = None if self.config.force else self._last_built()
         if last is None or last + 1 < self.rows.stop:
             self._grow()
@@ -109,13 +109,13 @@ class _Build:
         tasks = sum(1 for _ in scan_jsonl(self.file))
         rows = max(last + 1, self.rows.stop) - self.rows.start
         if rows > tasks:
-            self.reporter.warn(f"{rows - tasks} of {rows} {self.split} rows hold no page or no description.")
+            self.reporter.warn(f"{rows - tasks} of {rows} {self.split} rows have no page or no description.")
         with self.file.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {self.split: tasks, f"{self.split}_passed_over": rows - tasks, f"{self.split}_sha256": digest}
 
     def _last_built(self) -> int | None:
-        """The number of the last row in the split's file, where there is one."""
+        """Return the number of the last row in the split's file; None without a file."""
         if not self.file.is_file():
             return None
         try:
@@ -124,40 +124,40 @@ class _Build:
             last = None
         if last is None:
             raise UsageError(
-                "This file is not what this command makes.",
+                "This file was not made by this command.",
                 where=self.file,
                 fix=f"move it away, or {AGAIN} --force to replace it",
             )
         return _number(last)
 
     def _grow(self) -> None:
-        """Fetch the rows that `begun` lacks."""
+        """Fetch the rows that the unfinished split lacks."""
         last = self._resumed()
         at = self.rows.start if last is None else _number(last)
         if at + 1 >= self.rows.stop and last is not None:
             return
         source = open_rows(self.config.source, self.config.subset, self.config.revision, AGAIN)
-        found = source(at)
-        if last is not None and not self._continues(last, next(found, None)):
-            self.reporter.warn(f"Row {at} of the source is another now: {self.split} begins again.")
-            self.begun.unlink()
-            found.close()
+        rows = source(at)
+        if last is not None and not self._continues(last, next(rows, None)):
+            self.reporter.warn(f"Row {at} of the source has changed: {self.split} starts again.")
+            self.unfinished.unlink()
+            rows.close()
             last, at = None, self.rows.start
-            found = source(at)
+            rows = source(at)
         numbers = self.rows[at - self.rows.start + (last is not None) :]
         self.reporter.say(f"Fetching rows {numbers.start:,} to {numbers.stop - 1:,} of {self.config.source}.")
-        with closing(found), JsonlWriter(self.begun) as writer:
-            self._write(numbers, found, writer)
+        with closing(rows), JsonlWriter(self.unfinished) as writer:
+            self._write(numbers, rows, writer)
 
     def _continues(self, last: Row, row: Row | None) -> bool:
-        """Whether `row` of the source is what the last task was made from."""
+        """Return whether the last task was made from this `row` of the source."""
         return row is not None and _task(_number(last), row, self.config.source) == last
 
-    def _write(self, numbers: range, found: Iterator[Row], writer: JsonlWriter) -> None:
+    def _write(self, numbers: range, rows: Iterator[Row], writer: JsonlWriter) -> None:
         with self.reporter.progress(self.split, len(self.rows)) as bar:
             bar.advance(len(self.rows) - len(numbers))
             for number in numbers:
-                row = next(found, None)
+                row = next(rows, None)
                 if row is None:
                     raise SweetError(
                         f"The source ends after row {number - 1:,}; {self.split} is rows "
@@ -171,58 +171,58 @@ class _Build:
                 bar.advance()
 
     def _resumed(self) -> Row | None:
-        """The last task of what there is already; None where it begins anew."""
+        """Return the last existing task; None if the build starts again."""
         if self.config.force:
-            self.begun.unlink(missing_ok=True)
-        elif self.file.is_file() and not self.begun.exists():  # it was made with a smaller limit
-            shutil.copyfile(self.file, self.begun)
-        if not self.begun.exists():
+            self.unfinished.unlink(missing_ok=True)
+        elif self.file.is_file() and not self.unfinished.exists():  # it was made with a smaller limit
+            shutil.copyfile(self.file, self.unfinished)
+        if not self.unfinished.exists():
             return None
-        JsonlWriter(self.begun).close()  # cuts a torn line
+        JsonlWriter(self.unfinished).close()  # removes an incomplete line
         try:
-            last = _last(self.begun)
+            last = _last(self.unfinished)
         except InputError:
             last = None
         if last is None or _number(last) not in ROWS[self.split]:
-            self.begun.unlink()
+            self.unfinished.unlink()
             return None
         return last
 
     def _finish(self) -> int:
-        """Put the split in its place; the number of its last row."""
+        """Write the finished split. Return the number of its last row."""
         last = -1
         with replacing(self.file) as file:
-            for task in scan_jsonl(self.begun):
-                if _number(task) >= self.rows.stop:  # it was begun with a larger limit
+            for task in scan_jsonl(self.unfinished):
+                if _number(task) >= self.rows.stop:  # it was started with a larger limit
                     break
                 last = _number(task)
                 file.write(encode(task) + b"\n")
             if last < 0:
                 raise SweetError(
-                    f"None of the rows holds a page and a description, as {' and '.join(COLUMNS)}.",
+                    f"No row has a page and a description, as {' and '.join(COLUMNS)}.",
                     where=self.config.source,
                     fix=f"{AGAIN} --force with another --source",
                 )
-        self.begun.unlink()
+        self.unfinished.unlink()
         return last
 
 
 def _last(path: Path) -> Row | None:
-    """The last task of a file; None where there is none, or it is none of ours."""
+    """Return the last task of a file; None if there is none, or if it is not a task of WebSight."""
     row = next(iter(deque(scan_jsonl(path), maxlen=1)), None)
     return row if row is not None and _ID.fullmatch(str(row.get("id"))) else None
 
 
 def _number(task: Row) -> int:
-    """The row that a task was made from."""
+    """Return the number of the row that a task was made from."""
     return int(str(task["id"]).rpartition("-")[2])
 
 
 def _task(number: int, row: Row, source: str) -> Row | None:
-    """The task of a row; None where it cannot be played."""
+    """Return the task of a row; None if it cannot be played."""
     for name in COLUMNS:
         if not isinstance(row.get(name), str | None) or name not in row:
-            have = f"has {', '.join(map(repr, row)) or 'nothing'}" if name not in row else "holds something else there"
+            have = f"has {', '.join(map(repr, row)) or 'nothing'}" if name not in row else "has another type there"
             raise SweetError(
                 f"Row {number:,} has no text {name!r}: it {have}.",
                 where=source,

@@ -1,4 +1,4 @@
-"""`sweet doctor --ray`: the same look at every node of a Ray cluster, by the node itself."""
+"""`sweet doctor --ray`: every node of a Ray cluster runs the checks of `sweet doctor` itself."""
 
 from __future__ import annotations
 
@@ -11,30 +11,33 @@ from sweet.cluster.nodes import Node, open_cluster
 from sweet.cluster.scheduler import Scheduler
 from sweet.inspection.doctor import Check, DoctorConfig, as_json, run_doctor
 
-WHY = "a part in what is done with --ray"
+WHY = "work that is done with --ray"
 
 
 def run_cluster_doctor(address: str, config: DoctorConfig, say: Callable[[str], None]) -> dict[str, list[Check]]:
-    """The checks of every node, by its name. A node that cannot look, as for want of this version of sweet, has one
-    check that says why.
+    """Return the checks of every node by its name.
+
+    A node that cannot run them, for instance with another version of sweet, has a single check that says why.
 
     Raises:
         ServerError: there is no cluster.
-        SweetError: no node can look.
+        SweetError: no node can run the checks.
     """
     with (
         open_cluster(address) as cluster,
-        Scheduler[None, None](cluster, partial(_look, config), light=True, say=say) as spread,
+        Scheduler[None, None](cluster, partial(_open, config), light=True, say=say) as scheduler,
     ):
         nodes = {node.name: node for node in cluster.nodes()}
-        found = {
-            name: [_given(nodes[name]), *info["checks"]] for name, info in spread.node_info.items() if name in nodes
+        checks = {
+            name: [_node_check(nodes[name]), *info["checks"]]
+            for name, info in scheduler.node_info.items()
+            if name in nodes
         }
-        for name, why in spread.excluded.items():
-            found[name] = [
+        for name, why in scheduler.excluded.items():
+            checks[name] = [
                 Check("node", "problem", why, WHY, "install the same version of sweet on that node", required=True)
             ]
-        return dict(sorted(found.items()))
+        return dict(sorted(checks.items()))
 
 
 def nodes_as_json(nodes: dict[str, list[Check]]) -> dict[str, Any]:
@@ -46,16 +49,16 @@ def nodes_as_json(nodes: dict[str, list[Check]]) -> dict[str, Any]:
     }
 
 
-def _given(node: Node) -> Check:
-    return Check("node", "ok", f"gives {node.cpus} cores and {node.gpus} GPUs to the cluster", WHY, required=True)
+def _node_check(node: Node) -> Check:
+    return Check("node", "ok", f"contributes {node.cpus} cores and {node.gpus} GPUs to the cluster", WHY, required=True)
 
 
 @contextmanager
-def _look(config: DoctorConfig, cores: int) -> Iterator[_Looked]:  # noqa: ARG001
-    yield _Looked({"checks": run_doctor(config)})
+def _open(config: DoctorConfig, cores: int) -> Iterator[_NodeChecks]:  # noqa: ARG001
+    yield _NodeChecks({"checks": run_doctor(config)})
 
 
-class _Looked:
+class _NodeChecks:
     """Implements sweet.cluster.worker.Work: the checks are its `info`, and there are no items."""
 
     def __init__(self, info: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run takes on the disk, by kind, and what of it could be deleted without losing what cannot be made again."""
+"""The disk use of a run by kind, and the files that can be deleted because they can be made again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sweet.runs.manifest import Manifest
 from sweet.runs.stages import KINDS
 from sweet.runs.store import TEMPORARY
 
-SHORT = 5_000_000_000
-"""Bytes; less free space than this is told."""
+LOW_SPACE = 5_000_000_000
+"""Bytes of free space below which a warning is shown."""
 
 
 class Disposable(BaseModel):
-    """Something that could be deleted."""
+    """A file or folder that can be deleted."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -30,11 +30,11 @@ class Disposable(BaseModel):
     """Relative to the run."""
     bytes: int
     why: str
-    """What it is, and what is lost with it."""
+    """What it is, and what is lost by deleting it."""
 
 
 class DiskUse(BaseModel):
-    """What a run takes on the disk."""
+    """The disk use of a run."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -43,16 +43,16 @@ class DiskUse(BaseModel):
     """Bytes of each kind of artifact, of screenshots, logs and the rest, the largest first."""
     disposable: list[Disposable]
     free: int
-    """Bytes that are free on the run's disk."""
+    """Free bytes on the run's disk."""
 
     @property
     def is_short(self) -> bool:
-        """Whether so little is free that the next stage may not fit."""
-        return self.free < max(SHORT, self.bytes)
+        """Whether the free space may be too small for the next stage."""
+        return self.free < max(LOW_SPACE, self.bytes)
 
 
 def disk_use(root: Path, manifest: Manifest) -> DiskUse:
-    """Look at the files of the run at `root`. Those that vanish meanwhile are passed over."""
+    """Measure the files of the run at `root`. Files that vanish meanwhile are skipped."""
     by_kind: dict[str, int] = {}
     leftovers: list[Disposable] = []
     for path, size in files_below(str(root)):
@@ -63,7 +63,7 @@ def disk_use(root: Path, manifest: Manifest) -> DiskUse:
             leftovers.append(Disposable(path="/".join(parts), bytes=size, why=why))
     disposable = [*_partial(root, manifest), *leftovers]
     if by_kind.get(SCREENSHOTS):
-        why = "pages as the human saw them; rendered again where they are needed"
+        why = "pages as the human saw them; rendered again when needed"
         disposable.append(Disposable(path=SCREENSHOTS, bytes=by_kind[SCREENSHOTS], why=why))
     return DiskUse(
         bytes=sum(by_kind.values()),
@@ -74,7 +74,7 @@ def disk_use(root: Path, manifest: Manifest) -> DiskUse:
 
 
 def files_below(folder: str) -> Iterator[tuple[str, int]]:
-    """The files below a folder with their sizes in bytes. Links are not followed."""
+    """Yield the files below a folder with their sizes in bytes. Links are not followed."""
     with suppress(OSError), os.scandir(folder) as entries:  # it may have just been deleted
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -85,16 +85,16 @@ def files_below(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def size_below(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; 0 where there is none."""
+    """Return the bytes of a file, or of all files below a folder; 0 if it does not exist."""
     return path.lstat().st_size if path.is_file() else sum(size for _, size in files_below(str(path)))
 
 
 def _why_disposable(name: str) -> str | None:
-    """Why a file may be deleted, by its name; None where it may not."""
+    """Return why a file of this name can be deleted; None if it cannot."""
     if name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith((UNFINISHED, ".part"))):
         return "left by a process that was killed"
     if name.startswith(".") and name.endswith(".index"):
-        return "where each row begins; found out again where it is needed"
+        return "positions of the rows; computed again when needed"
     return None
 
 
@@ -104,5 +104,5 @@ def _partial(root: Path, manifest: Manifest) -> Iterator[Disposable]:
         if artifact.status == "partial" and maker is not None and maker.status in ("failed", "interrupted"):
             size = size_below(root / artifact.path)
             if size:
-                why = f"{artifact.id} is not finished, {maker.id} was {maker.status}; it could not be gone on with then"
+                why = f"{artifact.id} is unfinished, {maker.id} was {maker.status}; needed to resume it"
                 yield Disposable(path=artifact.path, bytes=size, why=why)

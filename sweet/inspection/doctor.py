@@ -1,9 +1,9 @@
-"""`sweet doctor`: what this machine has and lacks, and the command that mends it.
+"""`sweet doctor`: what this machine has and lacks, and the commands that fix it.
 
-Every check looks at the thing itself where that is cheap (a jail is run, a connection is made) and at its installed
-package where looking would take a minute (vllm, deepspeed). What may crash or hang a process, such as importing
-torch, is asked of another Python with a time-out. A check that fails in a way nobody thought of is shown as a
-problem: the doctor itself never fails.
+A check tests the component itself if that is cheap (it runs a jail, opens a connection), and only its installed package
+if a test would take a minute (vllm, deepspeed). Code that may crash or hang, such as importing torch, runs in a
+separate Python process with a time-out. A check that fails unexpectedly is reported as a problem: the doctor itself
+never fails.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from sweet.tasks.registry import task_kind
 
 Status = Literal["ok", "missing", "problem"]
 
-Examination = Callable[[], "list[Check]"]
+CheckFunction = Callable[[], "list[Check]"]
 
-LEAST_FREE = 2 * 1024**3
-"""Bytes below which the disk of the runs is called a problem: a demo needs about a tenth of it."""
+MIN_FREE = 2 * 1024**3
+"""Bytes of free space below which the disk is a problem; a demo needs about a tenth of it."""
 
 
 class DoctorConfig(StageConfig):
@@ -50,19 +50,19 @@ class DoctorConfig(StageConfig):
     import_timeout: float = Field(default=120.0, gt=0, json_schema_extra=formerly("patience"))
     """Seconds to wait for another Python to import torch."""
     ray: str | None = None
-    """Look at every node of a Ray cluster instead: auto (that of this machine), HOST:PORT, or local."""
+    """Check every node of a Ray cluster instead: auto (the cluster of this machine), HOST:PORT, or local."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        status: `missing` is not there, `problem` is there and does not work.
+        status: `missing` is not installed, `problem` is installed but does not work.
         found: what was found.
         why: what it is needed for.
-        fix: the command that mends it; empty where nothing needs mending.
-        required: whether the pipeline on the packaged dataset and agent needs it.
+        fix: the command that fixes it; empty if there is nothing to fix.
+        required: the pipeline on the packaged dataset and agent needs it.
     """
 
     name: str
@@ -74,38 +74,38 @@ class Check:
 
 
 def run_doctor(config: DoctorConfig) -> list[Check]:
-    """All checks, in the order to show them. They run side by side, except the one that forks processes."""
+    """Run all checks and return them in the order of display. All but the one that forks processes run in parallel."""
     sandbox = _guarded("sandbox", check_sandbox, required=True)
     with ThreadPoolExecutor(10) as pool:
 
-        def ask(name: str, examination: Examination, required: bool = False) -> Future[list[Check]]:
-            return pool.submit(_guarded, name, examination, required)
+        def submit(name: str, check: CheckFunction, required: bool = False) -> Future[list[Check]]:
+            return pool.submit(_guarded, name, check, required)
 
         first = [
-            ask("Python", check_python, required=True),
-            ask("sweet", check_installation, required=True),
-            ask("torch", partial(check_torch, config.import_timeout), required=True),
-            ask("micro agent", check_micro_agent, required=True),
-            ask("disk", partial(check_disk, config.runs), required=True),
+            submit("Python", check_python, required=True),
+            submit("sweet", check_installation, required=True),
+            submit("torch", partial(check_torch, config.import_timeout), required=True),
+            submit("micro agent", check_micro_agent, required=True),
+            submit("disk", partial(check_disk, config.runs), required=True),
         ]
         further = [
-            ask("model hub", partial(check_hub, config.timeout)),
-            ask("kinds of tasks", check_kinds),
-            ask("ColBench", check_colbench),
-            ask("vllm", check_vllm),
-            ask("deepspeed", check_deepspeed),
-            ask("openrlhf", check_openrlhf),
-            ask("Firefox", check_firefox),
+            submit("model hub", partial(check_hub, config.timeout)),
+            submit("kinds of tasks", check_kinds),
+            submit("ColBench", check_colbench),
+            submit("vllm", check_vllm),
+            submit("deepspeed", check_deepspeed),
+            submit("openrlhf", check_openrlhf),
+            submit("Firefox", check_firefox),
         ]
-        return _gather(first) + sandbox + _gather(further)
+        return _results(first) + sandbox + _results(further)
 
 
-def _gather(waiting: list[Future[list[Check]]]) -> list[Check]:
-    return [check for future in waiting for check in future.result()]
+def _results(futures: list[Future[list[Check]]]) -> list[Check]:
+    return [check for future in futures for check in future.result()]
 
 
 def healthy(checks: list[Check]) -> bool:
-    """Whether everything that the base pipeline needs is there."""
+    """Return whether all required checks are ok."""
     return all(check.status == "ok" for check in checks if check.required)
 
 
@@ -113,9 +113,9 @@ def as_json(checks: list[Check]) -> dict[str, Any]:
     return {"stage": "doctor", "healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
 
 
-def _guarded(name: str, examination: Examination, required: bool = False) -> list[Check]:
+def _guarded(name: str, check: CheckFunction, required: bool = False) -> list[Check]:
     try:
-        return examination()
+        return check()
     except Exception as error:
         what = f"the check itself failed: {type(error).__name__}: {error}"
         return [Check(name, "problem", what, "unknown", "report this as a bug in sweet", required)]
@@ -128,20 +128,20 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _ask_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:
-    """Run code in another Python: (its stdout, "") or (None, why not)."""
+def _run_python(python: str, code: str, timeout: float) -> tuple[str | None, str]:
+    """Run code in another Python. Return (its stdout, "") or (None, the reason of the failure)."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-c", code], capture_output=True, text=True, errors="replace", timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
         return None, f"no answer within {timeout:g} seconds"
     except OSError as error:
         return None, str(error)
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+    if process.returncode:
+        last = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
         return None, last[0]
-    return done.stdout.strip(), ""
+    return process.stdout.strip(), ""
 
 
 def check_python() -> list[Check]:
@@ -152,10 +152,10 @@ def check_python() -> list[Check]:
 
 
 def check_installation() -> list[Check]:
-    """The imported `sweet` is this project's, and its distribution is installed under its own name.
+    """Check that the imported `sweet` is this project, and that its distribution is installed under its own name.
 
     Kinds of tasks are found by the distribution's metadata. `sweet-rl`, the former name, is also an unrelated package
-    on PyPI whose module has the same name as ours.
+    on PyPI, whose module has the same name.
     """
     why = "this program, and the kinds of tasks that come with it"
     reinstall = f"pip uninstall {FORMER_DISTRIBUTION}, then {install_command()}"
@@ -179,7 +179,7 @@ def check_installation() -> list[Check]:
 
 
 def _is_ours(distribution: str) -> bool:
-    """Whether a distribution brings this program: its command `sweet` is ours."""
+    """Return whether a distribution contains this program, by the entry point of its command `sweet`."""
     points = importlib.metadata.distribution(distribution).entry_points
     return any(point.value == "sweet.cli:main" for point in points.select(group="console_scripts"))
 
@@ -197,10 +197,10 @@ def check_torch(timeout: float) -> list[Check]:
     version = installed_version("torch")
     if version is None:
         return [Check("torch", "missing", "not installed", why, fix, required=True)]
-    said, problem = _ask_python(sys.executable, _TORCH, timeout)
-    if said is None:
+    output, problem = _run_python(sys.executable, _TORCH, timeout)
+    if output is None:
         return [Check("torch", "problem", f"{version} does not import: {problem}", why, fix, required=True)]
-    facts = json.loads(said.splitlines()[-1])
+    facts = json.loads(output.splitlines()[-1])
     device = ", ".join(facts["gpus"]) or f"no GPU, {facts['threads']} CPU threads"
     transformers = installed_version("transformers")
     checks = [Check("torch", "ok", f"{facts['torch']}, {device}", why, required=True)]
@@ -213,7 +213,7 @@ def check_torch(timeout: float) -> list[Check]:
 def check_micro_agent() -> list[Check]:
     from sweet.tasks.micro import AGENT
 
-    why = "the agent of sweet demo, and of every command that is given no other"
+    why = "the agent of sweet demo, and the default agent of every command"
     fix = install_command()
     folder = Path(AGENT)
     wrong = checkpoint_problem(folder)
@@ -225,40 +225,40 @@ def check_micro_agent() -> list[Check]:
 
 
 def checkpoint_problem(folder: Path) -> str | None:
-    """What is wrong with a model directory, without loading it: configuration, tokenizer, header of the weights."""
+    """Return what is wrong with a model directory. Checks configuration, tokenizer and the header of the weights."""
     if not folder.is_dir():
-        return f"{folder} is not there"
+        return f"{folder} does not exist"
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         file = folder / name
         if not file.is_file():
-            return f"{file} is not there"
+            return f"{file} does not exist"
         try:
             json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             return f"{file} is not JSON: {error}"
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        return f"{weights} is not there"
+        return f"{weights} does not exist"
     return _weights_problem(weights)
 
 
 def _weights_problem(weights: Path) -> str | None:
-    """A safetensors file is 8 bytes with the length of a JSON header, the header, and the tensors it speaks of."""
+    """Check a safetensors file: 8 bytes with the length of a JSON header, the header, and the described tensors."""
     size = weights.stat().st_size
     with weights.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > size - 8:
-            return f"{weights} is cut off"
+            return f"{weights} is truncated"
         try:
             header = json.loads(file.read(length))
         except ValueError:
             return f"{weights} is damaged"
     end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
-    return None if 8 + length + end == size else f"{weights} is cut off"
+    return None if 8 + length + end == size else f"{weights} is truncated"
 
 
 def check_sandbox() -> list[Check]:
-    """One line a tier; that one of the jails works is what is required."""
+    """Return one check per tier, and a required one: that at least one of the jails works."""
     from sweet.sandbox.tiers import probe_tiers
 
     why = "running the code that an agent delivers"
@@ -286,28 +286,28 @@ def check_sandbox() -> list[Check]:
 
 
 def check_disk(runs: Path) -> list[Check]:
-    """Free space and the right to write, where runs are or would be made."""
-    place = runs.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    found = f"{free / 1e9:.1f} GB free at {place}"
+    """Check free space and write permission of the folder of runs, or of its nearest existing parent."""
+    folder = runs.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1e9:.1f} GB free at {folder}"
     why = "run directories"
-    if not os.access(place, os.W_OK):
-        return [Check("disk", "problem", f"{place} cannot be written", why, f"chmod u+w {place}", required=True)]
-    if free < LEAST_FREE:
-        return [Check("disk", "problem", found, why, f"du -sh {place}/* | sort -h", required=True)]
+    if not os.access(folder, os.W_OK):
+        return [Check("disk", "problem", f"{folder} cannot be written", why, f"chmod u+w {folder}", required=True)]
+    if free < MIN_FREE:
+        return [Check("disk", "problem", found, why, f"du -sh {folder}/* | sort -h", required=True)]
     return [Check("disk", "ok", found, why, required=True)]
 
 
 def check_hub(timeout: float) -> list[Check]:
-    why = "models and datasets by name (ColBench, any model but the packaged one)"
+    why = "models and datasets by name (ColBench, any model except the packaged one)"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return [Check("model hub", "missing", "HF_HUB_OFFLINE is set: not asked", why, "unset HF_HUB_OFFLINE")]
+        return [Check("model hub", "missing", "HF_HUB_OFFLINE is set: not checked", why, "unset HF_HUB_OFFLINE")]
     address = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    fix = f"curl -sI {address}   (a proxy is named by HTTPS_PROXY, a mirror by HF_ENDPOINT)"
+    fix = f"curl -sI {address}   (set HTTPS_PROXY for a proxy, HF_ENDPOINT for a mirror)"
     if not address.startswith(("http://", "https://")):
-        return [Check("model hub", "problem", f"HF_ENDPOINT is no address: {address}", why, "unset HF_ENDPOINT")]
+        return [Check("model hub", "problem", f"HF_ENDPOINT is not an address: {address}", why, "unset HF_ENDPOINT")]
     request = urllib.request.Request(address, method="HEAD", headers={"User-Agent": "sweet-doctor"})
     try:
         with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -325,27 +325,27 @@ def check_colbench() -> list[Check]:
     from sweet.tasks.datasets import COLBENCH_SPLITS, colbench_file
 
     why = "the tasks of the paper; without them the packaged tasks are used"
-    there = [split for split in COLBENCH_SPLITS if colbench_file(split).is_file()]
+    existing = [split for split in COLBENCH_SPLITS if colbench_file(split).is_file()]
     folder = colbench_file("test").parent
-    if len(there) == len(COLBENCH_SPLITS):
-        return [Check("ColBench", "ok", f"{', '.join(there)} in {folder}", why)]
+    if len(existing) == len(COLBENCH_SPLITS):
+        return [Check("ColBench", "ok", f"{', '.join(existing)} in {folder}", why)]
     return [Check("ColBench", "missing", f"not in {folder}", why, "sweet data colbench")]
 
 
 def check_kinds() -> list[Check]:
-    """The kinds of tasks that other packages bring, each imported and looked at."""
+    """Import and check the kinds of tasks of other packages."""
     why = "tasks that are not code or pages"
     found = [plugin for installed in plugins().values() for plugin in installed if not plugin.ours]
     checks = [_check_kind(plugin) for plugin in found]
-    return checks or [Check("kinds of tasks", "ok", "none but our own: code, html", why)]
+    return checks or [Check("kinds of tasks", "ok", "only the built-in ones: code, html", why)]
 
 
 def _check_kind(plugin: Plugin) -> Check:
     name, why = f"--task {plugin.name}", f"tasks of the kind {plugin.name}"
     try:
         if any(other.ours for other in plugins()[plugin.name]):
-            what = f"{plugin} brings a kind whose name is taken; --task {plugin.name} is ours"
-            return Check(name, "problem", what, why, f"give the kind of {plugin.package} another name")
+            what = f"{plugin} has the name of a built-in kind; --task {plugin.name} is the built-in one"
+            return Check(name, "problem", what, why, f"rename the kind of {plugin.package}")
         task_kind(plugin.name)
     except SweetError as error:
         return Check(name, "problem", f"{error.what} {error.where or ''}".strip(), why, error.fix or "")
@@ -353,7 +353,7 @@ def _check_kind(plugin: Plugin) -> Check:
 
 
 def check_vllm() -> list[Check]:
-    why = "serving agents and simulated humans of 1B parameters and more"
+    why = "serving agents and simulated humans of 1B parameters or more"
     version, program = installed_version("vllm"), shutil.which("vllm")
     if version is None and program is None:
         fix = f"{install_command('gpu')}, or give the address of a server with --agent-url and --sim-url"
@@ -383,7 +383,7 @@ def check_openrlhf() -> list[Check]:
 
 
 def check_firefox() -> list[Check]:
-    """Frontend tasks: a Firefox, and what pages load from elsewhere."""
+    """Check the requirements of frontend tasks: a Firefox, and the files that pages load."""
     from sweet.render.assets import ASSETS, asset_folder
     from sweet.render.firefox import find_firefox
 
@@ -395,9 +395,9 @@ def check_firefox() -> list[Check]:
     else:
         version = f" {installed_version('playwright')}" if found.driver == "playwright" else ""
         checks = [Check("Firefox", "ok", f"{found}{version}", why)]
-    folder, why = asset_folder(), "frontend pages that load Tailwind, as those of ColBench do"
-    lacking = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
-    if lacking:
-        what = f"{', '.join(lacking)} not in {folder}"
+    folder, why = asset_folder(), "frontend pages that load Tailwind, like those of ColBench"
+    missing = [asset.name for asset in ASSETS if not (folder / asset.name).is_file()]
+    if missing:
+        what = f"{', '.join(missing)} not in {folder}"
         return [*checks, Check("page assets", "missing", what, why, "sweet data assets")]
     return [*checks, Check("page assets", "ok", f"{len(ASSETS)} files in {folder}", why)]

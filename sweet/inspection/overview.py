@@ -1,4 +1,4 @@
-"""`sweet status --all`: the runs of a folder, a line each. A run whose manifest is broken is a line that says so."""
+"""`sweet status --all`: the runs of a folder, one line each. The line of a run with a broken manifest says so."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sweet.runs.run import Run
 from sweet.runs.store import Store
 
 RATES = ("success_rate", "cosine")
-"""Results that stand for a run, the one that says most first."""
+"""Metrics that summarize a run, the most informative first."""
 
 
 class Headline(BaseModel):
-    """The newest result of a run, with its interval where it has one."""
+    """The newest result of a run, with its interval if it has one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,37 +31,37 @@ class Headline(BaseModel):
     ci_high: float | None = None
 
 
-class RunLine(BaseModel):
-    """One run in a line."""
+class RunSummary(BaseModel):
+    """The line of one run."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     run: str
     bytes: int
     touched: datetime
-    """When something was last done in it."""
+    """The time of the last activity."""
     task: str | None = None
     stage: str | None = None
     """The last stage."""
     status: str | None = None
-    """How that stands: running, done, failed, interrupted."""
+    """Its status: running, done, failed, interrupted."""
     headline: Headline | None = None
     problem: str | None = None
-    """Why the run cannot be read; None where it can."""
+    """Why the run cannot be read; None if it can."""
 
 
 class Overview(BaseModel):
-    """The runs of a folder, the one touched last first."""
+    """The runs of a folder, the most recent first."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     folder: str
-    runs: list[RunLine]
+    runs: list[RunSummary]
     bytes: int
     cache: str
-    """The folder of what can be computed again, which is kept for all runs together."""
+    """The cache folder of all runs; its content can be computed again."""
     cached: int
-    """Bytes in it."""
+    """Bytes in the cache."""
 
     def as_json(self) -> dict[str, Any]:
         broken = sum(run.problem is not None for run in self.runs)
@@ -70,17 +70,17 @@ class Overview(BaseModel):
 
 
 def overview(folder: Path) -> Overview:
-    """Look at the runs of a folder. Nothing is written.
+    """Summarize the runs of a folder. Nothing is written.
 
     Raises:
         UsageError: there is no such folder, or it cannot be read.
     """
     try:
-        found = [path for path in folder.iterdir() if _is_run(path)]
+        paths = [path for path in folder.iterdir() if _is_run(path)]
     except OSError as error:
         what = f"The folder of runs cannot be read: {error.strerror}."
         raise UsageError(what, where=folder, fix="sweet rollout makes a run under runs/") from error
-    runs = sorted((_line(path) for path in found), key=lambda run: (run.touched, run.run), reverse=True)
+    runs = sorted((_summary(path) for path in paths), key=lambda run: (run.touched, run.run), reverse=True)
     cache = cache_folder("")
     total = sum(run.bytes for run in runs)
     return Overview(folder=str(folder), runs=runs, bytes=total, cache=str(cache), cached=size_below(cache))
@@ -91,18 +91,18 @@ def _is_run(path: Path) -> bool:
     return store.exists() or store.backup.is_file()
 
 
-def _line(path: Path) -> RunLine:
+def _summary(path: Path) -> RunSummary:
     size = size_below(path)
     try:
         manifest = Run(path).manifest()
     except (SweetError, OSError) as error:
         problem = error.what if isinstance(error, SweetError) else first_line(error)
-        return RunLine(run=str(path), bytes=size, touched=_touched_by_hand(path), problem=problem)
+        return RunSummary(run=str(path), bytes=size, touched=_modified(path), problem=problem)
     last = manifest.attempts[-1] if manifest.attempts else None
-    return RunLine(
+    return RunSummary(
         run=str(path),
         bytes=size,
-        touched=_touched(manifest, last),
+        touched=_last_activity(manifest, last),
         task=manifest.task,
         stage=last.stage if last else None,
         status=last.status if last else None,
@@ -110,13 +110,13 @@ def _line(path: Path) -> RunLine:
     )
 
 
-def _touched(manifest: Manifest, last: Attempt | None) -> datetime:
+def _last_activity(manifest: Manifest, last: Attempt | None) -> datetime:
     if last is None:
         return manifest.created
     return now() if last.status == "running" else last.finished or last.started
 
 
-def _touched_by_hand(path: Path) -> datetime:
+def _modified(path: Path) -> datetime:
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except OSError:
@@ -124,7 +124,7 @@ def _touched_by_hand(path: Path) -> datetime:
 
 
 def _headlines(manifest: Manifest) -> Iterator[Headline]:
-    """The results of a run's scorings, the newest first."""
+    """Yield the results of a run's evaluations, the newest first."""
     for attempt in reversed(manifest.attempts):
         values = {name: value for name, value in attempt.metrics.items() if isinstance(value, int | float)}
         for metric in RATES:

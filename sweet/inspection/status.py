@@ -1,9 +1,9 @@
-"""`sweet status`: what a run holds, what of it is stale, and what to do next.
+"""`sweet status`: the content of a run, its stale artifacts, and the next commands.
 
-`report` reads the manifest and looks at the artifacts' files. What to do next follows from the manifest alone
-(`suggest_next`): go on with what was interrupted, else make the first kind of the pipeline that is missing or stale,
-else play and score the trained actor. Several lines of work may lie in one run (dialogues to learn from, dialogues on
-unseen tasks); what is suggested follows the newest.
+`report` reads the manifest and examines the artifacts' files. The next commands depend on the manifest alone
+(`suggest_next`): resume an interrupted stage, else make the first kind of the pipeline that is missing or stale, else
+play and score the trained actor. A run may contain several lines of work (dialogues to learn from, dialogues on unseen
+tasks); the suggestions continue the newest one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _HEADLINES = (
     "accuracy",
     "tokens_per_second",
 )
-"""Metrics that stand for an attempt in a line, where it has them."""
+"""Metrics that summarize an attempt in one line."""
 
 
 class StatusConfig(StageConfig):
     schema_: bool = False
     """Print the JSON Schema of the manifest instead."""
     all_: bool = False
-    """Every run of the folder runs/, or of the folder that is given in place of RUN, a line each."""
+    """Show every run of the folder runs/, or of the folder given instead of RUN, one line each."""
 
 
 class _Plain(BaseModel):
@@ -56,23 +56,23 @@ class _Plain(BaseModel):
 
 
 class AttemptStatus(_Plain):
-    """One attempt in a line."""
+    """The line of one attempt."""
 
     id: str
     stage: str
     status: Literal["running", "done", "failed", "interrupted", "interrupted (died)"]
     started: datetime
     seconds: float | None
-    """How long it took, or has been running; None where it is not known when it ended."""
+    """Its duration so far; None if its end is unknown."""
     metrics: dict[str, JsonValue]
-    """The few that say most."""
+    """The most informative metrics."""
     outputs: list[str]
     error: str | None
     log: str
 
 
 class ArtifactStatus(_Plain):
-    """One artifact in a line."""
+    """The line of one artifact."""
 
     id: str
     kind: str
@@ -83,13 +83,13 @@ class ArtifactStatus(_Plain):
     attempt: str
     inputs: list[str]
     agent: str | None = None
-    """Of dialogues: what spoke in them, an actor of the run by its id; None where it is not told."""
+    """The agent of dialogues, an actor of the run by its id; None if it is not recorded."""
     stale: str | None
-    """Why it is stale; None where it is not."""
+    """Why it is stale; None if it is not."""
 
 
 class StatusReport(_Plain):
-    """What `sweet status` tells."""
+    """The content of `sweet status`."""
 
     run: str
     task: str
@@ -98,10 +98,10 @@ class StatusReport(_Plain):
     attempts: list[AttemptStatus]
     artifacts: list[ArtifactStatus]
     unknown: list[str] = Field(default_factory=list)
-    """Files in the artifacts' folders that the manifest does not know."""
+    """Files in the artifacts' folders that are not in the manifest."""
     disk: DiskUse
     next: list[str]
-    """Commands to go on with, the likeliest first."""
+    """The next commands, the most likely first."""
 
     def as_json(self) -> dict[str, Any]:
         stale = sum(artifact.stale is not None for artifact in self.artifacts)
@@ -110,7 +110,7 @@ class StatusReport(_Plain):
 
 
 def report(run: Run) -> StatusReport:
-    """Look at a run. Nothing is written."""
+    """Report on a run. Nothing is written."""
     manifest = run.manifest()
     staleness = run.staleness(manifest)
     stale = {artifact.id: why for artifact in manifest.artifacts if (why := staleness(artifact)) is not None}
@@ -128,24 +128,25 @@ def report(run: Run) -> StatusReport:
 
 
 def suggest_next(manifest: Manifest, run: str | Path = "RUN", stale: Collection[str] | None = None) -> list[str]:
-    """Commands to go on with, the likeliest first.
+    """Return the next commands, the most likely first.
 
     Args:
-        manifest: as `Run.manifest` gives it, with dead attempts interrupted.
-        run: how the commands name the run.
-        stale: ids of the artifacts that are known to be stale; by default what the manifest tells alone.
+        manifest: as `Run.manifest` returns it, with dead attempts as interrupted.
+        run: the run's name in the commands.
+        stale: ids of the stale artifacts; by default determined from the manifest alone.
     """
     if stale is None:
-        told = Staleness(manifest, lambda artifact: artifact.sha256)
-        stale = {artifact.id for artifact in manifest.artifacts if told(artifact) is not None}
-    resumable = _unfinished(manifest)
-    going_on = [command_of(attempt, run) for attempt in resumable]
-    return list(dict.fromkeys([*going_on, *_forward(manifest, Path(run), stale)]))
+        staleness = Staleness(manifest, lambda artifact: artifact.sha256)
+        stale = {artifact.id for artifact in manifest.artifacts if staleness(artifact) is not None}
+    resuming = [command_of(attempt, run) for attempt in _unfinished(manifest)]
+    return list(dict.fromkeys([*resuming, *_forward(manifest, Path(run), stale)]))
 
 
 def _unfinished(manifest: Manifest) -> list[Attempt]:
-    """The stopped attempts whose artifact is still partial, the newest first. A stage that has been called again since
-    has left the former call behind."""
+    """Return the stopped attempts whose artifact is still partial, the newest first.
+
+    An attempt whose stage has been called again since then does not count.
+    """
     latest = {attempt.stage: attempt.id for attempt in manifest.attempts}
     writing = {artifact.attempt for artifact in manifest.artifacts if artifact.status == "partial"}
     return [
@@ -159,7 +160,7 @@ def _unfinished(manifest: Manifest) -> list[Attempt]:
 
 
 def _has_command(attempt: Attempt) -> bool:
-    """Whether a command can do the same again. A ranking by a function of Python has none."""
+    """Return whether a command can repeat the attempt; a ranking by a Python function has none."""
     stage = stage_named(attempt.stage)
     if stage is None:
         return False
@@ -172,8 +173,7 @@ def _has_command(attempt: Attempt) -> bool:
 
 
 def default_settings(stage: str) -> dict[str, Any] | None:
-    """A stage's options and their defaults, as a recorded configuration shows them; None where the stage is not one
-    that makes an artifact."""
+    """Return a stage's options and their defaults in recorded form; None if the stage makes no artifact."""
     known = stage_named(stage)
     return None if known is None else _defaults(known.config)
 
@@ -192,14 +192,14 @@ def _defaults(config: type[StageConfig]) -> dict[str, Any]:
 
 
 def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
-    """The command line that does the same again: the options in which the attempt differs from the defaults.
+    """Return the command line that repeats an attempt, with the options that differ from the defaults.
 
     Args:
-        resume: go on from the checkpoint of a training.
+        resume: continue a training from its checkpoint.
     """
     stage = stage_named(attempt.stage)
     if stage is None:
-        raise ValueError(f"{attempt.stage} is no stage of the pipeline")
+        raise ValueError(f"{attempt.stage} is not a stage of the pipeline")
     words = ["sweet", attempt.stage, str(run)]
     config: type[StageConfig] = stage.config
     defaults = _defaults(config)
@@ -225,15 +225,15 @@ def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str
 
 
 def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]:
-    """The next stage of the pipeline."""
+    """Return the commands of the next stage of the pipeline."""
     rollouts = manifest.of_kind("rollouts", "done")
     if not rollouts:
         return [_sweet("rollout", run, *_kind(manifest))]
     unscored = _without(manifest, rollouts, "scores", stale)
     actor = _fresh(manifest, "actor", stale)
     if unscored is not None and (actor is None or unscored is rollouts[-1]):
-        chosen = [] if unscored is rollouts[-1] else ["--from", unscored.id]
-        return [_sweet("eval", run, *chosen)]
+        source = [] if unscored is rollouts[-1] else ["--from", unscored.id]
+        return [_sweet("eval", run, *source)]
     if actor is not None:
         following = stage_making(_newest(manifest, stale).kind).next
         return _after_training(manifest, run, actor) if following is None else [_sweet(following, run)]
@@ -245,7 +245,7 @@ def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]
 
 
 def _model(rollouts: Artifact, stage: str) -> list[str]:
-    """The option that names a model where the stage needs one and the dialogues are of none."""
+    """Return the option for a model, if the stage needs one and the dialogues are not of a model."""
     option = {"train-critic": "--model", "rank": "--agent", "train-actor": "--model"}.get(stage)
     return [option, "MODEL"] if option and rollouts.meta.get("agent") in NO_MODEL else []
 
@@ -256,7 +256,7 @@ def _fresh(manifest: Manifest, kind: str, stale: Collection[str]) -> Artifact | 
 
 
 def _without(manifest: Manifest, sources: Iterable[Artifact], kind: str, stale: Collection[str]) -> Artifact | None:
-    """The newest of the sources that no fresh artifact of a kind was made from."""
+    """Return the newest source that no fresh artifact of a kind was made from."""
     used = {
         ancestor.id
         for artifact in manifest.of_kind(kind, "done")
@@ -267,13 +267,13 @@ def _without(manifest: Manifest, sources: Iterable[Artifact], kind: str, stale: 
 
 
 def _newest(manifest: Manifest, stale: Collection[str]) -> Artifact:
-    """The fresh artifact that was finished last."""
+    """Return the fresh artifact that was finished last."""
     done = [artifact for artifact in manifest.artifacts if artifact.status == "done" and artifact.id not in stale]
     return max(done, key=lambda artifact: artifact.finished or artifact.created)
 
 
 def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]:
-    """Play the actor, on the tasks of the run's first dialogues; then look at how it did, or learn from that."""
+    """Return the command to play the actor on the tasks of the first dialogues; then to view them, or to rank again."""
     rollouts = manifest.of_kind("rollouts", "done")
     played = [one for one in rollouts if own_actor(manifest, one.meta.get("agent"), one.created) == actor]
     if played:
@@ -289,7 +289,7 @@ def _after_training(manifest: Manifest, run: Path, actor: Artifact) -> list[str]
 
 
 def _kind(manifest: Manifest) -> list[str]:
-    """The option by which `rollout` is told the kind of task, where it is not the usual one."""
+    """Return the option of `rollout` for the kind of task, if it is not the default."""
     return [] if manifest.task == "code" else ["--task", manifest.task]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweet.datasets.import_export import DataImportConfig, run_data_import
-from sweet.inspection.disk_use import SHORT, DiskUse, disk_use
+from sweet.inspection.disk_use import LOW_SPACE, DiskUse, disk_use
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
@@ -64,7 +64,7 @@ def test_a_running_attempt_can_not_be_deleted(scored: Run) -> None:
 
 
 def test_space_is_short_below_a_limit_or_the_size_of_the_run() -> None:
-    for size, free, short in ((1, SHORT, False), (1, SHORT - 1, True), (2 * SHORT, SHORT, True)):
+    for size, free, short in ((1, LOW_SPACE, False), (1, LOW_SPACE - 1, True), (2 * LOW_SPACE, LOW_SPACE, True)):
         assert DiskUse(bytes=size, by_kind={}, disposable=[], free=free).is_short is short
 
 

@@ -199,7 +199,7 @@ def test_the_doctor_checks_every_node(nodes: Any) -> None:
     found = run_cluster_doctor(nodes.address, DoctorConfig(), Silent().say)
     assert len(found) == 3
     for checks in found.values():
-        assert checks[0].found == "gives 1 cores and 0 GPUs to the cluster"
+        assert checks[0].found == "contributes 1 cores and 0 GPUs to the cluster"
         assert {"Python", "torch", "sandbox", "Firefox"} <= {check.name for check in checks}
     report = nodes_as_json(found)
     assert report["healthy"] == all(node["healthy"] for node in report["nodes"].values())

@@ -83,7 +83,7 @@ def without(key: str) -> dict[str, Any]:
         (row(reward="1"), "reward"),
         (row(reward=float("nan")), "reward"),
         (row(id=""), "id"),
-        (row(id="id-0"), "line 1 already"),
+        (row(id="id-0"), "already used in line 1"),
         (row(task={**row()["task"], "id": "t", "ground_truth": "y"}), "differs"),
         (row(answer="\ud800"), "Unicode"),
         (row(task={**row()["task"], "ground_truth": "\ud800"}), "Unicode"),

@@ -123,7 +123,7 @@ def test_rows_that_changed_are_fetched_again(source: Path, data: Path) -> None:
     write(source, *map(row, range(1, 10)))
     told = Told()
     build(source, told, split="train", limit=5)
-    assert "begins again" in told.lines[0]
+    assert "starts again" in told.lines[0]
     assert "Café 1<" in (data / "train.jsonl").read_text().partition("\n")[0]
     assert ids("train")[-1] == "websight-00004"
 
@@ -144,7 +144,7 @@ def test_rows_that_cannot_be_played_are_passed_over_and_told(tmp_path: Path, dat
     told = Told()
     metrics = build(write(tmp_path / "rows.jsonl", *rows), told, split="train", limit=6)
     assert (metrics["train"], metrics["train_passed_over"]) == (3, 3)
-    assert told.lines[-1] == "3 of 6 train rows hold no page or no description."
+    assert told.lines[-1] == "3 of 6 train rows have no page or no description."
     assert ids("train") == ["websight-00000", "websight-00002", "websight-00004"]
     assert build(tmp_path / "rows.jsonl", split="train", limit=6) == metrics
 
@@ -164,8 +164,8 @@ def test_a_source_that_ends_too_early_is_told_and_what_came_is_kept(tmp_path: Pa
     ("rows", "what"),
     [
         ([{"text": "<html></html>", "idea": "x"}], "Row 0 has no text 'llm_generated_idea': it has 'text', 'idea'"),
-        ([row(0), {"text": 3, "llm_generated_idea": "x"}], "Row 1 has no text 'text': it holds something else"),
-        ([{"text": "none", "llm_generated_idea": "x"}] * 2, "None of the rows holds a page"),
+        ([row(0), {"text": 3, "llm_generated_idea": "x"}], "Row 1 has no text 'text': it has another type there"),
+        ([{"text": "none", "llm_generated_idea": "x"}] * 2, "No row has a page"),
     ],
 )
 def test_what_is_not_the_dataset_is_refused(tmp_path: Path, data: Path, rows: list[Any], what: str) -> None:
@@ -179,7 +179,7 @@ def test_a_file_of_somebody_elses_is_not_touched(source: Path, data: Path) -> No
     data.mkdir(parents=True)
     mine = write(data / "train.jsonl", {"problem_description": "x", "ground_truth": "<html><p></p></html>"})
     before = mine.read_bytes()
-    with pytest.raises(UsageError, match="not what this command makes"):
+    with pytest.raises(UsageError, match="was not made by this command"):
         build(source, limit=2)
     assert mine.read_bytes() == before
     assert build(source, split="train", limit=2, force=True)["train"] == 2
@@ -207,7 +207,7 @@ def test_without_the_package_datasets(data: Path, tmp_path: Path, monkeypatch: p
     hide_package("datasets", monkeypatch)
     (tmp_path / "a.parquet").touch()
     for source in ("owner/name", str(tmp_path / "a.parquet")):
-        with pytest.raises(UsageError, match="need the package datasets") as caught:
+        with pytest.raises(UsageError, match="require the package datasets") as caught:
             run_data_websight(WebSightConfig(source=source), Silent())
         assert ".[data]" in str(caught.value.fix)
 

@@ -51,7 +51,7 @@ def test_a_damaged_checkpoint_is_told(checkpoint: Path) -> None:
     weights.write_bytes(whole)
     (checkpoint / "config.json").write_text("{")
     assert "not JSON" in str(checkpoint_problem(checkpoint))
-    assert "not there" in str(checkpoint_problem(checkpoint / "nothing"))
+    assert "does not exist" in str(checkpoint_problem(checkpoint / "nothing"))
 
 
 class Hub(http.server.BaseHTTPRequestHandler):

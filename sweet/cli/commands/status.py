@@ -12,7 +12,7 @@ from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.inspection.disk_use import DiskUse
-from sweet.inspection.overview import Headline, Overview, RunLine, overview
+from sweet.inspection.overview import Headline, Overview, RunSummary, overview
 from sweet.inspection.status import ArtifactStatus, AttemptStatus, StatusConfig, StatusReport, json_schema, report
 from sweet.paths import RUNS
 from sweet.runs.manifest import now
@@ -114,7 +114,7 @@ def _show_overview(found: Overview) -> None:
         console.show(console.safe_text(line))
 
 
-def _run(run: RunLine) -> list[object]:
+def _run(run: RunSummary) -> list[object]:
     name = Path(run.run).name
     size, age = format_bytes(run.bytes), _age(run.touched)
     if run.problem is not None:
