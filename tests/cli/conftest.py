@@ -1,4 +1,4 @@
-"""Calls of the program inside this process."""
+"""Calls of the program in this process."""
 
 from __future__ import annotations
 

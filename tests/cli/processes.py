@@ -21,14 +21,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def sweet(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """One call, to its end. Options are those of subprocess.run; `env` is added to this process's environment."""
+    """Run one call to its end. Options are those of subprocess.run; `env` is added to this process's environment."""
     env = environment(**options.pop("env", {}))
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     return subprocess.run([*PROGRAM, *words], env=env, text=True, check=False, timeout=120, **options)
 
 
 def started(words: Sequence[str], **more: str) -> subprocess.Popen[str]:
-    """A call under way, in a process group of its own."""
+    """Start a call in a separate process group."""
     return subprocess.Popen(
         [*PROGRAM, *words],
         env=environment(**more),
@@ -40,7 +40,7 @@ def started(words: Sequence[str], **more: str) -> subprocess.Popen[str]:
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
-    """A model of the name m. What it says depends on the server: "refuse", or "wait" until the server is closed."""
+    """A model called m. Its behaviour depends on the server: "refuse", or "wait" until the server is closed."""
 
     server: Misbehaving
 
@@ -49,8 +49,8 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.asked.set()
-        if self.server.manner == "wait":
+        self.server.request_received.set()
+        if self.server.behaviour == "wait":
             self.server.over.wait(60)
         self._say(400, {"error": {"message": "no", "type": "invalid_request_error"}})
 
@@ -72,10 +72,10 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 class Misbehaving(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, manner: str) -> None:
+    def __init__(self, behaviour: str) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.manner = manner
-        self.asked = threading.Event()
+        self.behaviour = behaviour
+        self.request_received = threading.Event()
         self.over = threading.Event()
 
     @property
@@ -84,9 +84,9 @@ class Misbehaving(http.server.ThreadingHTTPServer):
 
 
 @contextmanager
-def misbehaving(manner: str) -> Iterator[Misbehaving]:
-    """A server that says 400 to every request for a reply ("refuse"), or nothing at all ("wait")."""
-    with Misbehaving(manner) as server:
+def misbehaving(behaviour: str) -> Iterator[Misbehaving]:
+    """A server that answers every completion request with 400 ("refuse"), or does not answer ("wait")."""
+    with Misbehaving(behaviour) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""A call from beginning to end: which run it works on, what goes to stdout, how it ends."""
+"""A call from start to end: its run, its output on stdout and its exit code."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tests.cli.conftest import Program
 ESC = "\x1b"
 
 
-def test_without_a_run_a_new_one_is_made_and_named(toy: Program, workplace: Path) -> None:
+def test_without_a_run_a_new_one_is_created_and_reported(toy: Program, workplace: Path) -> None:
     outcome = toy("play")
     assert outcome.code == 0
-    (made,) = (workplace / "runs").iterdir()
-    assert re.fullmatch(r"toy-\d{8}-\d{6}", made.name)
-    assert f"New run runs/{made.name}." in outcome.err
-    assert f"next: sweet learn runs/{made.name}" in outcome.err
+    (result,) = (workplace / "runs").iterdir()
+    assert re.fullmatch(r"toy-\d{8}-\d{6}", result.name)
+    assert f"New run runs/{result.name}." in outcome.err
+    assert f"next: sweet learn runs/{result.name}" in outcome.err
 
 
-def test_a_named_run_is_made_once(toy: Program, workplace: Path) -> None:
+def test_a_named_run_is_created_once(toy: Program, workplace: Path) -> None:
     assert toy("play", "mine").code == 0
     manifest = (workplace / "mine" / "manifest.json").read_text()
     assert toy("play", "mine").code == 0
     assert (workplace / "mine" / "manifest.json").read_text() == manifest
 
 
-def test_a_run_made_for_nothing_does_not_stay(toy: Program, workplace: Path) -> None:
+def test_a_new_run_without_content_is_deleted(toy: Program, workplace: Path) -> None:
     assert toy("play", "--tasks", "usage").code == 2
     assert toy("play", "mine", "--tasks", "usage").code == 2
     assert [path.name for path in workplace.iterdir()] == ["runs"]
@@ -39,7 +39,7 @@ def test_a_run_made_for_nothing_does_not_stay(toy: Program, workplace: Path) -> 
     assert (workplace / "mine" / "manifest.json").exists()
 
 
-def test_the_newest_run_is_taken_and_named(toy: Program) -> None:
+def test_the_newest_run_is_used_and_reported(toy: Program) -> None:
     toy("play", "runs/one")
     outcome = toy("learn", "--model", "m")
     assert outcome.code == 0
@@ -47,7 +47,7 @@ def test_the_newest_run_is_taken_and_named(toy: Program) -> None:
 
 
 @pytest.mark.parametrize("words", [("learn", "--model", "m"), ("learn", "nowhere", "--model", "m")])
-def test_a_run_that_is_not_there_is_an_error_of_usage(toy: Program, words: tuple[str, ...]) -> None:
+def test_a_missing_run_is_a_usage_error(toy: Program, words: tuple[str, ...]) -> None:
     outcome = toy(*words)
     assert (outcome.code, outcome.out) == (2, "")
     assert "try" in outcome.err
@@ -70,7 +70,7 @@ def test_json_is_exactly_one_object(toy: Program) -> None:
     }
 
 
-def test_for_people_a_table(toy: Program) -> None:
+def test_without_json_the_result_is_a_table(toy: Program) -> None:
     shown = toy("play", "r").out
     for words in ("episodes", "1,234", "0.25 [0.2, 0.3]", "answered 3"):
         assert words in shown
@@ -87,7 +87,7 @@ def test_narration_goes_to_stderr_and_quiet_silences_it(toy: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "code", "said"),
+    ("tasks", "code", "expected"),
     [
         ("server", 3, ("A server could not be reached", "Nobody answers.", "http://localhost:1", "sweet serve-sim")),
         ("many", 4, ("Too many failures", "3 of 3 failed.")),
@@ -98,23 +98,23 @@ def test_narration_goes_to_stderr_and_quiet_silences_it(toy: Program) -> None:
         ("stopped", 130, ("Stopped in the middle.", "sweet play r --tasks stopped --resume")),
     ],
 )
-def test_how_a_call_can_end(toy: Program, tasks: str, code: int, said: tuple[str, ...]) -> None:
+def test_exit_codes_and_error_panels(toy: Program, tasks: str, code: int, expected: tuple[str, ...]) -> None:
     outcome = toy("play", "r", "--tasks", tasks)
     assert (outcome.code, outcome.out) == (code, "")
-    for words in said:
+    for words in expected:
         assert words in outcome.err
     assert "Traceback" not in outcome.err
     assert ESC not in outcome.err
 
 
-def test_debug_shows_the_traceback_harmless(toy: Program) -> None:
+def test_debug_shows_the_traceback_without_control_characters(toy: Program) -> None:
     outcome = toy("play", "r", "--tasks", "bug", "--debug")
     assert outcome.code == 1
     assert "Traceback (most recent call last)" in outcome.err
     assert ESC not in outcome.err
 
 
-def test_the_command_to_go_on_repeats_flags_and_file(toy: Program, workplace: Path) -> None:
+def test_the_command_to_resume_repeats_flags_and_file(toy: Program, workplace: Path) -> None:
     Path("c.toml").write_text("samples = 2\n")
     words = ["--config", "c.toml", "--tasks", "stop", "--agent-url", "http://a b", "--no-nll", "--no-resume"]
     outcome = toy("play", "r", *words)
@@ -122,13 +122,13 @@ def test_the_command_to_go_on_repeats_flags_and_file(toy: Program, workplace: Pa
     assert expected in outcome.err
 
 
-def test_an_unknown_command_names_the_nearest(toy: Program) -> None:
+def test_an_unknown_command_suggests_a_similar_one(toy: Program) -> None:
     outcome = toy("paly")
     assert outcome.code == 2
     assert "Did you mean play?" in outcome.err
 
 
-def test_nothing_asked_is_answered_with_help(toy: Program) -> None:
+def test_without_words_the_help_is_shown(toy: Program) -> None:
     outcome = toy()
     assert outcome.code == 0
     assert "play" in outcome.out

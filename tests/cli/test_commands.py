@@ -1,4 +1,4 @@
-"""The real commands, as far as they need no model: what goes in, what comes out, what is refused and how."""
+"""The real commands that need no model: their input, their output and the errors for invalid calls."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TASK = {
 }
 
 
-def row(name: str, reward: float | None, said: str = "I WANT TO ANSWER: pass") -> dict[str, Any]:
+def row(name: str, reward: float | None, reply: str = "I WANT TO ANSWER: pass") -> dict[str, Any]:
     history = [
         {"role": "user", "content": "Write add(a, b)."},
-        {"role": "assistant", "content": said, "output": said},
+        {"role": "assistant", "content": reply, "output": reply},
     ]
     scored = {} if reward is None else {"reward": reward}
     return {"id": name, "task": TASK, "dialogue_history": history, "answer": "pass", **scored}
@@ -50,7 +50,7 @@ def imported(sweet: Program, trajectories: Path) -> Path:
     return Path("runs/in")
 
 
-def test_export_gives_back_what_was_imported(sweet: Program, imported: Path) -> None:
+def test_an_export_equals_the_import(sweet: Program, imported: Path) -> None:
     outcome = sweet("data", "export")
     assert "Using runs/in, the newest run." in outcome.err
     rows = [json.loads(line) for line in outcome.out.splitlines()]
@@ -66,7 +66,7 @@ def test_export_refuses_two_outputs_on_stdout(sweet: Program, imported: Path) ->
     assert "--out FILE" in outcome.err
 
 
-def test_label_pairs_what_was_imported(sweet: Program, imported: Path) -> None:
+def test_label_pairs_imported_dialogues(sweet: Program, imported: Path) -> None:
     outcome = sweet("label", str(imported), "--json")
     assert outcome.code == 0, outcome.err
     result = json.loads(outcome.out)
@@ -75,7 +75,7 @@ def test_label_pairs_what_was_imported(sweet: Program, imported: Path) -> None:
     assert f"next: sweet train-critic {imported}" in outcome.err
 
 
-def test_status_tells_what_there_is_and_what_is_next(sweet: Program, imported: Path) -> None:
+def test_status_shows_the_artifacts_and_the_next_command(sweet: Program, imported: Path) -> None:
     shown = sweet("status", str(imported))
     for words in ("rollouts-1", "scores-1", "next: sweet label runs/in"):
         assert words in shown.out
@@ -88,7 +88,7 @@ def test_status_prints_the_schema_without_a_run(sweet: Program) -> None:
     assert "schema_version" in schema["properties"]
 
 
-def test_view_makes_text_from_models_harmless(sweet: Program, imported: Path) -> None:
+def test_view_shows_control_characters_of_models_as_marks(sweet: Program, imported: Path) -> None:
     table = sweet("view", str(imported))
     assert table.code == 0, table.err
     assert "0.50" in table.out
@@ -105,7 +105,7 @@ def test_view_writes_a_page(sweet: Program, imported: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         ("rollout --tasks none.jsonl", 2, ("none.jsonl",)),
         ("rollout --task pages", 2, ("pages", "code")),
@@ -116,10 +116,12 @@ def test_view_writes_a_page(sweet: Program, imported: Path) -> None:
         ("rollout --num-tasks 0", 2, ("--num-tasks", "greater than or equal to 1")),
     ],
 )
-def test_what_is_refused(sweet: Program, workplace: Path, words: str, code: int, said: tuple[str, ...]) -> None:
+def test_invalid_calls_are_refused(
+    sweet: Program, workplace: Path, words: str, code: int, expected: tuple[str, ...]
+) -> None:
     outcome = sweet(*words.split())
     assert (outcome.code, outcome.out) == (code, "")
-    for part in said:
+    for part in expected:
         assert part in outcome.err
     assert "a bug in sweet" not in outcome.err
     assert not list(workplace.glob("runs/*"))
@@ -134,7 +136,7 @@ def test_what_is_refused(sweet: Program, workplace: Path, words: str, code: int,
         ("train-actor", "sweet pair"),
     ],
 )
-def test_a_missing_artifact_names_the_stage_that_makes_it(
+def test_a_missing_artifact_names_the_stage_that_creates_it(
     sweet: Program, imported: Path, stage: str, maker: str
 ) -> None:
     outcome = sweet(stage, str(imported))
@@ -142,7 +144,7 @@ def test_a_missing_artifact_names_the_stage_that_makes_it(
     assert maker in outcome.err
 
 
-def test_broken_json_is_found_with_its_line(sweet: Program, workplace: Path) -> None:
+def test_invalid_json_is_reported_with_its_line(sweet: Program, workplace: Path) -> None:
     lines = [json.dumps(TASK | {"id": f"t{number}"}) for number in range(8)]
     lines[6] = lines[6][:-5]
     Path("tasks.jsonl").write_text("\n".join(lines))
@@ -159,7 +161,7 @@ def test_a_task_file_that_cannot_be_played(sweet: Program, workplace: Path, text
     assert "tasks.jsonl" in outcome.err
 
 
-def test_what_follows_two_dashes_goes_to_vllm(sweet: Program, workplace: Path) -> None:
+def test_words_after_two_dashes_are_options_of_vllm(sweet: Program, workplace: Path) -> None:
     words = ("serve-sim", "--engine", "vllm", "--model", "m", "--dry-run")
     assert json.loads(sweet(*words, "--", "--x", "1").out)["passthrough"] == ["--x", "1"]
     Path("c.toml").write_text('[serve-sim]\npassthrough = ["--y"]\n')
@@ -169,22 +171,22 @@ def test_what_follows_two_dashes_goes_to_vllm(sweet: Program, workplace: Path) -
     assert "behind --" in outcome.err
 
 
-def test_doctor_looks_at_this_machine(sweet: Program) -> None:
+def test_doctor_checks_this_machine(sweet: Program) -> None:
     outcome = sweet("doctor", "--json")
     found = json.loads(outcome.out)
     assert {check["name"] for check in found["checks"]} >= {"Python", "torch", "sandbox", "model hub"}
     assert outcome.code == (0 if found["healthy"] else 1)
 
 
-def test_a_dry_run_of_a_training_tells_its_plan(sweet: Program, workplace: Path) -> None:
+def test_a_dry_run_of_a_training_shows_its_plan(sweet: Program, workplace: Path) -> None:
     run = make_run(workplace, make_agent(workplace / "agent"))
     run_label(run, LabelConfig(), Silent())
     before = run.path.joinpath("manifest.json").read_bytes()
     outcome = sweet("train-critic", str(run.path), "--dry-run", "--json", "--epochs", "3")
     assert outcome.code == 0, outcome.err
-    told = json.loads(outcome.out)
-    assert (told["stage"], told["config"]["epochs"], told["plan"]["epochs"]) == ("train-critic", 3, 3)
-    assert told["plan"]["memory"]["total"] > 0
+    output = json.loads(outcome.out)
+    assert (output["stage"], output["config"]["epochs"], output["plan"]["epochs"]) == ("train-critic", 3, 3)
+    assert output["plan"]["memory"]["total"] > 0
     outcome = sweet("train-critic", str(run.path), "--dry-run")
     assert outcome.code == 0, outcome.err
     config, _ = json.JSONDecoder().raw_decode(outcome.out)
@@ -192,7 +194,7 @@ def test_a_dry_run_of_a_training_tells_its_plan(sweet: Program, workplace: Path)
     assert "memory, total" in outcome.out
     assert run.path.joinpath("manifest.json").read_bytes() == before
     assert "seconds: not known from earlier attempts" in outcome.out
-    # Without a run the configuration is told all the same.
+    # The configuration is printed even if there is no run.
     outcome = sweet("train-actor", "nowhere", "--dry-run")
     assert outcome.code == 2
     assert json.loads(outcome.out)["method"] == "sweet"

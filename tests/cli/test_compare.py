@@ -1,4 +1,4 @@
-"""`sweet compare` and `sweet eval --compare` as they are called."""
+"""Calls of `sweet compare` and `sweet eval --compare`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_json_is_one_object_and_both_sides_are_named(sweet: Program, runs: None)
     assert sweet("compare", "before", "after", "--json").out == outcome.out, "the same every time"
 
 
-def test_the_report_leads_to_the_dialogues(sweet: Program, runs: None) -> None:
+def test_the_comparison_names_the_commands_that_show_the_dialogues(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "both:scores-1", "both:rollouts-2")
     assert outcome.code == 0, outcome.err
     assert "Solved by A and not by B: 1 task" in outcome.out
@@ -47,7 +47,7 @@ def test_the_report_leads_to_the_dialogues(sweet: Program, runs: None) -> None:
         assert sweet("view", *line.split()[3:]).code == 0
 
 
-def test_markdown_is_all_there_is_on_stdout(sweet: Program, runs: None) -> None:
+def test_only_markdown_is_on_stdout(sweet: Program, runs: None) -> None:
     outcome = sweet("compare", "before", "after", "--markdown")
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("**B against A, on the 3 tasks that both have**\n\n| ")
@@ -63,7 +63,7 @@ def test_flips_are_limited(sweet: Program, runs: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ("before", ("Missing argument 'B'",)),
         ("before nowhere", ("There is no such run.", "sweet rollout")),
@@ -75,12 +75,12 @@ def test_flips_are_limited(sweet: Program, runs: None) -> None:
         ("before apart", ("share no valid task",)),
     ],
 )
-def test_what_is_refused(sweet: Program, runs: None, words: str, said: tuple[str, ...]) -> None:
+def test_invalid_calls_are_refused(sweet: Program, runs: None, words: str, expected: tuple[str, ...]) -> None:
     evaluate(Path("odd"), A, scores_meta={"scorer": "upstream"})
     evaluate(Path("apart"), {"t9": [1.0]})
     outcome = sweet("compare", *words.split())
     assert (outcome.code, outcome.out) == (2, "")
-    for part in said:
+    for part in expected:
         assert part in outcome.err
     assert "a bug in sweet" not in outcome.err
 
@@ -89,7 +89,7 @@ GOOD, BAD = "def f(x): return x", "def f(x): return 0"
 
 
 def imported(sweet: Program, name: str, *answers: tuple[str, str]) -> None:
-    """A run of two dialogues a task with these answers."""
+    """Create a run with two dialogues for each task, with these answers."""
     task = {"problem_description": "f", "ground_truth": GOOD, "test_cases": {"1": "f(1)", "2": "f(2)"}}
     rows: list[dict[str, Any]] = [
         {
@@ -122,13 +122,13 @@ def test_eval_compares_as_compare_does(sweet: Program, workplace: Path) -> None:
     for words in ("success rate", "pass@k", "B against A, on the 3 tasks", "Solved by B and not by A: 1 task"):
         assert words in shown.out
     again = sweet("eval", "b", "--compare", "b", "--json")
-    told = json.loads(again.out)["metrics"]["compare"]
-    assert (told["a"]["scores"], told["b"]["scores"]) == ("scores-2", "scores-3"), "with the scores before these"
-    assert "same_dialogues" in [warning["about"] for warning in told["warnings"]]
+    output = json.loads(again.out)["metrics"]["compare"]
+    assert (output["a"]["scores"], output["b"]["scores"]) == ("scores-2", "scores-3"), "with the scores before these"
+    assert "same_dialogues" in [warning["about"] for warning in output["warnings"]]
     assert len(Run.open(Path("b")).manifest().of_kind("scores", "done")) == 3
 
 
-def test_eval_refuses_a_baseline_before_it_scores(sweet: Program, workplace: Path) -> None:
+def test_eval_refuses_an_invalid_baseline_before_scoring(sweet: Program, workplace: Path) -> None:
     imported(sweet, "b", (GOOD, BAD))
     outcome = sweet("eval", "b", "--compare", "nowhere:scores-1")
     assert (outcome.code, outcome.out) == (2, "")

@@ -1,4 +1,4 @@
-"""Completion: what is offered, that it never fails, and that no name of a file or model can do harm."""
+"""Completion: the candidates, that it never fails, and that names of files or models cannot inject commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOSTILE = [
 
 @pytest.fixture
 def runs(workplace: Path) -> Path:
-    """Two runs under runs/, beside folders and files with every kind of name."""
+    """Two runs under runs/, next to folders and files with every kind of name."""
     for name, ids in (
         ("one", ["rollouts-1", "scores-1", "scores-2", "critic-1", "scores-$(touch hacked)", "scores-\x1b[31m"]),
         ("two", ["rollouts-1"]),
@@ -58,7 +58,7 @@ def runs(workplace: Path) -> Path:
 
 
 def offered(*words: str) -> list[str]:
-    """What may stand in place of the last word."""
+    """The candidates for the last word."""
     return [item.value for item in completions(build(), ["sweet", *words])]
 
 
@@ -82,7 +82,7 @@ def test_runs_and_paths(runs: Path) -> None:
     assert offered("rollout", "--tasks", "t") == ["tasks.jsonl"]
 
 
-def test_artifacts_of_the_run_that_is_given(runs: Path) -> None:
+def test_artifacts_of_the_given_run(runs: Path) -> None:
     assert offered("label", "runs/one", "--from", "") == ["scores-2", "scores-1"]
     assert offered("label", "runs/two", "--from", "") == []
     assert offered("eval", "runs/one", "--critic", "") == ["critic-1"]
@@ -94,7 +94,7 @@ def test_artifacts_of_the_run_that_is_given(runs: Path) -> None:
     ]
 
 
-def test_among_many_runs_the_one_that_is_typed_is_found(workplace: Path) -> None:
+def test_a_typed_run_is_found_among_many(workplace: Path) -> None:
     for number in range(300):
         folder = workplace / "runs" / f"run-{number}"
         folder.mkdir(parents=True)
@@ -124,19 +124,19 @@ def test_hostile_names_are_not_offered(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_what_a_shell_would_read_otherwise(word: str) -> None:
+def test_words_with_special_characters_are_not_plain(word: str) -> None:
     assert not is_plain_word(word)
 
 
 @given(st.text())
-def test_a_harmless_word_is_one_word(word: str) -> None:
+def test_a_plain_word_has_no_special_characters(word: str) -> None:
     if is_plain_word(word):
         assert not set(word) & set(" \t\n$`'\"\\;&|<>(){}[]*?!#^")
         assert word.isprintable()
 
 
 class Models(http.server.BaseHTTPRequestHandler):
-    """A server with two models, one of an evil name; below /slow it does not answer."""
+    """A server with two models, one with a hostile name; under /slow it does not answer."""
 
     def do_GET(self) -> None:
         if self.path.startswith("/slow"):
@@ -163,17 +163,17 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def test_models_of_the_server_that_is_given(workplace: Path, server: str) -> None:
+def test_models_of_the_given_server(workplace: Path, server: str) -> None:
     for option, url in (("--agent", "--agent-url"), ("--sim", "--sim-url")):
         assert offered("rollout", url, f"{server}/v1", option, "") == ["org/model-7B"]
     assert offered("rank", "--judge-url", server, "--judge-model", "o") == ["org/model-7B"]
 
 
-def test_a_server_that_does_not_answer_offers_nothing_and_soon(workplace: Path, server: str) -> None:
-    began = time.monotonic()
+def test_a_server_that_does_not_answer_offers_nothing_quickly(workplace: Path, server: str) -> None:
+    started_at = time.monotonic()
     for url in (f"{server}/slow", "http://127.0.0.1:1/v1", "nonsense://x", "http://[", "http://x:y"):
         assert offered("rollout", "--agent-url", url, "--agent", "") == []
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started_at < 5
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ def test_a_server_that_does_not_answer_offers_nothing_and_soon(workplace: Path, 
         ("sweet rollout --agent-url http : //h : 8000/v1 --agent ", 9, None, 0),
     ],
 )
-def test_bash_takes_words_apart(line: str, position: int, words: list[str] | None, strip: int) -> None:
+def test_words_that_bash_splits_are_joined(line: str, position: int, words: list[str] | None, strip: int) -> None:
     expected = words or ["sweet", "rollout", "--agent-url", "http://h:8000/v1", "--agent", ""]
     assert bash_words(line, position) == (expected, strip)
 
 
-def asked(instruction: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def answer_to(instruction: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "sweet"],
         env={**os.environ, "_SWEET_COMPLETE": instruction, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
@@ -204,17 +204,17 @@ def asked(instruction: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_the_answers_to_shells(runs: Path) -> None:
-    made = asked("complete_bash", COMP_WORDS="sweet eval --compare runs/one : sc", COMP_CWORD="5")
-    assert (made.returncode, made.stdout, made.stderr) == (0, "scores-2\nscores-1\n", "")
+def test_answers_to_shells(runs: Path) -> None:
+    result = answer_to("complete_bash", COMP_WORDS="sweet eval --compare runs/one : sc", COMP_CWORD="5")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "scores-2\nscores-1\n", "")
     for shell in ("zsh", "fish", "powershell"):
-        made = asked(f"complete_{shell}", _SWEET_WORDS="sweet rollo")
-        assert made.stdout == "rollout\tPlay dialogues between the agent and the simulated human.\n"
+        result = answer_to(f"complete_{shell}", _SWEET_WORDS="sweet rollo")
+        assert result.stdout == "rollout\tPlay dialogues between the agent and the simulated human.\n"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "powershell"])
-def test_a_value_behind_an_equals_sign_keeps_its_option(runs: Path, shell: str) -> None:
-    assert asked(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=col").stdout == "--tasks=colbench\t\n"
+def test_a_value_after_an_equals_sign_keeps_its_option(runs: Path, shell: str) -> None:
+    assert answer_to(f"complete_{shell}", _SWEET_WORDS="sweet rollout --tasks=col").stdout == "--tasks=colbench\t\n"
 
 
 @pytest.mark.parametrize(
@@ -229,22 +229,22 @@ def test_a_value_behind_an_equals_sign_keeps_its_option(runs: Path, shell: str) 
         ("nonsense", {}),
     ],
 )
-def test_whatever_is_wrong_nothing_is_said(workplace: Path, instruction: str, environment: dict[str, str]) -> None:
-    made = asked(instruction, **environment)
-    assert (made.returncode, made.stderr) == (0, "")
-    assert "Traceback" not in made.stdout
+def test_errors_are_silent(workplace: Path, instruction: str, environment: dict[str, str]) -> None:
+    result = answer_to(instruction, **environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Traceback" not in result.stdout
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_itself(runs: Path) -> None:
-    """Bash reads the file, asks, and has the candidates; nothing is executed."""
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_completion_in_bash(runs: Path) -> None:
+    """Bash sources the file and gets the candidates; nothing is executed."""
     script = runs / "sweet.bash"
     script.write_text(SCRIPTS["bash"])
     (runs / "bin").mkdir()
     program = runs / "bin" / "sweet"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sweet "$@"\n')
     program.chmod(0o755)
-    made = subprocess.run(
+    result = subprocess.run(
         [
             "bash",
             "--norc",
@@ -257,15 +257,15 @@ def test_bash_itself(runs: Path) -> None:
         text=True,
         check=True,
     )
-    assert made.stdout.split() == ["runs/two", "runs/one", "runs/notes/"]
-    assert made.stderr == ""
+    assert result.stdout.split() == ["runs/two", "runs/one", "runs/notes/"]
+    assert result.stderr == ""
     assert not (runs / "hacked").exists()
 
 
 @pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "-n")])
-def test_the_files_are_right_for_their_shell(tmp_path: Path, shell: str, check: str) -> None:
+def test_the_completion_files_have_valid_syntax(tmp_path: Path, shell: str, check: str) -> None:
     program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"there is no {shell}")
+        pytest.skip(f"{shell} is not installed")
     (tmp_path / "file").write_text(SCRIPTS[shell])
     subprocess.run([program, check, str(tmp_path / "file")], check=True)

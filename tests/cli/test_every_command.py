@@ -1,4 +1,4 @@
-"""What every command has: help, --json, --quiet, --verbose, --dry-run, --config, and colour only where it is wanted."""
+"""Features of every command: help, --json, --quiet, --verbose, --dry-run, --config, and colours."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.cli.test_commands import imported, trajectories  # noqa: F401
 
 COMMANDS = sorted(index.summaries())
 PLANNED = ("eval", "label", "train-critic", "rank", "pair", "train-actor")
-"""Whose --dry-run looks at the run; that of rollout does without one."""
+"""Commands whose --dry-run reads the run; that of rollout does not need one."""
 
 GIVEN = "some-name"
-"""The value of an option that is required."""
+"""The value of a required option."""
 
 ESC = "\x1b"
 
 
 def call_of(name: str) -> list[str]:
-    """The words of a call that has every argument and option it needs."""
+    """The words of a call with all required arguments and options."""
     declared: Declaration = index.declaration(name)
     options = [word for option in declared.options if option.required for word in (option.flag, GIVEN)]
     return [*name.split(), *(f"a-{argument.name}" for argument in declared.arguments if argument.required), *options]
@@ -38,13 +38,13 @@ def test_a_dry_run_is_one_json_value_and_silent(sweet: Program, name: str) -> No
             assert "There is no run yet." in outcome.err
         else:
             assert (outcome.code, outcome.err) == (0, "")
-            told, end = json.JSONDecoder().raw_decode(outcome.out)
-            assert isinstance(told, dict)
+            output, end = json.JSONDecoder().raw_decode(outcome.out)
+            assert isinstance(output, dict)
             assert (outcome.out[end:].strip() == "") is (name != "rollout" or "--json" in flags), "and the plan's table"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbose_reports_the_source_of_each_setting(sweet: Program, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("c.toml").write_text("seed = 5\n")
     outcome = sweet(*call_of(name), "--dry-run", "--verbose", "--config", "c.toml")
     for option in index.declaration(name).options:
@@ -53,11 +53,11 @@ def test_verbose_says_where_each_setting_comes_from(sweet: Program, name: str, m
         assert line.endswith(f"({source})")
     assert "s in total" in outcome.err
     if name not in PLANNED:
-        assert isinstance(json.JSONDecoder().raw_decode(outcome.out)[0], dict), "stdout is data, however much is said"
+        assert isinstance(json.JSONDecoder().raw_decode(outcome.out)[0], dict), "narration must not be on stdout"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_contradicts_itself_or_is_unknown_is_refused(sweet: Program, name: str) -> None:
+def test_contradicting_and_unknown_options_are_refused(sweet: Program, name: str) -> None:
     Path("c.toml").write_text("nonsense = 5\n")
     for words in (["--quiet", "--verbose"], ["--config", "c.toml"], ["--nonsense"]):
         outcome = sweet(*call_of(name), *words)
@@ -76,7 +76,7 @@ def test_what_contradicts_itself_or_is_unknown_is_refused(sweet: Program, name: 
         ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, False),
     ],
 )
-def test_colour_only_where_it_is_wanted(
+def test_colours_follow_the_environment(
     sweet: Program,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -93,7 +93,7 @@ def test_colour_only_where_it_is_wanted(
 
 @pytest.mark.parametrize("name", ["", "data", *COMMANDS])
 @pytest.mark.parametrize("columns", [40, 80])
-def test_help_fits_and_begins_with_examples(
+def test_help_fits_the_terminal_and_starts_with_examples(
     sweet: Program, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -115,7 +115,7 @@ def test_help_fits_and_begins_with_examples(
         assert example < next(at for at, line in enumerate(lines) if line.startswith(declared.summary[:20]))
 
 
-def test_verbose_tells_what_was_taken_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811
+def test_verbose_reports_artifacts_read_and_written(sweet: Program, imported: Path) -> None:  # noqa: F811
     outcome = sweet("label", str(imported), "--verbose", "--json")
     assert json.loads(outcome.out)["metrics"]["pairs"] == 1
     for words in (

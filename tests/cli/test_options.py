@@ -1,4 +1,4 @@
-"""One field, one option: parsing, where a value came from, and what is said when it is wrong."""
+"""One field, one option: parsing, the source of a value, and the errors for invalid values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_defaults_are_those_of_the_configuration(toy: Program) -> None:
     assert resolved(toy) == PlayConfig().model_dump(mode="json")
 
 
-def test_every_kind_of_option(toy: Program) -> None:
+def test_every_type_of_option(toy: Program) -> None:
     words = "--tasks t --agent-url a --agent-url b --samples 3 --top-p 0.5 --scorer upstream --from x --no-nll --resume"
     expected = PlayConfig(
         tasks="t",
@@ -42,12 +42,12 @@ def test_every_kind_of_option(toy: Program) -> None:
     assert resolved(toy, *words.split(), "--compare", "p") == expected.model_dump(mode="json")
 
 
-def test_dry_run_makes_no_run(toy: Program, workplace: Path) -> None:
+def test_dry_run_creates_no_run(toy: Program, workplace: Path) -> None:
     resolved(toy)
     assert not list(workplace.iterdir())
 
 
-def test_flag_beats_environment_beats_file_beats_default(
+def test_flag_overrides_environment_overrides_file_overrides_default(
     toy: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert resolved(toy)["samples"] == 1
@@ -60,7 +60,7 @@ def test_flag_beats_environment_beats_file_beats_default(
     assert resolved(toy, "--config", "c.toml", "--samples", "5")["samples"] == 5
 
 
-def test_environment_gives_lists_switches_and_common_options(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_switches_and_common_options_from_the_environment(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEET_PLAY_AGENT_URL", "a b")
     monkeypatch.setenv("SWEET_PLAY_NLL", "0")
     monkeypatch.setenv("SWEET_PLAY_FROM", "rollouts-1")
@@ -69,7 +69,7 @@ def test_environment_gives_lists_switches_and_common_options(toy: Program, monke
     assert (config["agent_url"], config["nll"], config["from_"]) == (["a", "b"], False, "rollouts-1")
 
 
-def test_a_file_may_speak_to_several_commands(toy: Program, workplace: Path) -> None:
+def test_a_file_with_settings_of_several_commands(toy: Program, workplace: Path) -> None:
     Path("c.toml").write_text('seed = 5\nfrom = "x"\n[learn]\nmodel = "m"\n[play]\nagent-url = ["u"]\ntop_p = 0.5\n')
     config = resolved(toy, "--config", "c.toml")
     assert (config["from_"], config["agent_url"], config["top_p"]) == ("x", ["u"], 0.5)
@@ -77,7 +77,7 @@ def test_a_file_may_speak_to_several_commands(toy: Program, workplace: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("sampels = 2", ("key 'sampels'", "Did you mean samples?", "c.toml")),
         ("[play]\nagent_urls = []", ("key 'play.agent_urls'", "Did you mean agent-url?")),
@@ -88,22 +88,22 @@ def test_a_file_may_speak_to_several_commands(toy: Program, workplace: Path) -> 
         ("[play]\nscorer = 'x'", ("c.toml, key play.scorer: should be 'strict' or 'upstream', not 'x'.",)),
     ],
 )
-def test_a_wrong_file(toy: Program, workplace: Path, text: str, said: tuple[str, ...]) -> None:
+def test_an_invalid_file_is_refused(toy: Program, workplace: Path, text: str, expected: tuple[str, ...]) -> None:
     Path("c.toml").write_text(text)
     outcome = toy("play", "--config", "c.toml", "--dry-run")
     assert (outcome.code, outcome.out) == (2, "")
-    for words in said:
+    for words in expected:
         assert words in outcome.err
 
 
-def test_a_file_that_is_not_there(toy: Program) -> None:
+def test_a_missing_file_is_refused(toy: Program) -> None:
     outcome = toy("play", "--config", "none.toml")
     assert outcome.code == 2
     assert "none.toml" in outcome.err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ("--samples 10", "--samples: should be less than or equal to 9, not '10'."),
         ("--samples x", "--samples: should be a valid integer"),
@@ -114,21 +114,21 @@ def test_a_file_that_is_not_there(toy: Program) -> None:
         ("a b", "unexpected extra argument"),
     ],
 )
-def test_a_wrong_option(toy: Program, words: str, said: str) -> None:
+def test_an_invalid_option_is_refused(toy: Program, words: str, expected: str) -> None:
     outcome = toy("play", *words.split())
     assert (outcome.code, outcome.out) == (2, "")
-    assert said in outcome.err
+    assert expected in outcome.err
     assert "sweet play --help" in outcome.err
 
 
-def test_a_wrong_environment_variable_is_named(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_environment_variable_is_named(toy: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEET_PLAY_SAMPLES", "many")
     outcome = toy("play")
     assert outcome.code == 2
     assert "SWEET_PLAY_SAMPLES: should be a valid integer" in outcome.err
 
 
-def test_a_required_option(toy: Program) -> None:
+def test_a_missing_required_option_is_named(toy: Program) -> None:
     outcome = toy("learn", "--dry-run")
     assert outcome.code == 2
     assert "--model is required." in outcome.err

@@ -1,4 +1,4 @@
-"""The whole pipeline through the command line, with the packaged agent, small: every stage finds the work before it."""
+"""The whole pipeline on the command line with the packaged agent: every stage finds the artifacts of the one before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def demo(sweet: Program) -> dict[str, Any]:
     return dict(json.loads(outcome.out))
 
 
-def test_the_demo_and_what_it_leaves_behind(sweet: Program, demo: dict[str, Any]) -> None:
+def test_the_demo_and_its_run(sweet: Program, demo: dict[str, Any]) -> None:
     metrics = demo["metrics"]
     for when in ("before", "after"):
         low, rate, high = (metrics[f"success_{when}{end}"] for end in ("_ci_low", "", "_ci_high"))

@@ -1,4 +1,4 @@
-"""The program as a process: what it imports, how fast it answers, signals, pipes, and the files it generates."""
+"""The program as a process: signals, pipes, and the files that it generates."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def sweet(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_option_has_a_help_and_every_command_an_example() -> None:
-    made = declarations()
-    assert [f"{item.name} --{option.key}" for item in made for option in item.options if not option.help] == []
-    assert [item.name for item in made if not item.examples] == []
+    result = declarations()
+    assert [f"{item.name} --{option.key}" for item in result for option in item.options if not option.help] == []
+    assert [item.name for item in result if not item.examples] == []
 
 
-def test_an_interrupt_ends_with_130_and_the_command_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupt_ends_with_130_and_the_command_to_resume(tmp_path: Path) -> None:
     program = """
 import sys, time
 from tests.cli import toy
@@ -71,10 +71,10 @@ def test_the_simulated_human_is_served_until_it_is_stopped() -> None:
         text=True,
     )
     assert process.stdout is not None
-    said = ""
-    while not said.endswith("\n}\n") and (line := process.stdout.readline()):
-        said += line
-    url = json.loads(said)["metrics"]["url"]
+    stdout = ""
+    while not stdout.endswith("\n}\n") and (line := process.stdout.readline()):
+        stdout += line
+    url = json.loads(stdout)["metrics"]["url"]
     with urllib.request.urlopen(f"{url}/models", timeout=30) as answer:
         assert json.load(answer)["data"]
     process.send_signal(signal.SIGINT)
@@ -82,7 +82,7 @@ def test_the_simulated_human_is_served_until_it_is_stopped() -> None:
     assert (process.returncode, errors) == (0, "")
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_a_reader_that_exits_is_not_an_error() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "sweet", "status", "--schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -95,9 +95,9 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 
 def test_unknown_words_exit_with_2() -> None:
-    made = sweet("rolout")
-    assert made.returncode == 2
-    assert "rollout" in made.stderr
+    result = sweet("rolout")
+    assert result.returncode == 2
+    assert "rollout" in result.stderr
 
 
 @pytest.mark.parametrize("shell", sorted(COMPLETIONS))

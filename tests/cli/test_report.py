@@ -31,7 +31,7 @@ def test_another_file_and_no_dialogues(sweet: Program, path: Path) -> None:
     assert 'class="trajectory"' not in Path("page.html").read_text(encoding="utf-8")
 
 
-def test_text_alone_writes_no_page(sweet: Program, path: Path) -> None:
+def test_markdown_and_json_write_no_page(sweet: Program, path: Path) -> None:
     outcome = sweet("report", str(path), "--markdown")
     assert outcome.code == 0
     assert outcome.out.startswith("### sweet run `one`\n")
@@ -45,13 +45,13 @@ def test_text_alone_writes_no_page(sweet: Program, path: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["nowhere/page.html", "runs"])
-def test_where_no_page_can_be_is_a_wrong_option(sweet: Program, path: Path, out: str) -> None:
+def test_an_invalid_output_file_is_a_usage_error(sweet: Program, path: Path, out: str) -> None:
     outcome = sweet("report", str(path), "--out", out)
     assert outcome.code == 2
     assert "try" in outcome.err
 
 
-def test_a_folder_that_may_not_be_written(sweet: Program, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_write_permission(sweet: Program, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "x")
 
@@ -62,13 +62,13 @@ def test_a_folder_that_may_not_be_written(sweet: Program, path: Path, monkeypatc
     assert not list(path.glob("*.part"))
 
 
-def test_what_is_broken_is_warned_of(sweet: Program, path: Path) -> None:
+def test_damaged_files_are_warned_about(sweet: Program, path: Path) -> None:
     (path / "scores" / "scores-1.jsonl").write_text("broken\n")
     outcome = sweet("report", str(path))
     assert outcome.code == 0
     assert "scores-1.jsonl" in outcome.err
 
 
-def test_no_run_is_a_wrong_option(sweet: Program, workplace: Path) -> None:
+def test_a_missing_run_is_a_usage_error(sweet: Program, workplace: Path) -> None:
     assert sweet("report").code == 2
     assert sweet("report", "nothing").code == 2

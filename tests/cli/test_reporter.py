@@ -1,4 +1,4 @@
-"""Progress as bars on a terminal and as few plain lines elsewhere."""
+"""Progress as bars on a terminal, and as plain lines at intervals otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def reporter(*, live: bool) -> tuple[ConsoleReporter, io.StringIO]:
     return ConsoleReporter(Console(file=stream, width=120, force_terminal=live), live=live), stream
 
 
-def test_lines_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     report, stream = reporter(live=False)
     clock = [0.0]
     monkeypatch.setattr("sweet.cli.reporter.time.monotonic", lambda: clock[0])
@@ -37,7 +37,7 @@ def advance_by_hundred(bar: Progress) -> None:
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_bars_nest_and_threads_may_share_one(live: bool) -> None:
+def test_bars_nest_and_threads_share_one(live: bool) -> None:
     report, stream = reporter(live=live)
     with report.progress("outer", None), report.progress("inner [x]", 400) as bar:
         workers = [threading.Thread(target=advance_by_hundred, args=(bar,)) for _ in range(4)]
@@ -50,7 +50,7 @@ def test_bars_nest_and_threads_may_share_one(live: bool) -> None:
     assert "meanwhile ␛[31m" in stream.getvalue()
 
 
-def test_a_bar_that_failed_says_nothing_of_an_end() -> None:
+def test_a_failed_bar_reports_no_end() -> None:
     report, stream = reporter(live=True)
     with pytest.raises(ValueError, match="x"), report.progress("work", 5):
         raise ValueError("x")
@@ -61,7 +61,7 @@ def test_a_bar_that_failed_says_nothing_of_an_end() -> None:
 
 
 class Terminal(io.StringIO):
-    """One that can be closed."""
+    """A terminal that can be closed."""
 
     gone = False
 
@@ -74,7 +74,7 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
-def test_a_terminal_that_was_closed_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""What answers while somebody waits: help and completion load the index and nothing that work needs."""
+"""Start-up: help and completion read the index and import no heavy modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from sweet.cli import index
 from sweet.cli.app import declarations
 
-NEEDED_BY_WORK = (
+HEAVY = (
     "pydantic",
     "pydantic_core",
     "filelock",
@@ -25,7 +25,7 @@ NEEDED_BY_WORK = (
     "asyncio",
 )
 LIGHT = ("sweet.runs", "sweet.runs.stages")
-"""The table of the stages, which imports nothing that work needs."""
+"""The table of the stages, which imports no heavy modules."""
 ROOMS = ("stages", "runs", "tasks", "llm", "learn", "humans", "render", "sandbox", "cli.commands")
 
 PROGRAM = """
@@ -44,8 +44,8 @@ finally:
 
 
 def loaded_by(words: list[str], folder: Path, **environment: str) -> tuple[set[str], str]:
-    """The modules that a call of the program loads, and what it prints."""
-    made = subprocess.run(
+    """The modules that a call of the program imports, and its stdout."""
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(words)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
@@ -53,41 +53,41 @@ def loaded_by(words: list[str], folder: Path, **environment: str) -> tuple[set[s
         text=True,
         check=True,
     )
-    assert made.stderr == ""
-    return set(json.loads((folder / "loaded.json").read_text())), made.stdout
+    assert result.stderr == ""
+    return set(json.loads((folder / "loaded.json").read_text())), result.stdout
 
 
-def wanted_by_work(modules: set[str]) -> list[str]:
+def heavy_modules(modules: set[str]) -> list[str]:
     rooms = tuple(f"sweet.{room}" for room in ROOMS)
-    needed = {name for name in modules if name in NEEDED_BY_WORK or name.startswith(rooms)}
+    needed = {name for name in modules if name in HEAVY or name.startswith(rooms)}
     return sorted(needed.difference(LIGHT))
 
 
 @pytest.mark.parametrize("words", ["", "-h", "--help", "rollout -h", "train-critic --help", "data", "data import -h"])
-def test_help_loads_nothing_that_work_needs(tmp_path: Path, words: str) -> None:
+def test_help_imports_no_heavy_modules(tmp_path: Path, words: str) -> None:
     modules, shown = loaded_by(words.split(), tmp_path)
-    assert wanted_by_work(modules) == []
+    assert heavy_modules(modules) == []
     assert shown.startswith("Usage: sweet")
 
 
 @pytest.mark.parametrize(
     "line", ["sweet ", "sweet ro", "sweet rollout --ta", "sweet label RUN --from ", "sweet data i"]
 )
-def test_completion_loads_nothing_that_work_needs(tmp_path: Path, line: str) -> None:
+def test_completion_imports_no_heavy_modules(tmp_path: Path, line: str) -> None:
     position = str(len(line.split(" ")) - 1)
     modules, _ = loaded_by([], tmp_path, _SWEET_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=position)
-    assert wanted_by_work(modules) == []
+    assert heavy_modules(modules) == []
     assert not [name for name in modules if name.startswith("rich")]
 
 
-def test_a_command_loads_no_other_command(tmp_path: Path) -> None:
+def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
     modules, _ = loaded_by(["status", "--schema"], tmp_path)
     assert {name for name in modules if name.startswith("sweet.cli.commands.")} == {"sweet.cli.commands.status"}
     assert not {"torch", "transformers", "openai", "textual"} & modules
 
 
-def test_the_index_is_what_the_commands_declare() -> None:
-    made = declarations()
-    assert index.PATH.read_text(encoding="utf-8") == index.render(made), "run: python -m sweet.cli.generated"
-    for declared in made:
+def test_the_index_is_current() -> None:
+    result = declarations()
+    assert index.PATH.read_text(encoding="utf-8") == index.render(result), "run: python -m sweet.cli.generated"
+    for declared in result:
         assert index.declaration(declared.name) == declared

@@ -1,4 +1,4 @@
-"""`sweet status`, of one run and of all: what is told, and that nothing broken stops it."""
+"""`sweet status` of one run and of all runs, also of damaged ones."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def scored(workplace: Path) -> Run:
 
 
 def interrupted(run: Run) -> None:
-    """Begin candidates and stop in the middle."""
+    """Start candidates and stop before they are finished."""
     with suppress(KeyboardInterrupt), run.attempt("rank", StageConfig()) as attempt:
         draft = attempt.start_artifact("candidates")
         draft.path.write_bytes(b"x" * 5000)
         raise KeyboardInterrupt
 
 
-def test_disk_use_by_kind_and_what_could_go(scored: Run) -> None:
+def test_disk_use_by_kind_and_deletable_files(scored: Run) -> None:
     interrupted(scored)
     (scored.path / "screenshots" / "ab").mkdir(parents=True)
     (scored.path / "screenshots" / "ab" / "x.png").write_bytes(b"x" * 2000)
@@ -55,7 +55,7 @@ def test_disk_use_by_kind_and_what_could_go(scored: Run) -> None:
     assert disk_use(scored.path, scored.manifest()).disposable == []
 
 
-def test_a_running_attempt_can_not_be_deleted(scored: Run) -> None:
+def test_files_of_a_running_attempt_are_not_deletable(scored: Run) -> None:
     with scored.attempt("rank", StageConfig()) as attempt:
         draft = attempt.start_artifact("candidates")
         draft.path.write_bytes(b"x" * 5000)
@@ -73,12 +73,14 @@ def test_status_of_one_run(sweet: Program, scored: Run) -> None:
     shown = sweet("status")
     for words in ("disk: ", "candidates 5.0 kB", "could be deleted: candidates/candidates-1.jsonl", "next: "):
         assert words in shown.out
-    told = json.loads(sweet("status", "--json").out)
-    assert told["disk"]["by_kind"]["candidates"] == 5000
-    assert told["metrics"]["bytes"] == told["disk"]["bytes"]
+    output = json.loads(sweet("status", "--json").out)
+    assert output["disk"]["by_kind"]["candidates"] == 5000
+    assert output["metrics"]["bytes"] == output["disk"]["bytes"]
 
 
-def test_all_runs_a_line_each_broken_ones_too(sweet: Program, scored: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_have_one_line_each_damaged_ones_too(
+    sweet: Program, scored: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, content in (
         ("torn", b'{"schema_version": 1'),
         ("newer", b'{"schema_version": 99}'),
@@ -99,10 +101,10 @@ def test_all_runs_a_line_each_broken_ones_too(sweet: Program, scored: Run, monke
     assert "success 0.00 [" in line
     assert sum("broken: " in line for line in lines) == 4
     assert "\x1b" not in shown.out
-    told = json.loads(sweet("status", "--all", "--json").out)
-    assert told["metrics"]["runs"] == 6
-    assert told["metrics"]["broken"] == 4
-    assert {Path(run["run"]).name for run in told["runs"] if run["problem"]} == {
+    output = json.loads(sweet("status", "--all", "--json").out)
+    assert output["metrics"]["runs"] == 6
+    assert output["metrics"]["broken"] == 4
+    assert {Path(run["run"]).name for run in output["runs"] if run["problem"]} == {
         "torn",
         "newer",
         "bytes",
@@ -111,14 +113,14 @@ def test_all_runs_a_line_each_broken_ones_too(sweet: Program, scored: Run, monke
     assert sweet("status", "--all", "runs", "--json").out.count('"run"') == 7
 
 
-def test_all_runs_of_a_folder_without_any(sweet: Program, workplace: Path) -> None:
+def test_all_runs_of_an_empty_folder(sweet: Program, workplace: Path) -> None:
     assert sweet("status", "--all").code == 2
     (workplace / "mine").mkdir()
     assert "0 runs" in sweet("status", "--all", "mine").out
 
 
 @pytest.mark.parametrize("columns", ["40", "80"])
-def test_nothing_is_lost_on_a_narrow_terminal(
+def test_narrow_terminals_show_everything(
     sweet: Program, scored: Run, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)

@@ -1,4 +1,4 @@
-"""A command line of two small stages, on the real mechanism."""
+"""A command line with two small stages, on the real implementation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlayConfig(StageConfig):
     nll: bool = True
     """With the NLL term."""
     resume: bool = False
-    """Go on."""
+    """Resume."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying."""
     compare: Path | None = None

@@ -1,9 +1,8 @@
-"""Command lines in the docs: taken out of shell blocks, and put to the real parser.
+"""Command lines in the docs: extracted from shell blocks, and checked by the real parser.
 
-`simple_commands` reads what a block for a shell holds: continued lines, comments, assignments before a command, pipes,
-lists and redirections. `Parser.complaint` lets the program itself read a call, with every command's work left out: the
-options must be there, their values valid, the arguments as many as they must be. Words such as RUN or MODEL are
-strings like others.
+`simple_commands` parses a shell block: continued lines, comments, assignments before a command, pipes, lists and
+redirections. `Parser.complaint` runs a call with the work of every command removed: its options must exist, their
+values must be valid, and the number of arguments must be right. Words such as RUN or MODEL are ordinary strings.
 """
 
 from __future__ import annotations
@@ -46,20 +45,20 @@ class Simple:
 
 
 def shell_lines(block: Piece) -> Iterator[str]:
-    """What is typed: in a `console` block what stands behind `$ `, else every line; continued lines are one."""
+    """Yield the typed lines: those after `$ ` in a `console` block, else every line. Continued lines are joined."""
     lines = iter(block.text.splitlines())
     for line in lines:
         typed = line.removeprefix("$ ")
         if block.language == "console" and typed == line:
-            continue  # what the program printed
+            continue  # output of the program
         while typed.endswith("\\"):
             typed = typed[:-1] + next(lines).strip()
         yield typed
 
 
 def simple_commands(block: Piece) -> Iterator[Simple]:
-    """The simple commands of a block for a shell, in their order. What is exported, and the variables that the block
-    itself sets, hold from there on."""
+    """Yield the simple commands of a shell block. Exported variables, and variables that the block sets, apply to the
+    commands after them."""
     exported: dict[str, str] = {}
     variables: dict[str, str] = {}
     for line in shell_lines(block):
@@ -95,18 +94,18 @@ def _split(line: str) -> Iterator[list[str]]:
 
 
 def alternatives(span: str) -> list[list[str]]:
-    """The command lines that a span stands for: `--engine torch|deepspeed` is two, `…` is anything or nothing."""
+    """Return the command lines that a span abbreviates: `--engine torch|deepspeed` is two; `…` is dropped."""
     words = [word for word in shlex.split(span) if word not in ("…", "...")]
     return [list(choice) for choice in itertools.product(*(word.split("|") for word in words))]
 
 
 class Parser:
-    """The program, whose commands do nothing once they have been understood.
+    """The program, whose commands do nothing after their words have been parsed.
 
     Attributes:
-        commands: what each command declares, by its name.
-        words: the names, and the first words of those that have two.
-        flags: every option that some command has.
+        commands: the declarations of the commands, by name.
+        words: the names, and the first words of names with two.
+        flags: the options of all commands.
     """
 
     def __init__(self) -> None:
@@ -116,19 +115,19 @@ class Parser:
         self._line = replace(build(), load=lambda name: _idle(load(name)), indexed=None)
 
     def complaint(self, words: list[str], environment: dict[str, str] | None = None) -> str | None:
-        """What the program has against a call, `words` beginning with `sweet`; None where it takes it."""
+        """Return the error for a call, whose `words` start with `sweet`; None if it is valid."""
         if words[1:] and words[1].startswith("-"):
             return None if words[1] in self.flags else f"{words[1]} is no option of sweet"
-        said = io.StringIO()
+        stderr = io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (environment or {}).items():
                 patch.setenv(name, value)
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(stderr):
                 code = run(self._filled(words[1:]), self._line)
-        return said.getvalue() if code else None
+        return stderr.getvalue() if code else None
 
     def of_some_command(self, words: list[str]) -> str | None:
-        """The same for options alone, which one of the commands must take."""
+        """Return the error for options without a command; None if one of the commands accepts them."""
         flag = words[0].partition("=")[0]
         if flag not in self.flags:
             return f"no command has {flag}"
@@ -136,14 +135,14 @@ class Parser:
             needed = [argument.metavar for argument in command.arguments if argument.required]
             valued = {spec.flag for spec in command.flags if not spec.is_switch}
             has = flag in COMMON or flag in (valued if words[1:] else _flags(command))
-            # An option alone may need another one beside it.
+            # A single option may require another one.
             if has and (not words[1:] or self.complaint(["sweet", *name.split(), *needed, *words]) is None):
                 return None
-        return f"no command takes {shlex.join(words)}"
+        return f"no command accepts {shlex.join(words)}"
 
     def _filled(self, words: list[str]) -> list[str]:
-        """The words of a call without the options whose value is left open: capitals (`--lora R`), or nothing at all
-        at the end."""
+        """Return the words of a call without options whose value is a placeholder in capitals (`--lora R`), or is
+        missing at the end."""
         called = [one for name, one in self.commands.items() if words[: len(name.split())] == name.split()]
         valued = {"--config"} | {spec.flag for one in called for spec in one.flags if not spec.is_switch}
         free = valued - {spec.flag for one in called for spec in one.flags if spec.required}
@@ -170,7 +169,7 @@ def _idle(command: Command[Any]) -> Command[Any]:
 
 
 def touch_configurations(commands: list[Simple], folder: Path) -> None:
-    """Make the empty configuration files that calls name."""
+    """Create the configuration files that calls name, empty."""
     for command in commands:
         for flag, value in itertools.pairwise(command.words):
             if flag == "--config":

@@ -1,4 +1,4 @@
-"""README and the pages of docs/, taken apart: what stands in them that a program can check."""
+"""Parses README.md and the pages of docs/ into the parts that tests check."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PAGES = [
 
 @dataclass(frozen=True)
 class Piece:
-    """Something in a page.
+    """A part of a page.
 
     Attributes:
-        where: `page:line`, for the one who has to mend it; the line is that of the block it stands in.
-        text: a block's lines, a span without its backticks, a link's target.
-        language: of a block, as its fence names it.
+        where: `page:line`, the first line of its block.
+        text: the lines of a block, a span without its backticks, or the target of a link.
+        language: of a block, from its fence.
     """
 
     where: str
@@ -42,7 +42,7 @@ class Page:
 
 
 def read_page(path: Path) -> Page:
-    """The page's fenced blocks, spans of code, targets of links and pictures, and the anchors of its headings."""
+    """Return the page's fenced blocks, spans of code, targets of links and images, and the anchors of its headings."""
     tokens = MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
     blocks, spans, links, headings = [], [], [], []
     for before, token in zip([None, *tokens], tokens, strict=False):
@@ -69,5 +69,5 @@ def _target(token: Token) -> str:
 
 
 def anchor(heading: str) -> str:
-    """What a link to the heading ends in, as GitHub makes it."""
+    """Return the fragment of a link to the heading, as GitHub generates it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

@@ -1,4 +1,4 @@
-"""What the program writes into the docs is what it would write now, and nothing of the program is missing there."""
+"""The generated parts of the docs are current and complete."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_the_table_of_commands_in_the_readme_is_current() -> None:
     assert readme == with_table(readme), AGAIN
 
 
-def test_every_command_is_in_the_reference_and_no_figure_without_its_command() -> None:
+def test_every_command_is_in_the_reference_and_every_metric_has_its_command() -> None:
     names = [one.name for one in declarations()]
     assert sorted(one.name for commands in chapters().values() for one in commands) == sorted(names)
     assert METRICS.keys() - set(names) == set()
 
 
-def test_every_variable_that_the_program_reads_is_named() -> None:
+def test_every_variable_that_the_program_reads_is_documented() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
     options = {option.envvar for command in declarations() for option in command.options}
     read = set(re.findall(r'"((?:SWEET|OPENAI|HF)_[A-Z_]*[A-Z])"', source))

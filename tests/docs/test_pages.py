@@ -1,4 +1,4 @@
-"""No page of the docs names what is not there: a command, an option, a file, a heading, an extra, a variable."""
+"""The docs name only commands, options, files, headings, extras and variables that exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAMS = {
     *("apt", "cat", "cd", "echo", "git", "head", "jq", "kill", "lint-imports", "mkdir", "mypy", "playwright", "pytest"),
     *("ruff", "wait"),
 }
-"""Programs of others that a reader has; a word that is none of these, and not ours, is misspelt."""
+"""Other programs that the docs call; any other word in their place is misspelt."""
 
 FOREIGN = {
     "--cap-drop",
@@ -39,7 +39,7 @@ FOREIGN = {
     "--tensor-parallel-size",
     "--user",
 }
-"""Options that pages name of vllm, docker and Slurm."""
+"""Options of vllm, docker and Slurm that the docs name."""
 
 SBATCH = {"exclusive", "gpus-per-node", "job-name", "nodes", "partition", "requeue", "time"}
 """Options of sbatch in the headers of scripts."""
@@ -62,13 +62,13 @@ def test_every_block_names_a_language_that_is_checked(page: Page) -> None:
     assert [block.where for block in page.blocks if block.language not in LANGUAGES] == []
 
 
-def test_every_command_of_the_blocks_is_understood(page: Page, parser: Parser, workplace: Path) -> None:
+def test_every_command_in_the_blocks_is_valid(page: Page, parser: Parser, workplace: Path) -> None:
     commands = [found for block in page.blocks if block.language in SHELLS for found in simple_commands(block)]
     touch_configurations(commands, workplace)
     assert [f"{command.where}: {why}" for command in commands if (why := _complaint(command, parser))] == []
 
 
-def test_scripts_for_sbatch_ask_for_what_there_is(page: Page) -> None:
+def test_scripts_for_sbatch_have_known_options(page: Page) -> None:
     headers = [
         (block.where, line) for block in page.blocks for line in block.text.splitlines() if line.startswith("#SBATCH")
     ]
@@ -86,21 +86,23 @@ def _complaint(command: Simple, parser: Parser) -> str | None:
     if program.endswith("pip"):
         return None if words[0] == "install" else f"pip {words[0]}"
     if "/" in program:
-        return None if (ROOT / program).is_file() else f"there is no {program}"
-    return None if program in PROGRAMS else f"what is {program}?"
+        return None if (ROOT / program).is_file() else f"{program} does not exist"
+    return None if program in PROGRAMS else f"{program} is not a known program"
 
 
 def _python(words: list[str], parser: Parser) -> str | None:
     if words[:2] == ["-m", "sweet"]:
         return parser.complaint(words[1:])
     if words[0] == "-m" and words[1].split(".")[0] in ("sweet", "benchmarks", "docs"):
-        return None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"there is no module {words[1]}"
+        return (
+            None if (ROOT / f"{words[1].replace('.', '/')}.py").is_file() else f"the module {words[1]} does not exist"
+        )
     if words[0] == "-m":
-        return None if words[1] in ("venv", "pytest", "pip") else f"what is the module {words[1]}?"
-    return None if (ROOT / words[0]).is_file() else f"there is no {words[0]}"
+        return None if words[1] in ("venv", "pytest", "pip") else f"{words[1]} is not a known module"
+    return None if (ROOT / words[0]).is_file() else f"{words[0]} does not exist"
 
 
-def test_every_command_and_option_between_backticks_is_understood(page: Page, parser: Parser, workplace: Path) -> None:
+def test_every_command_and_option_in_backticks_is_valid(page: Page, parser: Parser, workplace: Path) -> None:
     found = [(span, words) for span in page.spans for words in _calls(span, parser)]
     touch_configurations([Simple(span.where, words) for span, words in found], workplace)
     wrong = []
@@ -113,7 +115,7 @@ def test_every_command_and_option_between_backticks_is_understood(page: Page, pa
 
 
 def _calls(span: Piece, parser: Parser) -> Iterator[list[str]]:
-    """The calls that a span stands for: whole ones, those without `sweet` before them, and options alone."""
+    """Yield the calls that a span abbreviates: whole ones, those without `sweet`, and options alone."""
     if ABBREVIATED.search(span.text):
         return
     first, _, rest = span.text.partition(" ")
@@ -126,7 +128,7 @@ def _calls(span: Piece, parser: Parser) -> Iterator[list[str]]:
         yield from alternatives(f"sweet {span.text}")
 
 
-def test_every_link_leads_somewhere(page: Page) -> None:
+def test_every_link_has_a_target(page: Page) -> None:
     wrong = []
     for link in page.links:
         target, _, heading = link.text.partition("#")
@@ -134,13 +136,13 @@ def test_every_link_leads_somewhere(page: Page) -> None:
             continue
         file = (page.path.parent / target).resolve() if target else page.path
         if not file.exists():
-            wrong.append(f"{link.where}: there is no {target}")
+            wrong.append(f"{link.where}: {target} does not exist")
         elif heading and heading not in read_page(file).anchors:
             wrong.append(f"{link.where}: {file.name} has no heading #{heading}")
     assert wrong == []
 
 
-def test_every_file_and_module_between_backticks_is_there(page: Page) -> None:
+def test_every_file_and_module_in_backticks_exists(page: Page) -> None:
     pattern = re.compile(r"(sweet|tests|benchmarks|docs|completions|\.ci)/[\w./-]*")
     named = [span for span in page.spans if pattern.fullmatch(span.text)]
     assert [f"{span.where}: {span.text}" for span in named if not (ROOT / span.text).exists()] == []
@@ -159,7 +161,7 @@ def test_configurations_are_accepted(page: Page, parser: Parser, tmp_path: Path)
                 resolve(load(name).config, command.options, given, name)
 
 
-def test_blocks_of_data_and_of_python_can_be_read(page: Page) -> None:
+def test_blocks_of_data_and_python_have_valid_syntax(page: Page) -> None:
     for block in page.blocks:
         if block.language == "json":
             json.loads(block.text)
@@ -171,13 +173,13 @@ def test_blocks_of_data_and_of_python_can_be_read(page: Page) -> None:
             ast.parse(block.text, block.where)
 
 
-def test_every_extra_that_is_installed_exists(page: Page) -> None:
+def test_every_extra_in_the_docs_exists(page: Page) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = set(re.findall(r"['\" ]\.\[(\w+)\]", page.path.read_text(encoding="utf-8")))
     assert named - project["optional-dependencies"].keys() == set()
 
 
-def test_every_variable_is_read_somewhere(page: Page, parser: Parser) -> None:
+def test_every_variable_is_read_by_the_program(page: Page, parser: Parser) -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "sweet").rglob("*.py"))
     known = {option.envvar for command in parser.commands.values() for option in command.options}
     named = set(re.findall(r"\bSWEET_[A-Z_]+[A-Z]\b", page.path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The moving picture of the README: real screens, nothing fetched, nothing run."""
+"""The animation of the README: real screens, no external resources, no scripts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _frame(words: str, y: int = 10) -> str:
-    """A screen as Textual exports it: a window, and letters with classes of their own."""
+    """A screen as Textual exports it: a window, and text with generated classes."""
     return (
         '<svg viewBox="0 0 40 20" xmlns="http://www.w3.org/2000/svg"><style>@font-face{src:url(https://x/y.woff)}'
         ".t-r1 { fill: #123456;font-weight: bold }</style><defs><clipPath id='c'><rect width='9'/></clipPath></defs>"
@@ -21,18 +21,18 @@ def _frame(words: str, y: int = 10) -> str:
     )
 
 
-def test_what_frames_share_stands_once_and_each_is_seen_in_its_time() -> None:
-    made = film([_frame("one"), _frame("a &lt;b&gt;"), _frame("one")], [1.0, 2.0, 1.0])
-    root = ElementTree.fromstring(made)
+def test_shared_parts_of_frames_are_stored_once_and_each_frame_is_shown_in_its_time() -> None:
+    result = film([_frame("one"), _frame("a &lt;b&gt;"), _frame("one")], [1.0, 2.0, 1.0])
+    root = ElementTree.fromstring(result)
     assert [text.text for text in root.iter(f"{SVG}text")] == ["one", "a <b>"]
     assert len(list(root.iter(f"{SVG}rect"))) == 1
-    assert "0.00%{visibility:visible}25.00%{visibility:hidden}75.00%{visibility:visible}" in made
-    assert "0.00%{visibility:hidden}25.00%{visibility:visible}75.00%{visibility:hidden}" in made
-    assert "fill: #123456" in made
+    assert "0.00%{visibility:visible}25.00%{visibility:hidden}75.00%{visibility:visible}" in result
+    assert "0.00%{visibility:hidden}25.00%{visibility:visible}75.00%{visibility:hidden}" in result
+    assert "fill: #123456" in result
     assert {text.get("transform") for text in root.iter(f"{SVG}text")} == {"translate(9, 41)"}
 
 
-def test_the_picture_fetches_and_runs_nothing() -> None:
+def test_the_picture_loads_and_runs_nothing() -> None:
     file: Path = ROOT / "docs" / "viewer.svg"
     text = file.read_text(encoding="utf-8")
     assert len(text) < 300_000

@@ -1,4 +1,4 @@
-"""docs/tasks.md: its task is played and scored, and it names every member of a kind."""
+"""docs/tasks.md: its example task is played and scored, and it documents every member of a kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "tasks.md").read_text("utf-8")
 
 
 @pytest.mark.usefixtures("workplace")
-def test_the_file_of_tasks_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_file_of_tasks_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     Path("parking.jsonl").write_text(row)
     assert run(["rollout", "runs/mine", "--tasks", "parking.jsonl", "--max-turns", "2"]) == 0
@@ -26,7 +26,7 @@ def test_the_file_of_tasks_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert (metrics["trajectories"], metrics["invalid_tasks"]) == (1, 0)
 
 
-def test_every_member_of_a_kind_stands_there() -> None:
+def test_every_member_of_a_kind_is_documented() -> None:
     head = PAGE.split("## What a kind brings")[1].split("### The scorer")[0]
     named = set(re.findall(r"`(\w+)(?:\([\w, ]*\))?`", head))
     members = {name for name in (*vars(TaskKind), *TaskKind.__annotations__) if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""The README's pipeline, run as it stands there, with smaller numbers; and what the docs say of its figures."""
+"""The README's pipeline, run with smaller numbers; its metrics are documented."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENVIRONMENT = {
     "SWEET_RANK_CANDIDATES": "4",
     "SWEET_TRAIN_ACTOR_EPOCHS": "1",
 }
-"""What the README leaves to the defaults, for a test of some seconds."""
+"""Options that the README leaves at their defaults, for a short test."""
 
 
 def _pipeline() -> Piece:
@@ -37,23 +37,23 @@ def test_the_pipeline_of_the_readme_runs(
     seen: list[str] = []
     for command in simple_commands(_pipeline()):
         words = [SMALLER.get(flag, word) for flag, word in zip(["", *command.words], command.words, strict=False)]
-        code, said = run([*words[1:], "--json"]), capsys.readouterr()
-        assert code == 0, f"{command}: {said.err}"
-        told = json.loads(said.out)
-        seen.append(told["stage"])
-        assert _strangers(told) == [], "sweet/cli/reference.py describes each metric"
-        assert not told["metrics"].get("warnings"), "the README compares what can be compared"
+        code, captured = run([*words[1:], "--json"]), capsys.readouterr()
+        assert code == 0, f"{command}: {captured.err}"
+        output = json.loads(captured.out)
+        seen.append(output["stage"])
+        assert _unknown(output) == [], "sweet/cli/reference.py describes each metric"
+        assert not output["metrics"].get("warnings"), "the README compares comparable runs"
     assert " ".join(seen) == (
         "rollout eval rollout eval label train-critic rank pair train-actor rollout eval compare report view"
     )
 
 
-def _strangers(told: dict[str, Any]) -> list[str]:
-    known = METRICS[told["stage"]].keys()
-    return [name for name in told["metrics"] if name.removesuffix("_ci_low").removesuffix("_ci_high") not in known]
+def _unknown(output: dict[str, Any]) -> list[str]:
+    known = METRICS[output["stage"]].keys()
+    return [name for name in output["metrics"] if name.removesuffix("_ci_low").removesuffix("_ci_high") not in known]
 
 
-def test_tasks_in_the_docs_are_tasks(tmp_path: Path) -> None:
+def test_tasks_in_the_docs_are_valid(tmp_path: Path) -> None:
     seen = 0
     for path in PAGES:
         for block in read_page(path).blocks:

@@ -1,4 +1,4 @@
-"""What the program itself says names only what is there: its help, its examples, and what its errors propose."""
+"""The help, its examples and the fixes of errors name only commands and options that exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parser() -> Parser:
     return Parser()
 
 
-def test_every_example_of_the_help_is_understood(parser: Parser, workplace: Path) -> None:
+def test_every_example_of_the_help_is_valid(parser: Parser, workplace: Path) -> None:
     wrong: list[str] = []
     for name, command in parser.commands.items():
         for line, _ in command.examples:
@@ -34,22 +34,22 @@ def test_every_example_of_the_help_is_understood(parser: Parser, workplace: Path
     assert wrong == []
 
 
-def test_the_help_names_only_what_is_there(parser: Parser) -> None:
+def test_the_help_names_only_existing_commands_and_options(parser: Parser) -> None:
     wrong: list[str] = []
     for name, command in parser.commands.items():
         texts = [command.summary, command.text, *(option.help for option in command.options)]
-        wrong += [f"sweet {name} --help: {why}" for text in texts for why in _strangers(text, parser)]
+        wrong += [f"sweet {name} --help: {why}" for text in texts for why in _unknown(text, parser)]
     assert wrong == []
 
 
-def test_what_errors_propose_is_there(parser: Parser) -> None:
+def test_errors_suggest_only_existing_commands_and_options(parser: Parser) -> None:
     found = [(where, text) for path in SOURCES for where, text in (*fixes(path), *hints(path))]
     assert len(found) > 150, "the fixes are no longer found"
-    assert [f"{where}: {text!r}: {why}" for where, text in found for why in _strangers(text, parser)] == []
+    assert [f"{where}: {text!r}: {why}" for where, text in found for why in _unknown(text, parser)] == []
 
 
-def test_a_stranger_is_noticed(parser: Parser) -> None:
-    assert list(_strangers("sweet rolout, or --smaples 3", parser)) == ["--smaples", "sweet rolout"]
+def test_unknown_commands_and_options_are_detected(parser: Parser) -> None:
+    assert list(_unknown("sweet rolout, or --smaples 3", parser)) == ["--smaples", "sweet rolout"]
     assert parser.complaint(["sweet", "rollout", "RUN", "--samples", "4"]) is None
     for call in ("rollout --smaples 4", "rollout --samples 0", "rollout A B", "rank --judge tls", "data import A"):
         assert parser.complaint(["sweet", *call.split()]), call
@@ -58,8 +58,8 @@ def test_a_stranger_is_noticed(parser: Parser) -> None:
     assert parser.of_some_command(["--samples", "x"])
 
 
-def _strangers(text: str, parser: Parser) -> Iterator[str]:
-    """Options that no command has, and commands that are none."""
+def _unknown(text: str, parser: Parser) -> Iterator[str]:
+    """Yield the options and commands in a text that do not exist."""
     yield from sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - parser.flags - FOREIGN)
     for name in re.findall(r"(?<!the )\bsweet ([a-z]+(?:-[a-z]+)*)", text):
         if name not in parser.words:
@@ -67,7 +67,7 @@ def _strangers(text: str, parser: Parser) -> Iterator[str]:
 
 
 def fixes(path: Path) -> Iterator[tuple[str, str]]:
-    """(where, text) of every `fix=` in a file; what is put in at run time stands as X."""
+    """Yield (where, text) of every `fix=` in a file, with X for values inserted at run time."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     constants = {
         target.id: node.value
@@ -84,7 +84,7 @@ def fixes(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def hints(path: Path) -> Iterator[tuple[str, str]]:
-    """(where, text) of every option and stage that a file names by `sweet.hints`."""
+    """Yield (where, text) of every option and stage that a file names by `sweet.hints`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = {
         alias.name
@@ -104,16 +104,16 @@ _HINTS: dict[str, Callable[[str], str]] = {"option": option, "stage": stage}
 
 
 def _choices(node: ast.expr) -> list[str]:
-    """The constants that an argument may be: one, or those of a conditional expression; none of a variable."""
+    """Return the constants that an argument can be: one, or those of a conditional expression; none for a variable."""
     if isinstance(node, ast.IfExp):
         return [*_choices(node.body), *_choices(node.orelse)]
     return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
 
 
-def test_a_misspelt_hint_is_noticed(parser: Parser, tmp_path: Path) -> None:
+def test_a_misspelt_hint_is_detected(parser: Parser, tmp_path: Path) -> None:
     source = 'from sweet.hints import option, stage\nfix = option("smaples", 3), stage("rolout", seeed=1)\n'
     (tmp_path / "module.py").write_text(source)
-    found = [stranger for _, text in hints(tmp_path / "module.py") for stranger in _strangers(text, parser)]
+    found = [stranger for _, text in hints(tmp_path / "module.py") for stranger in _unknown(text, parser)]
     assert found == ["--smaples", "sweet rolout", "--seeed"]
 
 

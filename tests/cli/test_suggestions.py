@@ -1,4 +1,4 @@
-"""Whatever is misspelt on the command line, what was meant is named, and in the same words."""
+"""Suggestions for misspelt commands, options, values, artifacts, runs and files."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def scored(workplace: Path) -> Run:
         ("data import in.josnl runs/x", "in.jsonl"),
     ],
 )
-def test_what_was_meant_is_named(sweet: Program, scored: Run, words: str, meant: str) -> None:
+def test_a_similar_word_is_suggested(sweet: Program, scored: Run, words: str, meant: str) -> None:
     outcome = sweet(*words.split())
     assert (outcome.code, outcome.out) == (2, "")
     assert f"Did you mean {meant}?" in outcome.err.replace("--task ", "").replace("--split ", ""), outcome.err
 
 
-def test_nothing_is_suggested_where_nothing_is_like_it(sweet: Program, workplace: Path) -> None:
+def test_nothing_is_suggested_for_a_dissimilar_word(sweet: Program, workplace: Path) -> None:
     for words in ("xyzzy", "rollout --xyzzy", "status xyzzy"):
         outcome = sweet(*words.split())
         assert outcome.code == 2
