@@ -12,6 +12,9 @@ from tests.environment import isolate
 
 # Before anything imports torch or transformers; pytest-xdist's workers inherit the environment of the first process.
 _FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else isolate()
+# readline, which pytest imports, sets these for the workers: messages would wrap, as on a terminal.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 _SECONDS = schedule.recorded()
 
 
