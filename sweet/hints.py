@@ -5,7 +5,7 @@ A stage can be called in two ways: `sweet eval RUN --scorer strict`, or `sweet.e
 the first and `scorer='strict'` to the user of the second. So errors name options and stages by `option` and `stage`,
 and join them with other text by `Hint`:
 
-    Hint("a smaller ", option("lr"), ", then ", option("resume"))
+    Hint("a smaller ", option("lr"), ", then ", option("resume", True))
 
 A `Hint` is a string, the wording of the command line, and has the other wording in its attribute `python`. Code that
 does not care treats it as any other text.

@@ -71,7 +71,9 @@ class BestCheckpoint:
             found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch.load raises whatever its reader met
             raise UsageError(
-                f"The best weights cannot be read: {error}", where=path, fix=Hint("train without ", option("resume"))
+                f"The best weights cannot be read: {error}",
+                where=path,
+                fix=Hint("train without ", option("resume", True)),
             ) from error
         return found
 

@@ -135,13 +135,15 @@ class TorchEngine:
             state: dict[str, Any] = content["state"]
         except Exception as error:  # torch.load raises whatever its reader met
             raise UsageError(
-                f"The checkpoint cannot be read: {error}", where=path, fix=Hint("train without ", option("resume"))
+                f"The checkpoint cannot be read: {error}",
+                where=path,
+                fix=Hint("train without ", option("resume", True)),
             ) from error
         if state["digest"] != digest:
             raise UsageError(
                 "The checkpoint belongs to a training with other settings or other data.",
                 where=path,
-                fix=Hint("train without ", option("resume")),
+                fix=Hint("train without ", option("resume", True)),
             )
         copy_weights(self.parameters, content["model"])
         self.optimizer.load_state_dict(content["optimizer"])

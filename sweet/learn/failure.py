@@ -67,13 +67,13 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
             error_class = UsageError if fields["usage"] else SweetError
             what, where, fix = (hint_from_json(fields.get(name)) for name in ("what", "where", "fix"))
             return error_class(what or "", where=where or who, fix=fix)
-        fix = Hint("the log says where; then ", option("resume"))
+        fix = Hint("the log says where; then ", option("resume", True))
         return SweetError(f"{who.capitalize()} failed: {fields['what']}", where=log, fix=fix)
     lines = last_lines(log)
     return SweetError(
         "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
         where=log,
-        fix=Hint(option("resume"), " goes on from the last checkpoint"),
+        fix=Hint(option("resume", True), " goes on from the last checkpoint"),
     )
 
 

@@ -212,7 +212,7 @@ class Loop:
         return SweetError(
             f"The {what} of step {step + 1} is not a finite number.",
             where=names,
-            fix=Hint("a smaller ", option("lr"), ", then ", option("resume")),
+            fix=Hint("a smaller ", option("lr"), ", then ", option("resume", True)),
         )
 
     # After a step ----------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class NodeMonitor:
         name += f" ({listener.host})" if listener.host else ""
         if listener.started:
             what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {silent_for:.0f} seconds."
-            fix: str = Hint(option("resume"), " on all nodes goes on from the last checkpoint")
+            fix: str = Hint(option("resume", True), " on all nodes goes on from the last checkpoint")
         else:
             what = f"{name[0].upper()}{name[1:]} has not come within {silent_for:.0f} seconds."
             fix = "start it too, with the same run directory on a disk that all nodes see"
@@ -216,7 +216,7 @@ def run_node(folder: Path, rank: int, devices: int | None, log: Path | None) -> 
                 time.sleep(POLL_INTERVAL)
             status = process.poll()
     except KeyboardInterrupt:
-        fix: str = Hint(option("resume"), " on all nodes goes on from the last checkpoint")
+        fix: str = Hint(option("resume", True), " on all nodes goes on from the last checkpoint")
         write_error(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
         raise
     except Exception as error:

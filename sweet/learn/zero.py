@@ -210,7 +210,7 @@ class ZeroEngine:
         torch.distributed.barrier()
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
-        fix = Hint("train without ", option("resume"))
+        fix = Hint("train without ", option("resume", True))
         try:
             metadata = json.loads(path.read_text(encoding="utf-8"))
             state: dict[str, Any] = metadata["state"]

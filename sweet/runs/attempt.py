@@ -223,7 +223,9 @@ class ActiveAttempt:
         raise UsageError(
             f"{artifact.id} is not finished, and was begun with other settings: {what}.",
             where=self._store.root / artifact.path,
-            fix=Hint("the settings it was begun with go on with it; ", option("new"), " begins another beside it"),
+            fix=Hint(
+                "the settings it was begun with go on with it; ", option("new", True), " begins another beside it"
+            ),
         )
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:

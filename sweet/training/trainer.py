@@ -173,7 +173,7 @@ def _check_checkpoint(folder: Path, layout: Layout | None) -> bool:
         raise UsageError(
             f"The training was started with the engine {engine}, and no other engine can read its checkpoint.",
             where=folder,
-            fix=Hint(option("engine", engine), ", or train without ", option("resume")),
+            fix=Hint(option("engine", engine), ", or train without ", option("resume", True)),
         )
     return single or ranks
 

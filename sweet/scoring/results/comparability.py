@@ -56,14 +56,14 @@ def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: st
         raise UsageError(
             f"The baseline is of tasks of the kind {baseline.manifest.task}, what is compared with it of {kind}.",
             where=baseline.run.path,
-            fix=Hint("compare runs of one kind; ", option("allow_different"), " compares them nevertheless"),
+            fix=Hint("compare runs of one kind; ", option("allow_different", True), " compares them nevertheless"),
         )
     if baseline.scorer != scorer:
         raise UsageError(
             Hint(
                 f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is "
                 f"scored by {scorer}. (",
-                option("allow_different"),
+                option("allow_different", True),
                 " compares them nevertheless.)",
             ),
             where=baseline.run.file(baseline.scores),
