@@ -1,4 +1,4 @@
-"""A kind of task of somebody else's, from first to last: `sweet` knows nothing of it."""
+"""A kind of task from another package through all stages, without anything in `sweet` that knows it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_result_sets(scorer: SqlScorer, reference: str, answer: str, passed: int
         ("ATTACH '/etc/passwd' AS other", "error", "database"),
     ],
 )
-def test_queries_that_give_no_rows(scorer: SqlScorer, answer: str, outcome: str, why: str) -> None:
+def test_queries_without_rows(scorer: SqlScorer, answer: str, outcome: str, why: str) -> None:
     found = verdict(scorer, "SELECT id FROM t WHERE id > 0", answer)
     assert found.outcome == outcome
     assert why in found.detail["why"]
@@ -87,19 +87,19 @@ def test_a_reference_that_fails_makes_its_task_invalid(scorer: SqlScorer) -> Non
     assert (found.reward, found.outcome) == (None, "invalid")
 
 
-def test_where_a_query_orders() -> None:
+def test_queries_that_order_their_rows() -> None:
     assert orders("SELECT a FROM t order  by a")
     assert not orders("SELECT a, 'order by' FROM (SELECT a FROM t ORDER BY (a)) -- ORDER BY a")
     assert query_in("Here:\n```\nSELECT 1\n```") == "SELECT 1"
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"t": {}}, {"t": {"a b": "key"}}, {"t": {"a": 3}}, {"t": {"a": [[1]]}}])
-def test_a_schema_that_cannot_be_used(schema: object) -> None:
+def test_invalid_schemas_are_refused(schema: object) -> None:
     with pytest.raises(SchemaError):
         databases(schema, [2])
 
 
-def test_a_wrong_row_is_told_with_its_line(tmp_path: Path) -> None:
+def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text('{"problem_description": "p", "ground_truth": "SELECT 1"}\n')
     with pytest.raises(InputError, match=r"no 'schema'.*line 1"):
@@ -108,7 +108,7 @@ def test_a_wrong_row_is_told_with_its_line(tmp_path: Path) -> None:
         SqlKind().load("shop", "tset")
 
 
-def test_the_scripted_human_can_stand_behind_a_server() -> None:
+def test_the_scripted_human_can_answer_as_a_model() -> None:
     kind = SqlKind()
     task = kind.load("shop", "train")[0]
     said = [Message(role="user", content=task.problem_description), Message(role="assistant", content="Which rows?")]
@@ -134,7 +134,7 @@ def test_the_scripted_human_is_served(sql: Any) -> None:
 
 @pytest.fixture
 def sql(workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """The program, with the example installed: gives the object that a command prints."""
+    """Run the program with the example installed, and return the object that a command prints."""
     for folder in register(EXAMPLE, workplace / "site"):
         monkeypatch.syspath_prepend(folder)
 
@@ -176,7 +176,7 @@ def test_the_whole_pipeline(sql: Any) -> None:
     assert {attempt["environment"]["kind"] for attempt in manifest["attempts"]} == {"sweet-sql 0.1.0"}
 
 
-def test_looking_moving_and_what_it_does_not_take(
+def test_view_import_and_refused_options(
     sql: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sql("rollout", "runs/sql", "--task", "sql", "--agent", "scripted", "--split", "test", "--temperature", "0")
@@ -186,9 +186,9 @@ def test_looking_moving_and_what_it_does_not_take(
     first = next(iter(shown["trajectory"]["score"]["detail"]["tests"].values()))
     assert first == {"passed": True, "expected": "[]", "got": "[]"}
     assert run(["view", "runs/sql", "--id", "sql-test-late", "--hidden"]) == 0
-    told = capsys.readouterr().out
-    assert "INSERT INTO loans" in " ".join(told.split())
-    assert "ORDER BY days, id" in told
+    output = capsys.readouterr().out
+    assert "INSERT INTO loans" in " ".join(output.split())
+    assert "ORDER BY days, id" in output
     assert run(["view", "runs/sql", "--html", "page.html"]) == 0
     page = re.sub(r"</?span[^>]*>", "", Path("page.html").read_text())
     assert "ORDER BY days, id" in page
@@ -205,7 +205,7 @@ def test_looking_moving_and_what_it_does_not_take(
     (prompts / "agent.txt").write_text("Be brief.")
     sql("rollout", "runs/brief", "--task", "sql", "--agent", "scripted", "--prompts", "prompts", "--num-tasks", "1")
 
-    # Without its package a run can still be looked at.
+    # Without its package a run can still be shown.
     monkeypatch.setattr("sweet.plugins.entry_points", lambda group: ())
     assert run(["view", "runs/sql", "--id", "sql-test-late"]) == 0
     assert run(["eval", "runs/sql"]) == 2

@@ -1,7 +1,7 @@
-// Runs in every page before the page's own scripts, so that the same page gives the same picture whenever it is
-// rendered: the clock stands still, chance is the same each time, timers wait. `settle`, called once the page has loaded,
-// lets the timers due within the first virtual second run in order, ends animations, and tells the page's size and its
-// visible blocks. It keeps the functions it needs as they were before the page could change them.
+// Runs in every page before the page's own scripts, so that the same page always renders to the same image: the clock is
+// stopped, random numbers are seeded, timers wait. `settle`, called once the page has loaded, runs the timers due within
+// the first virtual second in order, ends animations, and returns the page's size and its visible blocks. It keeps
+// references to the functions that it needs from before the page could change them.
 ((NAME, LIMITS) => {
   "use strict";
   const START = Date.UTC(2024, 0, 1, 12);
@@ -34,7 +34,7 @@
     },
   });
 
-  // Chance (mulberry32).
+  // Random numbers (mulberry32).
   let state = 0x5eed;
   const bits = () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -68,7 +68,7 @@
   for (const name of ["clearTimeout", "clearInterval", "cancelAnimationFrame", "cancelIdleCallback"])
     define(window, name, forget);
 
-  // What a page may keep, it keeps until it ends: the next one finds nothing of it.
+  // A page's storage lasts until it ends, so that the next page cannot read it.
   window.name = "";
   Object.defineProperty(History.prototype, "length", { configurable: true, get: () => 1 });
   for (const name of ["localStorage", "sessionStorage"]) {
@@ -86,7 +86,7 @@
     Object.defineProperty(window, name, { configurable: true, value: storage });
   }
 
-  // A page stays where it is, whenever it would have got away; older Firefoxes tell nothing of it.
+  // A page cannot navigate away; older versions of Firefox do not report an attempt.
   window.navigation?.addEventListener("navigate", (event) => {
     if (!event.destination.sameDocument) event.preventDefault();
   });
@@ -107,7 +107,7 @@
       try {
         typeof timer.call === "function" ? timer.call.apply(window, timer.words) : (0, eval)(String(timer.call));
       } catch {
-        // as a page's error in a timer: the rest goes on
+        // an error in a timer does not stop the others
       }
       if (count % 16 === 0) await pause(0);
       else await null;
@@ -216,13 +216,13 @@
     const still = new CSSStyleSheet();
     still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
     document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
-    stop(); // wherever the page was going
-    // Whether a field that has the focus is shown with a ring depends on who drives the browser.
+    stop(); // any navigation in progress
+    // Whether a focused field has a focus ring depends on the driver.
     if (document.activeElement instanceof HTMLElement) blur(document.activeElement);
     window.scrollTo(0, 0);
     endAnimations();
-    // The page's size as Firefox's own full-page screenshot has it: in quirks mode less than the window where it ends there.
-    // A page without any height may still show what is fixed to the window.
+    // The page's size as in Firefox's own full-page screenshot: in quirks mode it may be less than the window's.
+    // A page of height 0 may still show elements that are fixed to the window.
     const height = min(LIMITS.height, document.documentElement.scrollHeight);
     return stringify({ height, blocks: blocks(height || LIMITS.window) });
   };

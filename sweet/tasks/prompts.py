@@ -68,7 +68,7 @@ class Prompts:
 
     @classmethod
     def _check(cls, human: str, file: Path) -> None:
-        fix = "they stand for what the human is told: the request, the reference solution, the dialogue so far"
+        fix = "they are replaced by the request, the reference solution and the dialogue so far"
         check_placeholders(human, cls.places, file, whose="human's", fix=fix)
 
     @classmethod

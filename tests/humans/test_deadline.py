@@ -39,7 +39,7 @@ def test_without_a_deadline_nothing_is_counted() -> None:
     assert asyncio.run(work()) == "done"
 
 
-def test_who_is_stopped_off_the_clock_is_stopped() -> None:
+def test_a_task_can_be_cancelled_off_the_clock() -> None:
     async def work() -> None:
         async with deadline(60):
             with off_the_clock():

@@ -1,4 +1,4 @@
-"""What is wrong with a simulated human's reply, and what only looks like it."""
+"""Faults of a simulated human's reply, and replies that only look faulty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUESTION = "Is there a discount for members, and how large is it?"
         ("I would like you to answer soon. It is 20 percent.", None),
     ],
 )
-def test_what_is_wrong(reply: str, fault: HumanFault | None) -> None:
+def test_faults(reply: str, fault: HumanFault | None) -> None:
     dialogue = [Message(role="user", content="A fee."), Message(role="assistant", content=QUESTION)]
     assert fault_of(reply, TASK, dialogue) == fault
 
@@ -49,7 +49,7 @@ def test_a_short_echo_is_an_answer() -> None:
     assert fault_of("The hours.", TASK, dialogue) is None
 
 
-def test_a_reference_of_one_line_can_be_given_away() -> None:
+def test_a_reference_of_one_line_can_be_leaked() -> None:
     task = Task(id="t", problem_description="d", ground_truth="SELECT name FROM people WHERE age > 30")
     asked = [Message(role="assistant", content="Which rows?")]
     assert fault_of("Try select: SELECT name FROM people WHERE age > 30;", task, asked) == "leaked"
@@ -81,7 +81,7 @@ PAGE = """<html><body class="bg-gray-100">
         ("Write <Bakery> there, in blue (#1d4ed8).", False),
     ],
 )
-def test_a_page_is_given_away_by_its_source_not_by_its_words(reply: str, leaks: bool) -> None:
+def test_a_page_is_leaked_by_its_source_not_by_its_words(reply: str, leaks: bool) -> None:
     assert leaks_page(reply, PAGE) == leaks
     task = Task(id="t", problem_description="A bakery.", ground_truth=PAGE)
     dialogue = [Message(role="assistant", content="<html><body>Bread</body></html>")]

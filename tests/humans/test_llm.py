@@ -1,4 +1,4 @@
-"""A model as the simulated human: what it is asked, and what becomes of its reply."""
+"""A model as the simulated human: its prompt, and the handling of its reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIALOGUE = [Message(role="user", content="Write def fee(n)."), Message(role="ass
 
 
 class Speaker:
-    """A chat client that always says the same and remembers what it was asked."""
+    """A chat client that always returns the same text and records its requests."""
 
     model = "speaker"
     limiter = None
@@ -33,7 +33,7 @@ class Speaker:
         return Completion((Reply(self.text, "stop"),), 11, 3, self.model)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 def test_it_sees_the_reference_and_answers_greedily() -> None:
@@ -56,6 +56,6 @@ def test_a_long_reply_is_cut_and_an_empty_one_stays_empty() -> None:
     assert asyncio.run(LLMHuman(Speaker(" \n "), kind).reply(TASK, DIALOGUE)).text == ""
 
 
-def test_a_failure_is_the_callers() -> None:
+def test_a_failure_is_raised() -> None:
     with pytest.raises(RequestFailed, match="refused"):
         asyncio.run(LLMHuman(Speaker("fail"), task_kind("code")).reply(TASK, DIALOGUE))

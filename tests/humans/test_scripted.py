@@ -1,4 +1,4 @@
-"""The scripted human: cues, what it does not know, and that it forgets nothing and invents nothing."""
+"""The scripted human: cues, unknown questions, and that it says nothing but facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted human of pages: what it says of what a renderer shows it."""
+"""The scripted human of pages: its replies to rendered pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASK = Task(id="bakery", problem_description="A bakery.", ground_truth=WANTED)
 
 
 class Drawing:
-    """A renderer of the pages that the scripted writer writes; all others fail. It keeps what it was shown."""
+    """A renderer of the pages that the scripted writer writes; all others fail. It records the pages."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -45,11 +45,11 @@ def test_the_largest_difference_is_named_first() -> None:
     assert reply == HumanReply(words.MISSING + "the #f59e0b box at left 0, top 0, 1280 px wide and 110 px tall.")
 
 
-def test_the_same_page_is_told_to_be_the_same() -> None:
+def test_the_same_page_has_no_difference() -> None:
     assert replied(WANTED).text == words.SAME
 
 
-def test_a_reply_without_a_page_and_a_page_that_fails_are_told() -> None:
+def test_a_missing_page_and_a_failed_page_are_reported() -> None:
     assert replied("What colour?").text == words.NO_PAGE
     assert replied("<html><p>slow</p></html>").text == words.FAILED + "It was not done within 15 seconds."
 
@@ -60,7 +60,7 @@ def test_a_reference_that_fails_is_the_tasks_fault() -> None:
         replied(WANTED, task)
 
 
-def test_who_plays_the_human_gets_both_screenshots_of_the_page_that_counts() -> None:
+def test_render_pages_returns_the_page_that_counts_and_the_reference() -> None:
     drawing = Drawing()
     before = as_page(View(720, "#000000", ()))
     dialogue = [

@@ -1,4 +1,4 @@
-"""A vision model as the human of pages: what a real server is sent at each turn, and what becomes of its answers."""
+"""A vision model as the human of pages: the requests to a real server at each turn, and the handling of its replies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEEN = "Your header is blue; I have a green one in mind."
 
 
 class Album:
-    """A renderer with prepared screenshots; what it has none of does not load."""
+    """A renderer with prepared screenshots; other pages do not load."""
 
     def __init__(self, more: dict[str, Screenshot] | None = None) -> None:
         self.shots = SHOTS | (more or {})
@@ -69,7 +69,7 @@ def replies(
 
 
 def shown(body: dict[str, Any]) -> tuple[list[bytes], str]:
-    """The pictures of a request that has one message, and its text."""
+    """Return the images of a request with one message, and its text."""
     (message,) = body["messages"]
     *pictures, text = message["content"]
     assert (message["role"], text["type"]) == ("user", "text")
@@ -77,7 +77,7 @@ def shown(body: dict[str, Any]) -> tuple[list[bytes], str]:
     return [base64.b64decode(url.removeprefix("data:image/png;base64,"), validate=True) for url in urls], text["text"]
 
 
-def test_both_screenshots_are_shown_once_a_turn_the_agents_first() -> None:
+def test_both_screenshots_are_sent_at_each_turn_the_agents_first() -> None:
     server = ChatServer("eyes", lambda body: said(SEEN))
     reply = replies(server, dialogue(FIRST, f"Here it is.\n{LAST}"))
     assert reply == HumanReply(SEEN, prompt_tokens=10, completion_tokens=4)
@@ -101,19 +101,19 @@ def test_large_screenshots_are_scaled_down_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "told"),
+    ("last", "note"),
     [
         (f"This one is better:\n{SLOW}", "could not be shown. The page was not done within 15 seconds."),
         ("Which colour do you like?", "last reply holds no page."),
     ],
 )
-def test_without_a_picture_of_the_page_it_is_told_why_and_sees_the_one_in_mind(last: str, told: str) -> None:
+def test_without_a_screenshot_the_prompt_says_why_and_has_the_reference_only(last: str, note: str) -> None:
     server = ChatServer("eyes", lambda body: said("I cannot see your page."))
     assert replies(server, dialogue(FIRST, last)).fault is None
     pictures, text = shown(server.asked[0])
     assert pictures == [SHOTS[WANTED].png]
     assert text.rpartition("\n\n")[2].startswith("This time you get one screenshot only")
-    assert told in text.rpartition("\n\n")[2]
+    assert note in text.rpartition("\n\n")[2]
 
 
 def test_a_long_reply_is_cut() -> None:
@@ -133,11 +133,11 @@ def test_a_long_reply_is_cut() -> None:
         ("The heading should be an <h1> that reads “wanted”.", None),
     ],
 )
-def test_its_faults_are_told_apart(text: str, fault: str | None) -> None:
+def test_its_faults_are_distinguished(text: str, fault: str | None) -> None:
     assert replies(ChatServer("eyes", lambda body: said(text)), dialogue(FIRST)).fault == fault
 
 
-def test_a_reference_that_does_not_render_is_nothing_to_ask_about() -> None:
+def test_a_reference_that_does_not_render_raises_without_a_request() -> None:
     server = ChatServer("eyes", lambda body: said(SEEN))
     task = TASK.model_copy(update={"ground_truth": SLOW})
     with pytest.raises(ReferenceFailed, match=r"not done within 15 seconds.*task bakery"):
@@ -146,7 +146,7 @@ def test_a_reference_that_does_not_render_is_nothing_to_ask_about() -> None:
 
 
 class Failing:
-    """Answers with errors first, then as it should."""
+    """Answers with errors first, then correctly."""
 
     def __init__(self, *errors: Response) -> None:
         self.errors = list(errors)
@@ -155,7 +155,7 @@ class Failing:
         return self.errors.pop(0) if self.errors else said(SEEN)
 
 
-def test_what_may_pass_is_tried_again_and_what_cannot_is_not() -> None:
+def test_temporary_errors_are_retried_and_others_are_not() -> None:
     server = ChatServer("eyes", Failing(*[refused(503, "busy")] * 2))
     assert replies(server, dialogue(FIRST)) == HumanReply(SEEN, 10, 4, retries=2)
     assert [shown(body) for body in server.asked] == [shown(server.asked[0])] * 3
@@ -175,7 +175,7 @@ def tries(server: ChatServer, retry_timeout: float = 5.0) -> None:
         asyncio.run(work(url))
 
 
-def test_a_model_that_sees_passes_the_trial() -> None:
+def test_a_vision_model_passes_the_check() -> None:
     server = ChatServer("eyes", lambda body: said("Yes."))
     tries(server)
     (body,) = server.asked
@@ -186,7 +186,7 @@ def test_a_model_that_sees_passes_the_trial() -> None:
 @pytest.mark.parametrize(
     "message", ["blind is not a multimodal model", "At most 1 image(s) may be provided in one request."]
 )
-def test_a_model_that_cannot_see_two_pictures_is_refused_with_the_servers_words(message: str) -> None:
+def test_a_model_without_vision_is_refused_with_the_servers_message(message: str) -> None:
     server = ChatServer("blind", lambda body: refused(400, message))
     with pytest.raises(UsageError) as error:
         tries(server)
@@ -197,12 +197,12 @@ def test_a_model_that_cannot_see_two_pictures_is_refused_with_the_servers_words(
     assert len(server.asked) <= 2
 
 
-def test_a_server_that_is_away_is_no_blind_model() -> None:
+def test_an_unreachable_server_is_not_a_model_without_vision() -> None:
     with pytest.raises(ServerError):
         tries(ChatServer("eyes", lambda body: refused(503, "starting")), retry_timeout=0.2)
 
 
-def test_an_overflow_at_a_turn_is_told_apart() -> None:
+def test_a_context_overflow_is_distinguished() -> None:
     full = refused(
         400, "This model's maximum context length is 2048 tokens. However, your request has 3000 input tokens."
     )

@@ -1,4 +1,4 @@
-"""Pages that mean harm, for the benchmark and the tests of rendering, and a sink that sees what gets out."""
+"""Hostile pages for the benchmark and the tests of rendering, and a sink that records what leaks out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 PLAIN = "<!DOCTYPE html><html><body style='margin:0'><h1>Plain</h1><p>A page like any other.</p></body></html>"
-"""The page that must come out right after each of the others."""
+"""The page that must render correctly after each of the others."""
 
 
 @dataclass
 class Sink:
-    """Listens on the loopback interface, by TCP and by UDP, and notes what arrives."""
+    """Listens on the loopback interface, by TCP and UDP, and records what arrives."""
 
     port: int = 0
     arrived: list[str] = field(default_factory=list)
@@ -21,7 +21,7 @@ class Sink:
 
 @asynccontextmanager
 async def sink() -> AsyncIterator[Sink]:
-    """A sink on one port for both."""
+    """Open a sink on one port for both."""
     there = Sink()
 
     async def take(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ def _body(markup: str) -> str:
 
 
 def costly_pages() -> dict[str, str]:
-    """Pages that want time, memory or size without end."""
+    """Return pages that use unlimited time, memory or size."""
     return {
         "endless loop": _script("while (true) {}"),
         "endless promises": _script("const again = () => Promise.resolve().then(again); again()"),
@@ -88,7 +88,7 @@ def costly_pages() -> dict[str, str]:
 
 
 def annoying_pages() -> dict[str, str]:
-    """Pages that want a person's attention, or another place in the browser."""
+    """Return pages that open dialogs, or navigate away."""
     away = "http://127.0.0.2/"
     return {
         "alert storm": _script("for (let i = 0; i < 1000; i++) { alert(i); confirm(i); prompt(i) }"),
@@ -123,7 +123,7 @@ def annoying_pages() -> dict[str, str]:
 
 
 def prying_pages(port: int) -> dict[str, str]:
-    """Pages that want to reach a server on this machine: each would be seen by the sink at this port."""
+    """Return pages that try to reach a server on this machine: the sink on this port would record each of them."""
     place = f"127.0.0.1:{port}"
     web = f"http://{place}"
     worker = f"new Blob(['fetch(\\'{web}/worker\\'); importScripts(\\'{web}/import\\')'], {{type: 'text/javascript'}})"

@@ -21,7 +21,7 @@ def plain(colour: str, width: int = 320, height: int = 240) -> bytes:
 
 
 def page(seed: int = 0, accent: str = "#2266cc", height: int = 480, shift: int = 0) -> bytes:
-    """A header, some lines of "text" and a box or two, laid out by the seed; `shift` moves it all down."""
+    """Draw a page with a header, lines of "text" and one to three boxes, placed by the seed; `shift` moves it down."""
     rng = random.Random(seed)
     image = Image.new("RGB", (640, height), "white")
     draw = ImageDraw.Draw(image)
@@ -37,7 +37,7 @@ def page(seed: int = 0, accent: str = "#2266cc", height: int = 480, shift: int =
 
 
 def make_clip(folder: Path, seed: int = 0) -> str:
-    """A tiny random CLIP, saved as the hub has them: both towers and the image processor."""
+    """Save a tiny random CLIP in the hub's layout, with both towers and the image processor, and return its path."""
     import torch
     from transformers import CLIPConfig, CLIPModel
 
@@ -52,7 +52,7 @@ def make_clip(folder: Path, seed: int = 0) -> str:
 
 
 def make_siglip(folder: Path, seed: int = 0) -> str:
-    """A tiny random SigLIP."""
+    """Save a tiny random SigLIP, and return its path."""
     import torch
     from transformers import SiglipConfig, SiglipModel
 

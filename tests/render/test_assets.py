@@ -1,4 +1,4 @@
-"""What pages may load: exactly the known addresses, and pictures of the size that was asked for."""
+"""The resources that pages may load: exactly the known addresses, and images of the requested size."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_sizes_of_pictures(address: str, size: tuple[int, int] | None) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 300), st.text(max_size=5))
-def test_a_placeholder_is_a_picture_of_its_size(width: int, height: int, seed: str) -> None:
+def test_a_placeholder_has_the_requested_size(width: int, height: int, seed: str) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     with image.open(io.BytesIO(placeholder(width, height, seed))) as picture:
         picture.load()
         assert (picture.format, picture.size, picture.mode) == ("PNG", (width, height), "RGB")
 
 
-def test_an_asset_that_is_not_there_names_the_command(tmp_path: Path) -> None:
+def test_a_missing_asset_names_the_command_to_download_it(tmp_path: Path) -> None:
     store = AssetStore(tmp_path)
     with pytest.raises(UsageError) as caught:
         store.at("https://cdn.tailwindcss.com/")

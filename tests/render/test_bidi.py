@@ -13,7 +13,7 @@ from sweet.render.driver import Disconnected, DriverError
 
 
 async def odd(request: web.Request) -> web.WebSocketResponse:
-    """Keeps what it is asked for until it is asked to answer, and answers last things first."""
+    """Holds all commands until it is asked to answer, and answers them in reverse order."""
     socket = web.WebSocketResponse()
     await socket.prepare(request)
     kept: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ async def odd(request: web.Request) -> web.WebSocketResponse:
     return socket
 
 
-def test_answers_find_their_commands() -> None:
+def test_answers_are_matched_to_commands() -> None:
     async def work() -> None:
         app = web.Application()
         app.router.add_get("/session", odd)

@@ -1,4 +1,4 @@
-"""Real pages in a real Firefox: what comes out is right and always the same, and nothing gets out or stays behind."""
+"""Real pages in a real Firefox: the result is correct and reproducible, and nothing leaks out or is left behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, pryi
 
 
 def _why_not(driver: str) -> str | None:
-    """Why a system's Firefox cannot be driven in this way, where it cannot."""
+    """Return why the system's Firefox cannot be driven by this driver, or None."""
     for name in ("cryptography", "PIL"):
         try:
             __import__(name)
@@ -84,7 +84,7 @@ setInterval(() => {
 
 @contextmanager
 def driven(driver: str) -> Iterator[Firefox]:
-    """Whoever opens browsers in this block gets this one, the system's, driven in this way."""
+    """Make the system's Firefox with this driver the one that is found in the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEET_BROWSER_DRIVER", "direct")
         patch.setenv("SWEET_FIREFOX", find_firefox().path)
@@ -93,7 +93,7 @@ def driven(driver: str) -> Iterator[Firefox]:
 
 
 class Shared:
-    """One pool of one browser for most of the tests here, in a loop that lives as long: starting takes seconds."""
+    """A pool of one browser that most tests share, with its event loop, because starting one takes seconds."""
 
     def __init__(self, assets: Path, driver: str) -> None:
         self.loop = asyncio.new_event_loop()
@@ -119,7 +119,7 @@ async def outcome(pool: BrowserPool, page: str) -> Screenshot | RenderFailed:
 
 @pytest.fixture(scope="module")
 def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A store with a stylesheet of one line in Tailwind's place."""
+    """A store with a stylesheet of one line instead of Tailwind."""
     content = b"h1 { text-transform: none; letter-spacing: 1px }"
     folder = tmp_path_factory.mktemp("assets")
     (folder / ASSETS[0].name).write_bytes(content)
@@ -165,7 +165,7 @@ def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> Non
 
 
 @needs_playwright
-def test_both_drivers_give_the_same(shared: Shared, by_playwright: Shared) -> None:
+def test_both_drivers_render_the_same(shared: Shared, by_playwright: Shared) -> None:
     low = "<body style='margin: 0; background: #ff0000'><div style='height: 40px'>low</div></body>"
     flat = "<body style='margin: 0'><p style='position: fixed; right: 0'>of no height</p></body>"
     tall = "<!DOCTYPE html><p style='margin-top: 1500px'>tall</p>"
@@ -214,7 +214,7 @@ def look_at(shot: Screenshot) -> None:
         assert all(abs(a - b) <= 2 for a, b in zip(at, wanted, strict=True))
 
 
-def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
+def test_results_and_failures_are_stored(shared: Shared, tmp_path: Path) -> None:
     pool, bad_pages = shared.pool, (" \n", "x" * 3_000_000)
 
     async def work() -> None:
@@ -241,14 +241,14 @@ def test_results_and_failures_are_kept(shared: Shared, tmp_path: Path) -> None:
     assert len(list((tmp_path / "kept").rglob("*.json"))) == 5
 
 
-def test_a_page_that_would_go_away_stays(shared: Shared) -> None:
+def test_a_page_cannot_navigate_away(shared: Shared) -> None:
     for name in ("to a blank page", "redirects", "reload loop"):
         shot = shared.run(shared.pool.shoot(annoying_pages()[name]))
         assert [block.text for block in shot.blocks] == ["before", "after"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
-def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_page_whose_process_ends_has_crashed(assets: Path) -> None:
     async def work(firefox: Firefox) -> None:
         async with open_driver(firefox) as make:
             browser = Browser(firefox, make, AssetStore(assets), certificate())
@@ -270,7 +270,7 @@ def test_a_page_whose_process_ends_is_told_as_such(assets: Path) -> None:
         asyncio.run(work(firefox))
 
 
-def test_a_page_that_hangs_is_tried_again_another_time(
+def test_a_page_that_hangs_is_rendered_again_when_requested_again(
     either: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(either.pool, "settings", replace(HASTY, timeout=1.5))
@@ -283,7 +283,7 @@ def test_a_page_that_hangs_is_tried_again_another_time(
     assert [block.text for block in either.run(either.pool.shoot("<p>next</p>")).blocks] == ["next"]
 
 
-def test_a_page_without_height_is_a_window_of_it(shared: Shared) -> None:
+def test_a_page_without_height_has_the_height_of_the_window(shared: Shared) -> None:
     bare = "<body style='margin: 0; background: #ff0000'>{}</body>"
     blank = shared.run(shared.pool.shoot(bare.format("")))
     fixed = shared.run(shared.pool.shoot(bare.format("<p style='position: fixed; right: 0; text-align: right'>x</p>")))
@@ -293,7 +293,7 @@ def test_a_page_without_height_is_a_window_of_it(shared: Shared) -> None:
     assert blank.png != fixed.png
 
 
-def test_text_lies_somewhere_in_its_box(shared: Shared) -> None:
+def test_the_position_of_text_in_its_box(shared: Shared) -> None:
     lines = [f"<p style='margin: 0; text-align: {side}'>word <b>and</b></p>" for side in ("left", "center", "right")]
     shot = shared.run(shared.pool.shoot(f"<!DOCTYPE html><body style='margin: 0'>{''.join(lines)}"))
     left, middle, right = [block for block in shot.blocks if block.tag == "p"]
@@ -302,7 +302,7 @@ def test_text_lies_somewhere_in_its_box(shared: Shared) -> None:
     assert left.text_width == middle.text_width == right.text_width
 
 
-def test_a_missing_asset_names_the_command(shared: Shared, assets: Path) -> None:
+def test_a_missing_asset_stops_rendering_and_names_the_command(shared: Shared, assets: Path) -> None:
     with pytest.raises(UsageError) as caught:
         shared.run(shared.pool.shoot("<script src='https://cdn.tailwindcss.com'></script>"))
     assert caught.value.fix == "sweet data assets"
@@ -357,14 +357,14 @@ asyncio.run(main())
 
 
 def running(folder: Path) -> list[str]:
-    """The command lines of the browsers that work in this folder."""
+    """Return the command lines of the browsers that use this folder."""
     return [row.command for row in _table() if str(folder) in row.command and "supervisor" not in row.command]
 
 
 @BOTH
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_stays_behind(
+def test_nothing_is_left_behind(
     number: signal.Signals, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with driven(driver):

@@ -1,4 +1,4 @@
-"""Which Firefox is chosen, and who is to drive it."""
+"""The choice of Firefox and of its driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_playwright = pytest.mark.skipif(find_spec("playwright") is None, reason="P
 
 @pytest.fixture(autouse=True)
 def _nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without any browser, and nothing said about one."""
+    """A machine without any browser, and without variables that name one."""
     for name in ("SWEET_FIREFOX", "SWEET_BROWSER_DRIVER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -36,7 +36,7 @@ def program(path: Path) -> str:
 
 
 def own_build(browsers: Path) -> str:
-    """As `playwright install firefox` leaves it, with a Firefox that ends at once."""
+    """The folders as `playwright install firefox` leaves them, with a Firefox that ends at once."""
     spec = find_spec("playwright")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -56,7 +56,7 @@ def find_firefox_or_none() -> Firefox | None:
         return None
 
 
-def test_where_there_is_none() -> None:
+def test_without_firefox() -> None:
     with pytest.raises(UsageError, match="there is none") as caught:
         find_firefox()
     assert "playwright install firefox" in str(caught.value.fix)
@@ -65,7 +65,7 @@ def test_where_there_is_none() -> None:
 
 
 @needs_playwright
-def test_the_first_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_that_exists_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = own_build(tmp_path / "browsers")
     assert find_firefox() == Firefox(own, "playwright", own=True)
     system = program(tmp_path / "firefox")
@@ -88,7 +88,7 @@ def test_the_first_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert find_firefox() == Firefox(esr, "playwright")
 
 
-def test_what_names_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_variables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "firefox")
     monkeypatch.setenv("SWEET_BROWSER_DRIVER", "selenium")
     with pytest.raises(UsageError, match="no driver") as caught:
@@ -111,7 +111,7 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("driver", ["direct", pytest.param("playwright", marks=needs_playwright), "own"])
-def test_one_that_does_not_start(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_firefox_that_does_not_start(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with open_browsers(None, 1) as pool:
             await pool.shoot("<p>page</p>")

@@ -1,4 +1,4 @@
-"""Folders of browsers: held while their owner lives, removed by the next one when it was killed."""
+"""Folders of browsers: locked while their owner lives, removed by the next process if it was killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweet.render.profiles import NEW, Profile, remove_stale
 CHILD = "from sweet.render.profiles import Profile; p = Profile({}); print(p.folder, flush=True); input()"
 
 
-def test_a_folder_goes_with_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_removed_with_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD],
@@ -37,7 +37,7 @@ def test_a_folder_goes_with_its_owner(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.iterdir()) == [other]
 
 
-def test_a_folder_that_is_being_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_being_created_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = Path(tempfile.mkdtemp(prefix="sweet-firefox-"))
     remove_stale()
@@ -47,7 +47,7 @@ def test_a_folder_that_is_being_made_stays(tmp_path: Path, monkeypatch: pytest.M
     assert not folder.exists()
 
 
-def test_what_a_folder_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_and_last_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     profile = Profile({"a.flag": True, "a.word": 'x"\\', "a.number": 3})
     assert (profile.folder / "user.js").read_text().splitlines() == [

@@ -1,4 +1,4 @@
-"""The server that poses as every host: what it gives, once and over TLS, and that it gives nothing else."""
+"""The server that answers for every host: what it serves, once and over TLS, and that it serves nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed")
 
 
 async def asked(server: PageServer, target: str, tunnel: str | None = None) -> tuple[str, bytes]:
-    """What a browser gets that asks for a target, through a tunnel where one is named: the status, and all of it."""
+    """Return the status and the whole response that a browser gets for a target, through a tunnel if one is named."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         if tunnel is not None:

@@ -27,7 +27,7 @@ def likeness(one: bytes, other: bytes) -> float:
     return cosine(*PIXELS.embed([one, other]))
 
 
-def test_the_same_page_is_one_other_pages_lower_and_none_at_all_lowest() -> None:
+def test_similarity_is_1_for_the_same_page_lower_for_others_and_lowest_for_none() -> None:
     reference = page(0)
     near, recoloured, other = page(0, shift=6), page(0, accent="#cc2222"), page(1, accent="#cc2222")
     found = [
@@ -39,7 +39,7 @@ def test_the_same_page_is_one_other_pages_lower_and_none_at_all_lowest() -> None
     assert found[5] < 0.3
 
 
-def test_the_height_and_the_place_tell() -> None:
+def test_height_and_position_change_the_similarity() -> None:
     reference = page(2)
     assert likeness(reference, page(2, height=900)) < likeness(reference, page(2, height=520)) < 0.999
     assert likeness(reference, page(2, shift=90)) < likeness(reference, page(2, shift=10))
@@ -56,12 +56,12 @@ def test_pixels_are_bounded_symmetric_and_the_same_each_time(one: int, other: in
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 4000), (4000, 1), (255, 257)])
-def test_pictures_of_any_shape_have_an_embedding(size: tuple[int, int]) -> None:
+def test_images_of_any_shape_have_an_embedding(size: tuple[int, int]) -> None:
     (vector,) = PIXELS.embed([plain("#fedcba", *size)])
     assert np.isfinite(vector).all()
 
 
-def test_what_is_transparent_is_white() -> None:
+def test_transparent_pixels_are_white() -> None:
     clear = png(Image.new("RGBA", (30, 30), (255, 0, 0, 0)))
     assert read_image(clear).getpixel((3, 3)) == (255, 255, 255)
     assert likeness(clear, plain("white", 30, 30)) == pytest.approx(1, abs=1e-6)
@@ -69,7 +69,7 @@ def test_what_is_transparent_is_white() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a picture", page(0)[:200]])
-def test_a_picture_that_cannot_be_read_is_told(content: bytes) -> None:
+def test_an_unreadable_screenshot_is_reported(content: bytes) -> None:
     with pytest.raises(SweetError, match="cannot be read"):
         read_image(content)
 
@@ -81,12 +81,12 @@ def test_a_missing_page_is_a_black_square() -> None:
 
 
 @pytest.mark.parametrize("numbers", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0]])
-def test_what_has_no_direction_is_no_embedding(numbers: list[float]) -> None:
+def test_zero_and_infinite_vectors_are_refused(numbers: list[float]) -> None:
     with pytest.raises(SweetError, match="no embedding"):
         unit(np.array(numbers))
 
 
-def test_without_clip_pixels_stand_in_and_say_so() -> None:
+def test_without_clip_pixels_is_used_with_a_note() -> None:
     said: list[str] = []
     found = open_similarity(None, "cpu", said.append)
     assert found.name == "pixels-1"
@@ -96,14 +96,14 @@ def test_without_clip_pixels_stand_in_and_say_so() -> None:
 
 
 @pytest.mark.parametrize("choice", ["clip", "nobody/nothing-at-all", "./no-such-folder", "a/b/c"])
-def test_a_model_that_is_not_there_says_what_to_do(choice: str) -> None:
+def test_a_missing_model_is_reported_with_a_fix(choice: str) -> None:
     with pytest.raises(UsageError, match="There is no model") as caught:
         open_similarity(choice, "cpu", print)
     assert caught.value.where == "--similarity"
     assert caught.value.fix
 
 
-def test_the_removed_efficientnet_is_refused_and_the_others_are_named() -> None:
+def test_the_removed_efficientnet_is_refused_with_the_alternatives() -> None:
     with pytest.raises(UsageError, match="efficientnet was removed") as caught:
         open_similarity("efficientnet", "cpu", print)
     assert caught.value.where == "--similarity"
@@ -112,7 +112,7 @@ def test_the_removed_efficientnet_is_refused_and_the_others_are_named() -> None:
 
 
 class Counting:
-    """Pixels that count what they are asked."""
+    """`pixels` that records how many images it embeds."""
 
     name = "counting/1"
     choice = "pixels"
@@ -126,7 +126,7 @@ class Counting:
         return PIXELS.embed(pictures)
 
 
-def test_each_picture_is_embedded_once(tmp_path: Path) -> None:
+def test_each_screenshot_is_embedded_once(tmp_path: Path) -> None:
     first = Counting()
     embeddings = Embeddings(first, tmp_path)
     one, two, again = embeddings.of([page(0), page(1), page(0)])
@@ -139,7 +139,7 @@ def test_each_picture_is_embedded_once(tmp_path: Path) -> None:
     assert second.asked == []
 
 
-def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_is_written_again(tmp_path: Path) -> None:
     (vector,) = Embeddings(Counting(), tmp_path).of([page(0)])
     (path,) = tmp_path.rglob("*.f32")
     whole = path.read_bytes()
@@ -152,6 +152,6 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_what_is_quickly_made_is_not_kept_on_disk(tmp_path: Path) -> None:
+def test_embeddings_that_are_fast_to_compute_are_not_stored(tmp_path: Path) -> None:
     Embeddings(Counting(keeps=False), tmp_path).of([page(0)])
     assert list(tmp_path.iterdir()) == []

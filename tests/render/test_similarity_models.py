@@ -21,7 +21,9 @@ MAKE = {"clip": make_clip, "siglip": make_siglip}
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip"])
-def test_embeddings_are_the_models_own(family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_embeddings_are_those_of_the_whole_model(
+    family: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = MAKE[family](tmp_path / "tiny")
     capfd.readouterr()
     tower = ImageTower(folder, "cpu")
@@ -37,7 +39,7 @@ def test_embeddings_are_the_models_own(family: str, tmp_path: Path, capfd: pytes
 
 
 def _whole_model(folder: str, picture: bytes) -> Any:
-    """What the model's own `get_image_features` gives, at length 1."""
+    """Return the output of the model's own `get_image_features`, scaled to length 1."""
     from transformers import AutoImageProcessor, AutoModel
 
     automatic: Any = AutoModel
@@ -49,7 +51,7 @@ def _whole_model(folder: str, picture: bytes) -> Any:
     return features / np.linalg.norm(features)
 
 
-def test_the_name_follows_weights_and_preparation(tmp_path: Path) -> None:
+def test_the_name_depends_on_weights_and_preprocessing(tmp_path: Path) -> None:
     first = ImageTower(make_clip(tmp_path / "one" / "tiny"), "cpu").name
     assert first.startswith("tiny@")
     assert ImageTower(make_clip(tmp_path / "two" / "tiny"), "cpu").name == first
@@ -61,7 +63,7 @@ def test_the_name_follows_weights_and_preparation(tmp_path: Path) -> None:
     assert ImageTower(str(tmp_path / "two" / "tiny"), "cpu").name != first
 
 
-def test_open_similarity_takes_a_directory(tmp_path: Path) -> None:
+def test_open_similarity_accepts_a_directory(tmp_path: Path) -> None:
     folder = make_siglip(tmp_path / "tiny")
     found = open_similarity(folder, "cpu", print)
     assert found.name.startswith("tiny@")
@@ -99,11 +101,11 @@ def test_a_model_without_its_image_processor_is_refused(tmp_path: Path) -> None:
     assert "preprocessor_config.json" in str(caught.value.fix)
 
 
-def test_a_model_that_was_never_fetched_is_not_cached() -> None:
+def test_a_model_that_was_never_downloaded_is_not_cached() -> None:
     assert not is_cached("nobody/nothing-at-all")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="CUDA"):
         ImageTower(make_clip(tmp_path / "tiny"), "cuda")

@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> ScreenshotStore:
     return ScreenshotStore(tmp_path / "screenshots")
 
 
-def test_what_was_put_comes_back(store: ScreenshotStore) -> None:
+def test_a_stored_result_is_read_back(store: ScreenshotStore) -> None:
     assert store.get(KEY) is None
     store.put(KEY, SHOT)
     assert store.get(KEY) == SHOT
@@ -29,7 +29,7 @@ def test_what_was_put_comes_back(store: ScreenshotStore) -> None:
     assert sorted(file.suffix for file in store.picture(KEY).parent.iterdir()) == [".json", ".png"]
 
 
-def test_failures_of_the_page_are_kept(store: ScreenshotStore) -> None:
+def test_lasting_failures_are_stored(store: ScreenshotStore) -> None:
     store.put(KEY, RenderFailed("too_large", "The page has too many bytes."))
     found = store.get(KEY)
     assert isinstance(found, RenderFailed)
@@ -37,7 +37,7 @@ def test_failures_of_the_page_are_kept(store: ScreenshotStore) -> None:
 
 
 @pytest.mark.parametrize("reason", ["timeout", "memory", "crashed"])
-def test_failures_of_a_busy_machine_are_not(store: ScreenshotStore, reason: Reason) -> None:
+def test_failures_that_depend_on_the_load_are_not_stored(store: ScreenshotStore, reason: Reason) -> None:
     store.put(KEY, RenderFailed(reason, "The page was not done within 15 seconds."))
     assert store.get(KEY) is None
     store.put(KEY, RenderFailed("blocked", "x"))
@@ -47,7 +47,7 @@ def test_failures_of_a_busy_machine_are_not(store: ScreenshotStore, reason: Reas
 
 
 @pytest.mark.parametrize("suffix", [".png", ".json"])
-def test_half_of_a_screenshot_is_none(store: ScreenshotStore, suffix: str) -> None:
+def test_an_incomplete_screenshot_counts_as_missing(store: ScreenshotStore, suffix: str) -> None:
     store.put(KEY, SHOT)
     file = store.picture(KEY).with_suffix(suffix)
     whole = file.read_bytes()
@@ -66,11 +66,11 @@ def test_only_keys_become_paths(store: ScreenshotStore, key: str) -> None:
 
 
 @given(st.text(st.characters()), st.text(st.characters()))
-def test_keys_tell_pages_apart(one: str, other: str) -> None:
+def test_pages_have_different_keys(one: str, other: str) -> None:
     settings = RenderSettings()
     assert (page_key(one, settings) == page_key(other, settings)) == (one == other)
 
 
-def test_keys_tell_settings_apart() -> None:
+def test_settings_change_the_key() -> None:
     page = "<html>\ud800</html>"
     assert len({page_key(page, RenderSettings(width=width)) for width in (640, 1280)}) == 2

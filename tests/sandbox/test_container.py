@@ -1,7 +1,7 @@
-"""The tier `docker`: its command line, what is said where it does not work, and the streams to its zygote.
+"""The tier `docker`: its command line, the reasons why it does not work, and the streams to its zygote.
 
-The streams are tested with an engine that runs a container's command as it stands; the jail itself, where an engine
-with the image is there, by all the tests that run under every tier.
+The streams are tested with a stand-in engine that runs a container's command unchanged; the jail itself is tested by
+all the tests that run under every tier, if there is an engine with the image.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_the_image_is_that_of_the_running_python(monkeypatch: pytest.MonkeyPatch
         (BREAKS, "unknown flag", IMAGE_VARIABLE),
     ],
 )
-def test_why_it_does_not_work_is_told(engine: Path, script: str, detail: str, fix: str) -> None:
+def test_the_reason_why_it_does_not_work_is_reported(engine: Path, script: str, detail: str, fix: str) -> None:
     be(engine, script)
     status = probe_tier("docker")
     assert not status.works
@@ -92,7 +92,7 @@ def test_why_it_does_not_work_is_told(engine: Path, script: str, detail: str, fi
     assert fix in (status.fix or "")
 
 
-def test_a_missing_docker_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_docker_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     fault = engine_fault()
     assert fault is not None
@@ -101,14 +101,14 @@ def test_a_missing_docker_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         box.run([HONEST])
 
 
-def test_an_engine_that_isolates_nothing_is_found_out(engine: Path) -> None:
+def test_an_engine_without_isolation_is_detected(engine: Path) -> None:
     be(engine, STANDS_IN)
     status = probe_tier("docker")
     assert not status.works
     assert "reading" in status.detail
 
 
-def test_programs_and_results_travel_over_the_streams(engine: Path) -> None:
+def test_programs_and_results_are_sent_over_the_streams(engine: Path) -> None:
     be(engine, STANDS_IN)
     large = Program("def f():\n    return 'x' * 200000", ("f()",))
     flood = Program(
@@ -120,11 +120,11 @@ def test_programs_and_results_travel_over_the_streams(engine: Path) -> None:
     leave = Program("import os\ndef f(): os._exit(3)", ("f()",))
     limits = Limits(call_seconds=1.0)
     with open_jails("docker", 2, limits) as box:
-        told = box.run([HONEST] * 20 + [large, flood, hang, leave] + [HONEST] * 20)
-    assert [execution.results[0].status for execution in told[20:24]] == ["value", "crash", "timeout", "crash"]
-    assert told[20].results[0].value == "x" * 200000
-    assert "status 3" in told[23].results[0].message
-    assert [[r.value for r in e.results] for e in told[:20] + told[24:]] == [[2, 3]] * 40
+        executions = box.run([HONEST] * 20 + [large, flood, hang, leave] + [HONEST] * 20)
+    assert [execution.results[0].status for execution in executions[20:24]] == ["value", "crash", "timeout", "crash"]
+    assert executions[20].results[0].value == "x" * 200000
+    assert "status 3" in executions[23].results[0].message
+    assert [[r.value for r in e.results] for e in executions[:20] + executions[24:]] == [[2, 3]] * 40
 
 
 def test_a_container_that_is_gone_is_replaced(engine: Path) -> None:

@@ -1,5 +1,5 @@
-"""What the sandbox does about answers that end badly, hold too much or take their jail along, under every tier of this
-machine. The hostile answers themselves are in test_redteam."""
+"""The sandbox's handling of answers that crash, exceed limits or kill their jail, under every tier of this machine. The
+hostile answers themselves are in test_redteam."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_environment_is_empty(call: Runner) -> None:
     assert result.value == []
 
 
-def test_what_is_forbidden_fails_and_does_not_end_the_answer(call: Runner) -> None:
+def test_forbidden_actions_fail_without_ending_the_answer(call: Runner) -> None:
     source = (
         "import os, socket\ndef refused(deed, *arguments):\n    try: deed(*arguments)\n"
         "    except OSError as error: return error.errno\n"
@@ -53,7 +53,7 @@ def test_more_threads_than_allowed_end_the_child() -> None:
     assert execution.seconds < 4
 
 
-def test_more_memory_than_allowed_ends_all_processes_that_hold_it() -> None:
+def test_more_memory_than_allowed_ends_all_processes_that_use_it() -> None:
     source = (
         "import os, time\nkept = [bytes([n + 1]) * (60 << 20) for n in range(2) if os.fork() or True]\ntime.sleep(9)"
     )
@@ -66,21 +66,21 @@ def test_more_memory_than_allowed_ends_all_processes_that_hold_it() -> None:
     assert execution.seconds < 4
 
 
-def test_nothing_of_another_answer_is_in_memory(box: Sandbox) -> None:
+def test_no_data_of_another_answer_is_in_memory(box: Sandbox) -> None:
     """References and answers share zygotes: what one leaves must not reach the next."""
-    told = Program("MARK = 'k9zqw7xv'\ndef f(): return MARK * 3", ("f()", "MARK"))
+    program = Program("MARK = 'k9zqw7xv'\ndef f(): return MARK * 3", ("f()", "MARK"))
     searching = (
         "import gc\ndef f():\n    needle = 'vx7wqz9k'[::-1]\n    found = []\n"
         "    for o in gc.get_objects():\n        found += [s for s in gc.get_referents(o) if type(s) in (str, bytes)\n"
         "            and needle in (s if type(s) is str else s.decode('latin1')) and s != needle]\n    return found"
     )
-    assert box.run([told] * 3)[0].results[1].value == "k9zqw7xv"
+    assert box.run([program] * 3)[0].results[1].value == "k9zqw7xv"
     assert box.run([Program(searching, ("f()",))])[0].results[0].value == []
     seen = box.run([Program("MARK = 'a k9zqw7xv b'\n" + searching, ("f()",))])[0].results[0].value
     assert "a k9zqw7xv b" in seen, "the search does find what is there"
 
 
-def test_a_hanging_call_costs_its_second_and_the_others_count(box: Sandbox) -> None:
+def test_a_hanging_call_costs_one_second_and_the_others_count(box: Sandbox) -> None:
     source = "def f(x):\n    while x == 2: pass\n    return x"
     (execution,) = box.run([Program(source, tuple(f"f({i})" for i in range(5)))])
     assert [r.status for r in execution.results] == ["value", "value", "timeout", "value", "value"]
@@ -94,7 +94,7 @@ def test_an_answer_that_always_hangs_costs_seconds(box: Sandbox) -> None:
     assert execution.seconds < 6  # ten time-outs would be ten
 
 
-def test_a_crashing_call_leaves_the_others(box: Sandbox) -> None:
+def test_a_crashing_call_does_not_affect_the_others(box: Sandbox) -> None:
     source = "import os\ndef f(x):\n    if x == 1: os._exit(3)\n    return x"
     (execution,) = box.run([Program(source, ("f(0)", "f(1)", "f(2)"))])
     assert [r.status for r in execution.results] == ["value", "crash", "value"]
@@ -116,7 +116,7 @@ def test_a_zygote_that_was_killed_is_replaced_and_the_answer_counted_once(box: S
     assert [e.results[0].value for e in executions] == [2, 2, 2]
 
 
-def test_a_zygote_that_is_killed_takes_its_child_along(box: Sandbox) -> None:
+def test_the_child_of_a_killed_zygote_ends(box: Sandbox) -> None:
     box.run([HONEST])
     (worker,) = box._workers
     assert worker.jails["bare"].root is not None
@@ -152,7 +152,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_a_zygote_that_falls_silent_is_replaced(box: Sandbox) -> None:
+def test_a_zygote_that_does_not_answer_is_replaced(box: Sandbox) -> None:
     assert box.run([HONEST])[0].results[0].value == 2
     (worker,) = box._workers
     assert worker.jails["bare"].root is not None
@@ -210,7 +210,7 @@ def test_honest_libraries_work(call: Runner, name: str) -> None:
     assert same(value, result.value), result
 
 
-def test_streams_side_by_side_and_a_short_one_among_many_threads() -> None:
+def test_simultaneous_streams_and_a_short_one_with_many_threads() -> None:
     """A stream of fewer programs than threads, again and again, while another is under way in the same jails."""
     with open_jails("unsafe", 4, Limits()) as box:
         long = box.stream(HONEST for _ in range(60))
@@ -219,7 +219,7 @@ def test_streams_side_by_side_and_a_short_one_among_many_threads() -> None:
             assert box.run([HONEST])[0].results[0].value == 2
 
 
-def test_who_stops_picking_up_waits_for_nothing() -> None:
+def test_a_caller_that_stops_iterating_does_not_wait() -> None:
     with open_jails("unsafe", 2, Limits(call_seconds=60.0, total_seconds=60.0)) as box:
         stream = box.stream([HONEST, *[Program("while True: pass", ("1",))] * 5])
         assert next(stream).results[0].value == 2

@@ -1,4 +1,4 @@
-"""Values as people write them: Python again where nothing was cut, bounded whatever a program wrote."""
+"""Values as Python literals: they evaluate to the value if nothing was cut, and are bounded for any input."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def canonical(value: Any) -> Any:
 
 
 @given(LITERALS)
-def test_a_literal_stays_one(value: Any) -> None:
+def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     assert ast.literal_eval(format_value(canonical(value), 10**6)) == value
 
 
 @given(JSON, st.integers(1, 50))
-def test_whatever_stands_in_place_of_a_value_is_told_within_bounds(value: Any, limit: int) -> None:
-    told = format_value(value, limit)
-    assert len(told) <= max(limit, len("<malformed>"))
+def test_malformed_values_are_formatted_within_the_limit(value: Any, limit: int) -> None:
+    text = format_value(value, limit)
+    assert len(text) <= max(limit, len("<malformed>"))
 
 
 def test_a_long_value_is_cut_without_writing_all_of_it() -> None:
@@ -61,7 +61,7 @@ class Point:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (set(), "set()"),
         (Point(1), "Point(x=1)"),
@@ -75,5 +75,5 @@ class Point:
         (len, "len"),
     ],
 )
-def test_how_it_is_told(value: Any, told: str) -> None:
-    assert format_value(canonical(value), 200) == told
+def test_formats(value: Any, text: str) -> None:
+    assert format_value(canonical(value), 200) == text

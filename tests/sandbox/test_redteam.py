@@ -1,7 +1,7 @@
 """Hostile answers, all of them under every tier of this machine, as root and as an ordinary user.
 
-None is paid, each ends as it should, nothing is left of any, and the honest answer after it is paid in full. Without
-libseccomp the `bwrap` tier runs without its filter: there more can be done inside of the jail, and no more outside.
+None gets a reward, each ends as expected, nothing is left behind, and the honest answer after it gets the full reward.
+Without libseccomp the `bwrap` tier runs without its filter: then more can be done inside the jail, but not outside.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if [ "$closed" ]; then
 fi
 exec setpriv --reuid $nobody --regid $nobody --clear-groups "$@"
 """
-"""As root, in a mount namespace of its own: open the way to an interpreter that others cannot reach, become nobody."""
+"""As root, in a separate mount namespace: make the interpreter reachable for other users, then become nobody."""
 
 DONE = "got 'done'"
-"""What a score tells of an answer that could do what it must not."""
+"""The detail of the score of an answer that could do something forbidden."""
 
 
 def ordinary(command: list[str], home: Path) -> tuple[list[str], dict[str, str]]:
-    """The command run as an ordinary user, and its environment."""
+    """Return the command that runs as an ordinary user, and its environment."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(home)}
     if os.geteuid() != 0:
         return command, environment
@@ -63,18 +63,18 @@ def ordinary(command: list[str], home: Path) -> tuple[list[str], dict[str, str]]
 
 
 def wrong(answer: Hostile, fate: dict[str, Any], filtered: bool) -> list[str]:
-    """What of an answer's fate is not as it should be."""
+    """Return the unexpected parts of an answer's result."""
     found = []
     if filtered or not answer.needs_filter:
         if fate["outcome"] not in answer.outcome.split("|"):
             found.append(f"outcome {fate['outcome']}, not {answer.outcome}")
-        if DONE in fate["told"]:
+        if DONE in fate["detail"]:
             found.append("it could do it")
     if fate["reward"] != 0.0:
         found.append(f"reward {fate['reward']}")
     if fate["honest"] != 1.0:
         found.append(f"the honest answer after it: {fate['honest_told']}")
-    return found + [f"left behind: {left}" for left in fate["left"]] + ([fate["told"]] if found else [])
+    return found + [f"left behind: {left}" for left in fate["left"]] + ([fate["detail"]] if found else [])
 
 
 @pytest.mark.parametrize(("tier", "user"), CASES)
@@ -101,8 +101,8 @@ def test_red_team(tier: str, user: str) -> None:
     assert {name: found for name, found in faults.items() if found} == {}
 
 
-def test_the_red_team_sees_what_is_done() -> None:
-    """Where there is no jail, a deed is reported and what it leaves is found; a daemon is ended even there."""
+def test_the_red_team_detects_what_is_done() -> None:
+    """Without a jail, a forbidden action is reported and its traces are found; a daemon is killed even then."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Surroundings(Path(folder)) as around,
@@ -110,7 +110,7 @@ def test_the_red_team_sees_what_is_done() -> None:
     ):
         team = Team(box, around, "expected-0123456789abcdef")
         fate = team.attack(deed("file", "os", "open('@FOLDER@/@MARK@', 'w')"))
-        assert DONE in fate["told"]
+        assert DONE in fate["detail"]
         assert fate["left"] == [folder]
         Path(folder, around.mark).unlink()
         assert team.attack(deed("network", "socket", "socket.create_connection(('127.0.0.1', @TCP@))"))["left"]
@@ -125,5 +125,5 @@ def test_the_red_team_sees_what_is_done() -> None:
                 return "done"
             """
         fate = team.attack(hostile("daemon", daemon))
-        assert DONE in fate["told"]
+        assert DONE in fate["detail"]
         assert fate["left"] == []

@@ -1,4 +1,4 @@
-"""Choosing a tier: by running a jail, `unsafe` never by itself, and what to do where nothing works."""
+"""The choice of a tier: by running a jail, never `unsafe` by default, and the error if none works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_tier_is_probed_and_the_strongest_that_works_is_chosen() -> None:
         assert box.tier == strongest
 
 
-def test_a_jail_that_leaves_something_open_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jail_with_an_escape_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiers.find_escapes("unsafe"), "the probe sees what an open jail allows"
     monkeypatch.setattr(tiers, "find_escapes", lambda tier: ["network"])
     probe_tier.cache_clear()
@@ -37,7 +37,7 @@ def test_a_jail_that_leaves_something_open_does_not_count(monkeypatch: pytest.Mo
         probe_tier.cache_clear()
 
 
-def test_nothing_is_run_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "probe_tier", lambda tier: TierStatus(tier, False, "refused here", f"mend {tier}"))
     with pytest.raises(SweetError) as caught, open_sandbox("auto"):
         pass
@@ -47,7 +47,7 @@ def test_nothing_is_run_without_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> No
         pass
 
 
-def test_a_missing_bubblewrap_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_bubblewrap_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     probe_tier.cache_clear()
     try:
@@ -58,7 +58,7 @@ def test_a_missing_bubblewrap_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path:
         probe_tier.cache_clear()
 
 
-def test_without_a_filter_bubblewrap_is_used_only_where_the_kernel_bounds_processes(
+def test_without_a_filter_bubblewrap_is_used_only_if_the_kernel_limits_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_filter() -> bytes:
@@ -79,7 +79,7 @@ def test_without_a_filter_bubblewrap_is_used_only_where_the_kernel_bounds_proces
     assert "libseccomp2" in (status.fix or "")
 
 
-def test_unsafe_runs_when_asked_for() -> None:
+def test_unsafe_runs_when_requested() -> None:
     with open_sandbox("unsafe", 1, Limits(call_seconds=0.3)) as box:
         programs = [Program("def f(x): return x", (f"f({i})",)) for i in range(20)]
         programs.append(Program("while True: pass", ("1",)))
@@ -92,8 +92,8 @@ def test_scoped_programs_see_names_as_the_published_evaluator_does() -> None:
     source = "import math\ndef g(x): return x\ndef f(x): return g(x)\ndef h(x): return abs(x)"
     with open_sandbox("unsafe", 1) as box:
         (execution,) = box.run([Program(source, ("f(1)", "h(-2)", "math.floor(1.5)"), scoped=True)])
-        told = [(r.status, r.error, r.value) for r in execution.results]
-    assert told == [("raised", "NameError", None), ("value", "", 2), ("value", "", 1)]
+        results = [(r.status, r.error, r.value) for r in execution.results]
+    assert results == [("raised", "NameError", None), ("value", "", 2), ("value", "", 1)]
 
 
 def test_calls_do_not_see_each_others_traces() -> None:

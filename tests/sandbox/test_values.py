@@ -1,4 +1,4 @@
-"""Canonical values: what Python finds equal is equal after the journey through the sandbox's JSON, and nothing else."""
+"""Canonical values: two values are equal after the sandbox's JSON if and only if they are equal in Python."""
 
 from __future__ import annotations
 
@@ -151,14 +151,14 @@ def test_generators_are_compared_by_what_they_yield() -> None:
     assert same(canonical(x for x in (1, 2)), canonical(map(int, "12")))
 
 
-def test_the_published_equality_is_exact_and_knows_no_nan() -> None:
+def test_the_published_equality_is_exact_and_nan_is_unequal() -> None:
     assert not same_as_published(canonical(NAN), canonical(NAN))
     assert not same_as_published(canonical(0.1 + 0.2), canonical(0.3))
     assert not same_as_published(canonical(Box(1)), canonical(Box(1)))
     assert same_as_published(canonical([1, (2.0,)]), canonical([True, (2,)]))
 
 
-def test_methods_that_lie_are_not_asked() -> None:
+def test_lying_methods_are_not_called() -> None:
     class Liar(list):  # type: ignore[type-arg]
         def __iter__(self) -> Any:
             return iter([1, 2, 3])
@@ -184,7 +184,7 @@ def test_the_search_for_partners_is_bounded_by_the_reference() -> None:
     assert not same(canonical({1, 2}), many)
 
 
-def test_functions_and_coroutines_that_a_program_made_equal_nothing() -> None:
+def test_functions_and_coroutines_of_a_program_equal_nothing() -> None:
     assert canonical(lambda: 1) == {"opaque": None}
     assert same(canonical(len), canonical(len))
     assert not same(canonical([lambda: 1]), canonical([lambda: 1]))
@@ -234,7 +234,7 @@ def test_numpy(a: Callable[[Any], Any], b: Callable[[Any], Any], equal: bool) ->
     assert same(canonical(a(numpy)), canonical(b(numpy))) is equal
 
 
-def test_the_truth_of_equal_arrays_is_unknown_to_the_published_evaluator() -> None:
+def test_equal_arrays_have_no_truth_value_in_the_published_evaluator() -> None:
     numpy = pytest.importorskip("numpy")
     assert not same_as_published(canonical(numpy.array([1, 2])), canonical(numpy.array([1, 2])))
     assert same_as_published(canonical(numpy.array([1])), canonical(numpy.array([1])))

@@ -1,4 +1,4 @@
-"""What a code task knows of replies: which question tells something new, and which answer is the reference."""
+"""The credit of replies to code tasks: which question asks for an unknown fact, and which answer is the reference."""
 
 from __future__ import annotations
 
@@ -91,25 +91,25 @@ def test_on_the_last_turn_a_question_is_a_wrong_answer() -> None:
     assert kind([], RATE, last=True) == "wrong"
 
 
-def test_a_fact_whose_line_is_not_known_cannot_be_left_out() -> None:
+def test_a_fact_without_a_line_is_never_optional() -> None:
     facts = tuple(fact.model_copy(update={"line": None}) for fact in TASK.facts)
     task = TASK.model_copy(update={"facts": facts})
     assert kind([RATE], answer(WITHOUT), last=True, task=task) == "wrong"
 
 
-def test_without_facts_nothing_is_known() -> None:
+def test_without_facts_there_is_no_credit() -> None:
     task = TASK.model_copy(update={"facts": ()})
     assert task_kind("code").credit(task, [], RATE, last=False) is None
     assert task_kind("html").credit(task, [], RATE, last=False) is None
 
 
 @given(st.text(), st.booleans())
-def test_any_text_is_worth_something(text: str, last: bool) -> None:
+def test_any_text_has_a_credit(text: str, last: bool) -> None:
     assert kind([RATE], text, last=last) in ("useful", "useless", "repeated", "early", "wrong", "partial")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_solution_of_every_micro_task_is_full_once_all_is_asked(name: str) -> None:
+def test_the_solution_of_every_micro_task_is_full_after_all_questions(name: str) -> None:
     for task in task_kind("code").load(name, "validation")[:40]:
         asked = [fact.cues[0] for fact in task.facts]
         assert kind(asked, answer(task.ground_truth), task=task) == "full"

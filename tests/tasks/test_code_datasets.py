@@ -1,4 +1,4 @@
-"""Task files in ColBench's schema: what is taken, and what is said of files that are wrong."""
+"""Task files in ColBench's schema: accepted rows, and the errors of invalid files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(path: Path) -> list[Any]:
     return CodeKind().load(str(path), "train")
 
 
-def test_rows_without_ids_get_one_from_the_file_and_their_place(tmp_path: Path) -> None:
+def test_rows_without_ids_get_one_from_the_file_and_their_index(tmp_path: Path) -> None:
     tasks = load(write(tmp_path / "mine.jsonl", ROW, {**ROW, "id": "named"}, ROW))
     assert [task.id for task in tasks] == ["mine-0000", "named", "mine-0002"]
     assert tasks[0].hidden == ROW["ground_truth"]
@@ -54,7 +54,7 @@ def test_tests_may_be_a_list(tmp_path: Path) -> None:
         ({**ROW, "id": 1.5}, "id"),
     ],
 )
-def test_a_wrong_row_is_told_with_its_line(tmp_path: Path, row: dict[str, Any], what: str) -> None:
+def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, row: dict[str, Any], what: str) -> None:
     path = write(tmp_path / "a.jsonl", ROW, row)
     with pytest.raises(InputError, match=what) as caught:
         load(path)
@@ -80,7 +80,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
         load(write(tmp_path / "a.jsonl"))
 
 
-def test_a_file_that_is_not_there_suggests_what_is_near(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_the_nearest(tmp_path: Path) -> None:
     write(tmp_path / "tasks.jsonl", ROW)
     with pytest.raises(InputError) as caught:
         load(tmp_path / "task.jsonl")
@@ -90,14 +90,14 @@ def test_a_file_that_is_not_there_suggests_what_is_near(tmp_path: Path) -> None:
     assert caught.value.fix == "--tasks micro"
 
 
-def test_a_folder_is_no_task_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_task_file(tmp_path: Path) -> None:
     write(tmp_path / "tasks.jsonl", ROW)
     with pytest.raises(InputError, match="folder") as caught:
         load(tmp_path)
     assert "tasks.jsonl" in str(caught.value.fix)
 
 
-def test_colbench_is_fetched_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colbench_must_be_downloaded_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEET_DATA", str(tmp_path))
     assert CodeKind().default_tasks() == "micro"
     with pytest.raises(UsageError) as caught:
@@ -109,7 +109,7 @@ def test_colbench_is_fetched_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(CodeKind().load("colbench", "train")) == 1
 
 
-def test_a_split_that_is_not_there() -> None:
+def test_a_missing_split_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         CodeKind().load("colbench", "tst")
     assert caught.value.fix == "--split test"

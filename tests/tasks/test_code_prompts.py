@@ -1,4 +1,4 @@
-"""The code task's words: prompts that can be read back, replies that are read as they were meant."""
+"""The code task's prompts, which can be parsed back, and the parsing of replies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_human_sees_request_hidden_information_and_dialogue_in_one_message()
     assert "    How much?" in message.content
 
 
-def test_the_agent_is_told_the_protocol() -> None:
+def test_the_agents_prompt_states_the_protocol() -> None:
     for word in ("I WANT TO ANSWER:", "OUTPUT:", "{turns} turns", "one short question"):
         assert word in Prompts.packaged().agent
 
@@ -95,7 +95,7 @@ def test_an_answer_ends_at_a_second_marker() -> None:
     assert CodeKind().move("I WANT TO ANSWER: a\nI want to answer: b", last=False).answer == " a"
 
 
-def test_the_last_turn_is_the_answer_as_it_stands() -> None:
+def test_the_last_turn_is_the_answer_unchanged() -> None:
     move = CodeKind().move(CODE, last=True)
     assert (move.answer, move.ends) == (CODE, False)
 
@@ -121,9 +121,9 @@ def test_a_folder_replaces_one_text_or_both(tmp_path: Path) -> None:
     (tmp_path / "human.txt").write_text("Be curt.\r\n{dialogue}\n{request}\nKnow this:\n  {reference}\n")
     prompts = Prompts.of(tmp_path)
     assert prompts.agent == Prompts.packaged().agent
-    told = prompts.written(HumanPrompt("A price {reference}.", CODE, (Message(role="user", content="{dialogue}"),)))
+    text = prompts.written(HumanPrompt("A price {reference}.", CODE, (Message(role="user", content="{dialogue}"),)))
     lines = ["Be curt.", "You:", "    {dialogue}", "    A price {reference}.", "Know this:"]
-    assert told.split("\n") == [*lines, *(f"    {line}" for line in CODE.split("\n"))]
+    assert text.split("\n") == [*lines, *(f"    {line}" for line in CODE.split("\n"))]
     (tmp_path / "agent.txt").write_text("Ask, then answer.\n")
     assert CodeKind().with_prompts(tmp_path).agent_system() == "Ask, then answer."
 
@@ -138,7 +138,7 @@ def test_a_folder_replaces_one_text_or_both(tmp_path: Path) -> None:
         ({"human.txt": "a {request}\n{reference}\n{dialogue}\n{dialogue}"}, "must have {request}, {dialogue} once"),
     ],
 )
-def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
+def test_an_invalid_folder_is_refused(tmp_path: Path, files: dict[str, str], said: str) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as error:
@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path, files: dict[str
         Prompts.of(tmp_path / "nowhere")
 
 
-def test_the_agent_is_told_how_many_turns_it_has() -> None:
-    told = system_prompt(CodeKind(), 6)
-    assert "You have 6 turns." in told
-    assert "{" not in told
+def test_the_agents_prompt_states_the_number_of_turns() -> None:
+    text = system_prompt(CodeKind(), 6)
+    assert "You have 6 turns." in text
+    assert "{" not in text

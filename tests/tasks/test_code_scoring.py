@@ -1,4 +1,4 @@
-"""Scoring answers to code tasks: taken as people write them, judged outside the sandbox, both recipes."""
+"""Scoring answers to code tasks: extraction from prose, judging outside the sandbox, both recipes."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_a_reference_that_fails_by_itself_makes_the_task_invalid(box: Sandbox, name: str) -> None:
+def test_a_failing_reference_makes_the_task_invalid(box: Sandbox, name: str) -> None:
     verdict = score(box, CODE, task(INVALID[name]))
     assert (verdict.outcome, verdict.reward, verdict.passed) == ("invalid", None, 0)
     assert "reference" in verdict.detail["why"]
 
 
-def test_random_references_reproduce_themselves(box: Sandbox) -> None:
+def test_random_references_are_reproducible(box: Sandbox) -> None:
     code = "import random\ndef price(h): return random.random()"
     assert score(box, code, task(code)).outcome == "passed"
 
@@ -132,7 +132,7 @@ def test_an_exception_raised_on_purpose_is_an_expected_value(box: Sandbox) -> No
 
 @pytest.fixture
 def ran(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[Program]:
-    """The programs that the sandbox is given from now on."""
+    """Record the programs that the sandbox runs from now on."""
     taken: list[Program] = []
     stream = box.stream
 
@@ -156,7 +156,7 @@ def test_expected_values_are_computed_once_for_each_task(box: Sandbox, ran: list
     assert [len(program.calls) for program in ran] == [6, 3, 3, 3]
 
 
-def test_equal_answers_are_run_once_unless_chance_may_have_decided(box: Sandbox, ran: list[Program]) -> None:
+def test_equal_answers_run_once_unless_load_may_be_the_cause(box: Sandbox, ran: list[Program]) -> None:
     scorer = CodeScorer(box, "strict")
     other = task("def price(h): return h")
     answers = [(task(), CODE), (task(), f"{FENCE}python\n{CODE}\n{FENCE}"), (other, CODE), (task(), CODE)]
@@ -178,7 +178,7 @@ def test_an_answer_without_code_to_an_invalid_task_is_invalid(box: Sandbox) -> N
     ] * 2
 
 
-def test_verdicts_keep_the_order_of_answers_and_the_scorer_survives_who_stops_early(box: Sandbox) -> None:
+def test_verdicts_are_in_order_and_the_scorer_survives_an_early_stop(box: Sandbox) -> None:
     scorer = CodeScorer(box, "strict")
     tasks = [task(f"def price(h): return h + {i}") for i in range(6)]
     answers = [
@@ -210,19 +210,19 @@ def test_expected_values_outlive_the_process_and_survive_damage(
         assert programs_run() == 1
 
 
-def test_what_another_day_may_bring_is_not_kept(box: Sandbox, tmp_path: Path) -> None:
+def test_timeouts_and_crashes_are_not_cached(box: Sandbox, tmp_path: Path) -> None:
     hanging = task("import os\ndef price(h): os._exit(1)")
     (verdict,) = CodeScorer(box, "strict", folder=tmp_path).score([(hanging, CODE)])
     assert verdict.outcome == "invalid"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_keys_tell_apart_what_decides(box: Sandbox) -> None:
+def test_keys_depend_on_all_that_determines_the_values(box: Sandbox) -> None:
     keys = {References(box.limits, "strict").of(t).key for t in (task(), task(CODE + " "), task(CODE, "price(1)"))}
     assert len(keys | {References(box.limits, "upstream").of(task()).key}) == 4
 
 
-def test_the_tolerance_is_a_choice(box: Sandbox) -> None:
+def test_the_tolerance_is_configurable(box: Sandbox) -> None:
     nearly = task("def price(h): return 0.1 + 0.2")
     for tolerance, reward in ((1e-9, 1.0), (0.0, 0.0)):
         (verdict,) = CodeScorer(box, "strict", tolerance).score([(nearly, "def price(h): return 0.3")])
@@ -240,22 +240,22 @@ def price(h):
 """
 
 
-def test_one_clock_and_one_seed_for_reference_and_answer(box: Sandbox) -> None:
+def test_reference_and_answer_have_the_same_clock_and_seed(box: Sandbox) -> None:
     assert score(box, TIMED, task(TIMED)).outcome == "passed"
 
 
-def test_numpy_is_there_where_it_is_installed(box: Sandbox) -> None:
+def test_numpy_is_available_if_installed(box: Sandbox) -> None:
     pytest.importorskip("numpy")
     code = "import numpy as np\ndef price(h): return np.array([h, 2]) * np.random.rand() + np.linalg.norm([3, 4])"
     assert score(box, code, task(code)).outcome == "passed"
 
 
-def test_one_hanging_call_costs_no_other(box: Sandbox) -> None:
+def test_a_hanging_call_does_not_affect_the_others(box: Sandbox) -> None:
     code = "import time\ndef price(h):\n    while h == 1: pass\n    time.sleep(0.1)\n    return 3 * h"
     assert score(box, code).passed == 2
 
 
-def test_hanging_on_every_call_is_found_out_after_two(box: Sandbox) -> None:
+def test_hanging_on_every_call_is_detected_after_two(box: Sandbox) -> None:
     calls = [f"price({i})" for i in range(10)]
     hanging = task(CODE, *calls)
     score(box, CODE, hanging)
@@ -304,19 +304,19 @@ def test_in_the_published_evaluator_failed_references_count_against_the_answer(b
     assert score(box, "def price(h): return 0.3", nearly).reward == 1.0
 
 
-def test_published_cutting() -> None:
+def test_published_extraction() -> None:
     assert published_code("```python\na\n```b```python\nc```") == "\na\n"
     assert published_code("```a```b```") == "a"
     assert published_code("import os") is None
 
 
-def test_tested_names_are_those_of_the_reference_that_tests_use() -> None:
+def test_names_in_tests_are_those_that_the_reference_defines() -> None:
     truth = "RATE = 3\nclass A: pass\ndef price(h): return h\ndef helper(): pass"
     assert names_in_tests(task(truth, "price(RATE)", "len([A()])", "not python (")) == {"price", "RATE", "A"}
 
 
 @given(st.text())
-def test_extraction_takes_any_text(text: str) -> None:
+def test_extraction_accepts_any_text(text: str) -> None:
     extract_code(text, {"price"})
     extract_code(f"```\n{text}\n```\n{text}", {"price"})
 
@@ -338,7 +338,7 @@ HARD_TO_COMPILE = {
 
 
 @pytest.mark.parametrize("name", HARD_TO_COMPILE)
-def test_what_is_hard_to_compile_hurts_nobody(box: Sandbox, name: str) -> None:
+def test_code_that_is_hard_to_compile_does_no_harm(box: Sandbox, name: str) -> None:
     source = HARD_TO_COMPILE[name]
     fenced = f"{FENCE}python\n{CODE}\nx = {source}\n{FENCE}"
     verdicts = [score(box, f"{source}\n{CODE}"), score(box, fenced, scorer="upstream")]
@@ -346,8 +346,8 @@ def test_what_is_hard_to_compile_hurts_nobody(box: Sandbox, name: str) -> None:
     assert score(box, CODE).outcome == "passed"
 
 
-def test_warnings_about_an_answer_are_shown_nowhere(box: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
-    """Many threads compile at once; in each test here a warning is an error, and outside of tests it would be shown."""
+def test_warnings_about_an_answer_are_not_shown(box: Sandbox, capfd: pytest.CaptureFixture[str]) -> None:
+    """Many threads compile at once; in tests a warning is an error, and otherwise it would be shown."""
     answers = [(task(), f"# {i}\nPATTERN = '\\d'\n{CODE}") for i in range(40)]
     assert {verdict.outcome for verdict in CodeScorer(box, "strict").score(answers)} == {"passed"}
     assert capfd.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Comparing pages, saying how they differ, and doing what was said."""
+"""Comparing pages, describing how they differ, and following the description."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_page_does_not_differ_from_itself(view: View) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(VIEWS, VIEWS)
-def test_what_is_said_does_not_depend_on_the_order_of_parts(page: View, reference: View) -> None:
+def test_the_reply_does_not_depend_on_the_order_of_parts(page: View, reference: View) -> None:
     page, reference = seen(page), seen(reference)
     dice = random.Random(1)
     other, same = (replace(v, parts=tuple(dice.sample(v.parts, len(v.parts)))) for v in (page, reference))
@@ -52,7 +52,7 @@ def test_what_is_said_does_not_depend_on_the_order_of_parts(page: View, referenc
 
 @settings(deadline=None, max_examples=25)
 @given(VIEWS, VIEWS)
-def test_doing_what_is_said_leads_to_the_reference(page: View, reference: View) -> None:
+def test_following_the_replies_leads_to_the_reference(page: View, reference: View) -> None:
     reference = seen(reference)
     for _ in range(len(page.parts) + 4 * len(reference.parts) + 3):
         heard = said(seen(page), reference)
@@ -65,14 +65,14 @@ def test_doing_what_is_said_leads_to_the_reference(page: View, reference: View) 
 
 @settings(deadline=None, max_examples=25)
 @given(VIEWS)
-def test_a_page_that_was_written_reads_back(view: View) -> None:
+def test_a_written_page_reads_back(view: View) -> None:
     found = read_page(extract_page(f"Look:\n{as_page(view)}") or "")
     assert found is not None
     assert (found.height, found.background) == (view.height, view.background)
     assert sorted(map(repr, found.parts)) == sorted(map(repr, view.parts))
 
 
-def test_pages_of_many_long_texts_are_compared_in_no_time() -> None:
+def test_pages_of_many_long_texts_are_compared_quickly() -> None:
     dice = random.Random(0)
 
     def page() -> View:
@@ -86,7 +86,7 @@ def test_pages_of_many_long_texts_are_compared_in_no_time() -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_largest_differences_come_first_and_sections_are_told_together() -> None:
+def test_the_largest_differences_come_first_and_sections_are_grouped() -> None:
     heard = said(View(900, "#ffffff", (HOURS,)), PAGE)
     assert heard.startswith("What is missing: the image at left 700, top 160, 500 px wide and 300 px tall.")
     assert (
@@ -124,7 +124,7 @@ def test_the_largest_differences_come_first_and_sections_are_told_together() -> 
         ),
     ],
 )
-def test_what_is_otherwise_in_a_text(shown: Part, heard: str) -> None:
+def test_the_differences_of_a_text(shown: Part, heard: str) -> None:
     assert said(replace(PAGE, parts=(shown, BAND, OVEN, HOURS)), PAGE) == heard
 
 
@@ -138,12 +138,12 @@ def test_boxes_images_background_and_height() -> None:
     assert said(replace(PAGE, height=2000), PAGE) == "The page should be 900 px tall, yours has 2000 px."
 
 
-def test_a_box_that_nobody_can_see_is_none() -> None:
+def test_an_invisible_box_is_not_a_part() -> None:
     hidden = Part("box", 100, 10, 200, 40, "#f59e0b"), Part("box", 100, 500, 200, 40, "#ffffff")
     assert seen(replace(PAGE, parts=(*PAGE.parts, *hidden))) == seen(PAGE)
 
 
-def test_long_texts_are_quoted_in_part_and_then_are_the_same() -> None:
+def test_long_texts_are_cut_before_they_are_compared() -> None:
     long = replace(HOURS, text="word " * 200, height=200)
     page = improve(
         replace(PAGE, parts=(TITLE, BAND, OVEN)),
@@ -154,7 +154,7 @@ def test_long_texts_are_quoted_in_part_and_then_are_the_same() -> None:
 
 
 def conversation(reference: View, temperature: float, seed: int, turns: int = 10) -> tuple[list[float], list[str]]:
-    """The scores of the writer's pages against a reference, turn by turn, and its replies."""
+    """Return the scores of the writer's pages against a reference, turn by turn, and its replies."""
     dialogue = [Message(role="user", content="Bakery site: a header, a large image, a menu and a footer.")]
     scores, replies = list[float](), list[str]()
     for turn in range(turns):
@@ -169,7 +169,7 @@ def conversation(reference: View, temperature: float, seed: int, turns: int = 10
     return scores, replies
 
 
-def test_the_writer_comes_nearer_at_every_turn_and_answers_when_all_is_right() -> None:
+def test_the_writer_improves_at_every_turn_and_answers_when_all_is_right() -> None:
     scores, replies = conversation(PAGE, 0.0, 1)
     assert scores[-1] == 1 > scores[0]
     assert scores == sorted(scores)
@@ -177,7 +177,7 @@ def test_the_writer_comes_nearer_at_every_turn_and_answers_when_all_is_right() -
     assert conversation(PAGE, 0.0, 2)[1] == replies, "without a temperature the seed makes no difference"
 
 
-def test_with_a_temperature_the_writer_makes_mistakes_that_its_seed_decides() -> None:
+def test_at_a_temperature_the_writer_makes_mistakes_drawn_from_its_seed() -> None:
     assert conversation(PAGE, 1.0, 3) == conversation(PAGE, 1.0, 3)
     rows = [replace(HOURS, y=240 + 60 * i, text=f"Dish number {i * i}", color="#ef4444") for i in range(12)]
     long = View(1200, "#fef3c7", (*PAGE.parts, *rows))
@@ -195,7 +195,7 @@ def test_the_writer_answers_at_its_tenth_turn() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.text(), st.text(), st.floats(0, 2), st.integers(0, 2**31))
-def test_whatever_is_said_the_writer_writes_a_page(
+def test_the_writer_writes_a_page_whatever_the_human_says(
     request_text: str, heard: str, temperature: float, seed: int
 ) -> None:
     dialogue = [Message(role="user", content=request_text)]
@@ -204,7 +204,7 @@ def test_whatever_is_said_the_writer_writes_a_page(
     assert extract_page(write(dialogue, temperature, seed))
 
 
-def test_the_first_draft_takes_up_the_words_of_the_request() -> None:
+def test_the_first_draft_follows_the_words_of_the_request() -> None:
     draft = first_draft("Law firm: a menu, a banner, three columns, a contact form, a footer.")
     assert [part.text for part in draft.parts if part.kind == "text"][:2] == ["Law firm", "Home"]
     assert sum(part.kind == "image" for part in draft.parts) == 1

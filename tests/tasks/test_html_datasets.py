@@ -60,7 +60,7 @@ def test_a_file_in_the_published_schema(tmp_path: Path) -> None:
         ({"ground_truth": ROW["ground_truth"]}, "problem_description"),
     ],
 )
-def test_a_wrong_row_is_told_with_its_line(tmp_path: Path, row: dict[str, Any], what: str) -> None:
+def test_an_invalid_row_is_reported_with_its_line(tmp_path: Path, row: dict[str, Any], what: str) -> None:
     with pytest.raises(InputError, match=what) as caught:
         HtmlKind().load(str(write(tmp_path / "a.jsonl", ROW, row)), "train")
     assert caught.value.line == 2

@@ -1,4 +1,4 @@
-"""What tells two pages apart: the assignment, the colour difference, and the figures over blocks."""
+"""The diagnostics of pages: the assignment, the colour difference, and the metrics over blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MATRICES = st.integers(1, 5).flatmap(
 
 
 @given(MATRICES)
-def test_the_assignment_is_the_best_there_is(rows: list[list[float]]) -> None:
+def test_the_assignment_is_optimal(rows: list[list[float]]) -> None:
     gains = np.array(rows)
     pairs = assign(gains)
     assert len(pairs) == min(gains.shape) == len({i for i, _ in pairs}) == len({j for _, j in pairs})
@@ -54,7 +54,7 @@ def test_an_empty_matrix_has_no_pairs() -> None:
         ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
     ],
 )
-def test_ciede2000_gives_the_published_values(
+def test_ciede2000_has_the_published_values(
     one: tuple[float, float, float], other: tuple[float, float, float], expected: float
 ) -> None:
     assert ciede2000(one, other) == pytest.approx(expected, abs=1e-4)
@@ -102,11 +102,11 @@ REFERENCE = shot(
 )
 
 
-def test_the_same_page_has_no_flaw() -> None:
+def test_the_same_page_has_perfect_metrics() -> None:
     assert diagnose(REFERENCE, REFERENCE) == replace(NOTHING, block_match=1, text=1, position=1, color=1)
 
 
-def test_each_figure_tells_its_own_flaw() -> None:
+def test_each_metric_detects_one_flaw() -> None:
     welcome, order, _ = REFERENCE.blocks
     missing = diagnose(shot(welcome), REFERENCE)
     assert missing == replace(NOTHING, block_match=2 / 3, text=1, position=1, color=1)
@@ -124,17 +124,17 @@ def test_each_figure_tells_its_own_flaw() -> None:
     assert 0.9 < said.text < 1 == said.block_match
 
 
-def test_texts_that_read_otherwise_are_no_pair() -> None:
+def test_dissimilar_texts_are_not_paired() -> None:
     assert diagnose(shot(block("zzz", 100, 0), block("qqq", 100, 200)), REFERENCE) == NOTHING
     assert diagnose(shot(), REFERENCE) == NOTHING
     assert diagnose(None, REFERENCE) == NOTHING
 
 
-def test_a_reference_without_text_says_nothing() -> None:
+def test_a_reference_without_text_has_no_metrics() -> None:
     assert diagnose(REFERENCE, shot(block("", 0, 0))) is None
 
 
-def test_a_page_of_very_many_blocks_is_looked_at_in_part() -> None:
+def test_only_the_largest_of_very_many_blocks_are_used() -> None:
     many = shot(*(block(f"line {i}", 0, i, width=100 + i % 7) for i in range(3 * MOST_BLOCKS)))
     found = diagnose(many, many)
     assert found is not None
@@ -153,7 +153,7 @@ BLOCKS = st.builds(
 
 
 @given(st.lists(BLOCKS, max_size=6), st.lists(BLOCKS, max_size=6))
-def test_figures_are_shares(ours: list[Block], theirs: list[Block]) -> None:
+def test_metrics_are_between_0_and_1(ours: list[Block], theirs: list[Block]) -> None:
     found = diagnose(shot(*ours), shot(*theirs, height=1500))
     if found is not None:
         assert all(0 <= value <= 1 + 1e-9 for value in astuple(found))

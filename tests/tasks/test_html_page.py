@@ -1,4 +1,4 @@
-"""The page in a reply: where it starts and ends, and what the human sees besides."""
+"""The page in a reply: where it starts and ends, and the rest that the human sees."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_page_in_a_reply(text: str, page: str | None) -> None:
     "text",
     ["</html>" * 50_000 + "<html>" * 50_000, "<html " + "</html>" * 50_000, "<body>" * 50_000, "<!--" * 50_000],
 )
-def test_a_hostile_text_is_read_in_no_time(text: str) -> None:
+def test_a_hostile_text_is_parsed_quickly(text: str) -> None:
     began = time.process_time()
     extract_page(text)
     assert time.process_time() - began < 5
@@ -66,7 +66,7 @@ def test_a_hostile_text_is_read_in_no_time(text: str) -> None:
         (f"an <html> page: {PAGE}", f"<html> page: {PAGE}"),
     ],
 )
-def test_recipe_upstream_takes_the_tags_as_they_are_spelt(text: str, page: str | None) -> None:
+def test_recipe_upstream_accepts_only_exact_tags(text: str, page: str | None) -> None:
     assert extract_page(text, "upstream") == page
 
 
@@ -94,7 +94,7 @@ def test_a_whole_page_is_found_in_any_prose(before: str, after: str) -> None:
         ("https://example.org/random/80x60", "https://example.org/random/80x60"),
     ],
 )
-def test_random_pictures_become_one(address: str, fixed: str) -> None:
+def test_random_images_become_one(address: str, fixed: str) -> None:
     for around in ('<img src="{}">', "background: url('{}')", "url({})"):
         page = around.format(address)
         assert rewrite_images(page) == around.format(fixed) == rewrite_images(rewrite_images(page))
@@ -121,12 +121,12 @@ def test_random_pictures_become_one(address: str, fixed: str) -> None:
     ],
 )
 @pytest.mark.parametrize("last", [False, True])
-def test_a_reply_is_read(output: str, content: str, answer: str | None, ends: bool, last: bool) -> None:
+def test_a_reply_is_parsed(output: str, content: str, answer: str | None, ends: bool, last: bool) -> None:
     move = HtmlKind().move(output, last=last)
     assert (move.content, move.answer, move.ends) == (content, answer, ends)
 
 
-def test_recipe_upstream_takes_the_marks_wherever_they_stand() -> None:
+def test_recipe_upstream_accepts_markers_anywhere() -> None:
     kind = HtmlKind()
     inside = "<html><p>I WANT TO ANSWER: yes</p></html>"
     assert kind.move(inside, last=False, recipe="upstream").ends
@@ -135,12 +135,12 @@ def test_recipe_upstream_takes_the_marks_wherever_they_stand() -> None:
     assert (cut.content, cut.answer) == (" 3</p></html>", None)
 
 
-def test_the_agent_is_told_the_protocol() -> None:
+def test_the_agents_prompt_states_the_protocol() -> None:
     for word in ("I WANT TO ANSWER:", "OUTPUT:", "{turns} turns", "Tailwind", "picsum.photos/id/48", "whole page"):
         assert word in Prompts.packaged().agent
 
 
-def test_the_humans_text_holds_what_was_said_and_neither_source() -> None:
+def test_the_humans_prompt_has_the_dialogue_without_sources() -> None:
     task = Task(id="t", problem_description="A bakery.", ground_truth="<html><p>secret</p></html>")
     said = [
         Message(role="user", content="A bakery."),

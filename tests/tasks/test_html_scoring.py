@@ -41,13 +41,13 @@ def test_pages_in_a_real_browser(tmp_path: Path) -> None:
         trajectory("none", "What colour?", reference=REFERENCE),
         trajectory("huge", f"<html><body><p>{'x' * 2_100_000}</p></body></html>", reference=REFERENCE),
     ]
-    told = scored(tmp_path, *rows)
-    assert [score.outcome for score in told.values()] == ["passed", "passed", "passed", "no_answer", "error"]
-    rewards = [score.reward or 0.0 for score in told.values()]
+    scores = scored(tmp_path, *rows)
+    assert [score.outcome for score in scores.values()] == ["passed", "passed", "passed", "no_answer", "error"]
+    rewards = [score.reward or 0.0 for score in scores.values()]
     assert rewards[0] == pytest.approx(1, abs=1e-6)
     assert rewards[0] > rewards[1] > rewards[2] > rewards[3] == rewards[4]
-    assert told["huge"].detail["reason"] == "too_large"
-    assert told["same"].detail["diagnostics"] == {"block_match": 1, "text": 1, "position": 1, "color": 1}
-    assert 0.5 < told["close"].detail["diagnostics"]["block_match"] < 1
+    assert scores["huge"].detail["reason"] == "too_large"
+    assert scores["same"].detail["diagnostics"] == {"block_match": 1, "text": 1, "position": 1, "color": 1}
+    assert 0.5 < scores["close"].detail["diagnostics"]["block_match"] < 1
     assert len(list((tmp_path / "screenshots").rglob("*.png"))) == 3
-    assert scored(tmp_path, *rows) == told, "the same again, from the screenshots that were kept"
+    assert scored(tmp_path, *rows) == scores, "the same again, from the screenshots that were kept"

@@ -1,4 +1,4 @@
-"""The packaged agent and the recipe that builds it: a tiny build runs, loads and speaks; text and mask are exact."""
+"""The packaged agent and the recipe that builds it: a tiny build runs, loads and samples; text and mask are exact."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def test_the_same_recipe_builds_the_same_agent(tiny: tuple[Path, BuildResult, fl
 
 
 @pytest.mark.parametrize("packaged", [False, True])
-def test_the_template_renders_turns_and_leaves_out_the_system(
-    tiny: tuple[Path, BuildResult, float], packaged: bool
-) -> None:
+def test_the_template_renders_turns_and_omits_the_system(tiny: tuple[Path, BuildResult, float], packaged: bool) -> None:
     tokenizer, model = load(AGENT if packaged else tiny[0])
     text = tokenizer.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True)
     turns = [f"{USER if m['role'] == 'user' else ASSISTANT}{m['content']}{END}" for m in TALK[1:]]

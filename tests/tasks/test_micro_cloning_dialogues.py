@@ -1,4 +1,4 @@
-"""Scripted dialogues in number are rollouts like any others, on tasks that no split has."""
+"""Generated scripted dialogues are rollouts like any others, on tasks that are in no split."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COUNT = 40
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-def test_those_of_micro_are_what_they_always_were() -> None:
-    told = "\n".join(t.model_dump_json() for t in scripted_trajectories(200, seed=0, told_share=0.3))
+def test_those_of_micro_are_unchanged() -> None:
+    rows = "\n".join(t.model_dump_json() for t in scripted_trajectories(200, seed=0, told_share=0.3))
     digest = "1167c394a59bf5539568cd2042a41568aabd4c389d37c7be713c57a2ff01215a"
-    assert hashlib.sha256(told.encode()).hexdigest() == digest
+    assert hashlib.sha256(rows.encode()).hexdigest() == digest
     assert next(scripted_trajectories(1, seed=0, told_share=0.3, family=LONG)).task_id == "micro-long-scripted-00000"
 
 
@@ -43,22 +43,22 @@ def test_dialogues_follow_the_protocol_and_are_seeded() -> None:
         assert trajectory.answer in trajectory.dialogue_history[-1].content
 
 
-def test_the_reference_stands_in_the_request_of_a_share() -> None:
+def test_a_share_of_the_requests_contains_the_reference() -> None:
     made = list(scripted_trajectories(COUNT, seed=0, told_share=0.5))
-    told = [t for t in made if t.task.hidden in t.dialogue_history[0].content]
-    assert 0 < len(told) < COUNT
+    with_reference = [t for t in made if t.task.hidden in t.dialogue_history[0].content]
+    assert 0 < len(with_reference) < COUNT
     assert all(t.task.problem_description in t.dialogue_history[0].content for t in made)
 
 
 @families
-def test_no_split_has_their_tasks(family: Family) -> None:
+def test_their_tasks_are_in_no_split(family: Family) -> None:
     made = scripted_trajectories(COUNT, seed=0, told_share=0.0, family=family)
     ours = {trajectory.task.ground_truth for trajectory in made}
     theirs = {task.ground_truth for one in (MICRO, LONG) for split in one.splits for task in load(split, one)}
     assert not ours & theirs
 
 
-def test_they_are_written_and_read_back_as_they_are(tmp_path: Path) -> None:
+def test_they_are_written_and_read_back_unchanged(tmp_path: Path) -> None:
     made = list(scripted_trajectories(COUNT, seed=0, told_share=0.3))
     file = tmp_path / "scripted.jsonl"
     file.write_bytes(b"".join(published_line(published_row(trajectory, None)) for trajectory in made))

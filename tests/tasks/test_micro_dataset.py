@@ -31,7 +31,7 @@ MICRO_DIGESTS = {
     "validation": "8a62ebd25f367f95295f82bbe359e630c8394537295ae608c4b371a8ada05668",
     "test": "52682b6b1604cae1395a2754df6f9caa723a12cd0e80e307901565d8c8d92a4c",
 }
-"""Of the tasks that the packaged agent and all published figures are about."""
+"""The digests of the tasks on which the packaged agent and all published metrics are based."""
 
 
 def results(source: str, task: Task) -> list[Any]:
@@ -57,13 +57,13 @@ def test_splits_have_their_sizes_and_share_no_function(family: Family) -> None:
 
 
 @pytest.mark.parametrize(("split", "digest"), MICRO_DIGESTS.items())
-def test_micro_is_what_it_always_was(split: str, digest: str) -> None:
-    told = "\n".join(task.model_dump_json() for task in load(split))
-    assert hashlib.sha256(told.encode()).hexdigest() == digest
+def test_micro_is_unchanged(split: str, digest: str) -> None:
+    rows = "\n".join(task.model_dump_json() for task in load(split))
+    assert hashlib.sha256(rows.encode()).hexdigest() == digest
 
 
 @families
-def test_the_dataset_is_had_by_its_name(family: Family) -> None:
+def test_the_dataset_is_loaded_by_its_name(family: Family) -> None:
     assert CodeKind().load(family.name, "validation") == load("validation", family)
 
 
@@ -73,8 +73,8 @@ def test_same_tasks_in_every_process(family: Family) -> None:
         "from sweet.tasks.micro import load; from sweet.tasks.micro.family import FAMILIES; "
         f"print(load('test', FAMILIES[{family.name!r}])[7].model_dump_json())"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == load("test", family)[7].model_dump_json()
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == load("test", family)[7].model_dump_json()
 
 
 @families
@@ -123,26 +123,26 @@ def test_a_guessed_value_is_hardly_ever_right(family: Family) -> None:
 
 
 @families
-def test_asking_brings_out_every_untold_value_and_other_questions_none(family: Family) -> None:
+def test_asking_reveals_every_unstated_value_and_other_questions_none(family: Family) -> None:
     for instance, task in drawn("train", 200, family):
         for rule in RULES:
             known = rule.name in instance.wanted
-            told = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
-            assert reply_from_facts(task, rule.question) == told
+            answer = rule.answer.format(v=instance.values[rule.name]) if known else UNKNOWN
+            assert reply_from_facts(task, rule.question) == answer
         for question in USELESS_QUESTIONS:
             assert reply_from_facts(task, question) == UNKNOWN
 
 
 @families
-def test_the_request_tells_the_rate_and_no_rule(family: Family) -> None:
+def test_the_request_states_the_rate_and_no_other_rule(family: Family) -> None:
     for instance, task in drawn("train", 200, family):
-        told = [int(word) for word in task.problem_description.replace(".", " ").split() if word.isdigit()]
-        assert told == [instance.rate]
+        numbers = [int(word) for word in task.problem_description.replace(".", " ").split() if word.isdigit()]
+        assert numbers == [instance.rate]
         assert RATE.answer.format(v=instance.rate) in task.problem_description
 
 
 @families
-def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned_are_any(family: Family) -> None:
+def test_the_rules_of_a_task_are_typical_of_its_function_but_not_those_for_cloning(family: Family) -> None:
     for split in family.splits:
         assert all(set(i.wanted) <= set(i.function.typical) for i, _ in drawn(split, 100, family))
     cloned = [instance for instance, _ in drawn(CLONING, 200, family)]
@@ -152,7 +152,7 @@ def test_the_rules_of_a_task_are_typical_of_its_function_and_those_of_the_cloned
 
 
 @families
-def test_no_function_is_like_another_and_no_rule_rarer_than_another(family: Family) -> None:
+def test_functions_differ_and_all_rules_are_equally_frequent(family: Family) -> None:
     typical = [frozenset(function.typical) for function in family.functions]
     assert len(set(typical)) == len(family.functions)
     assert {len(names) for names in typical} == {len(function.typical) for function in family.functions}
@@ -168,14 +168,14 @@ def test_no_function_is_rare(family: Family) -> None:
 
 
 @families
-def test_who_knows_what_is_typical_finds_everything_and_who_asks_at_random_hardly_ever(family: Family) -> None:
+def test_typical_questions_find_all_rules_and_random_ones_rarely(family: Family) -> None:
     assert all(len(function.typical) <= family.questions for function in family.functions)
     unstated, left = len(family.unstated), len(family.unstated) - family.wanted
     by_chance = comb(left, family.questions - family.wanted) / comb(unstated, family.questions)
     assert by_chance == pytest.approx({"micro": 10 / 56, "micro-long": 126 / 2002}[family.name])
 
 
-def test_the_long_family_goes_beyond_the_short_one() -> None:
+def test_the_long_family_extends_the_short_one() -> None:
     short = {function.name: set(function.typical) for function in MICRO.functions}
     assert all(short[function.name] < set(function.typical) for function in LONG.functions)
     assert set(MICRO.unstated) < set(LONG.unstated)

@@ -62,7 +62,7 @@ def test_dialogues_with_the_reference_show_it_as_the_critic_sees_it(family: Fami
 
 
 @families
-def test_quality_is_mixed_and_hardly_a_dialogue_is_without_a_mistake(family: Family) -> None:
+def test_quality_is_mixed_and_few_dialogues_have_no_mistake(family: Family) -> None:
     plain = play(family, with_reference=False)
     rate = sum(solved(task, messages) for task, messages in plain) / len(plain)
     low, high = {"micro": (0.02, 0.15), "micro-long": (0.005, 0.04)}[family.name]

@@ -1,4 +1,4 @@
-"""Kinds that other packages bring: found, checked, and told by package and method where they are wrong."""
+"""Kinds of other packages: they are found and checked, and errors name the package and the method."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Make a package of one module importable that brings the kind `odd`."""
+    """Make a package of one module with the kind `odd` importable."""
     number = iter(range(100))
 
     def put(source: str, name: str = "sweet-odd", point: str | None = None, kind: str = "odd") -> None:
@@ -81,7 +81,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return put
 
 
-def test_a_package_whose_entry_points_nobody_can_read_spoils_nothing(tmp_path: Path, install: Install) -> None:
+def test_a_package_with_unreadable_entry_points_does_not_affect_others(tmp_path: Path, install: Install) -> None:
     install(GOOD)
     [folder] = write_package(tmp_path / "garbled", "garbled", "", {})
     (folder / "garbled-1.0.dist-info" / "entry_points.txt").write_text("[console_scripts]\nno equals sign\n")
@@ -139,7 +139,7 @@ def trajectories(count: int) -> list[Trajectory]:
         (GOOD + "    rewards = RewardRule(solved='one')\n", "has str instead of float in rewards.solved"),
     ],
 )  # fmt: skip
-def test_packages_that_are_broken(install: Install, source: str, said: str) -> None:
+def test_broken_packages_are_named(install: Install, source: str, said: str) -> None:
     install(source)
     with pytest.raises(UsageError) as error:
         task_kind("odd")
@@ -167,7 +167,7 @@ def test_several_packages_of_one_name(install: Install) -> None:
     assert error.value.fix == "pip uninstall sweet-odd"
 
 
-def test_our_own_names_are_taken(install: Install) -> None:
+def test_built_in_names_are_reserved(install: Install) -> None:
     install(replaced('"odd"', '"code"'), kind="code")
     assert type(task_kind("code")).__module__ == "sweet.tasks.code.kind"
     (check,) = check_kinds()
@@ -175,7 +175,7 @@ def test_our_own_names_are_taken(install: Install) -> None:
     assert "whose name is taken" in check.found
 
 
-def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
+def test_an_unknown_kind_suggests_the_nearest(install: Install) -> None:
     install(GOOD)
     with pytest.raises(UsageError, match="installed: code, html, odd") as error:
         task_kind("oddd")
@@ -224,7 +224,7 @@ def test_an_unknown_kind_names_the_nearest(install: Install) -> None:
         ("the scorer's metrics", replaced("Scorer):", "Scorer):\n    metrics = {}\n"), "are empty"),
     ],
 )  # fmt: skip
-def test_what_a_method_does_wrong_is_told(
+def test_an_error_of_a_method_names_it_and_its_package(
     install: Install, tmp_path: Path, method: str, source: str, said: str
 ) -> None:
     install(source)
@@ -269,7 +269,7 @@ def test_the_reported_line_is_in_the_package(install: Install, tmp_path: Path) -
         ({"agent": "You answer.", "human": "You ask.\n{request}\n"}, r"must have \{reference\}, \{dialogue\} once"),
     ],
 )
-def test_packaged_texts_that_cannot_be_used(
+def test_invalid_packaged_texts_are_refused(
     install: Install, tmp_path: Path, texts: dict[str, str] | None, said: str
 ) -> None:
     package = f"texts_of_{tmp_path.name}".replace("-", "_")
@@ -286,14 +286,14 @@ def test_packaged_texts_that_cannot_be_used(
         sys.path.remove(str(tmp_path))
 
 
-def test_errors_meant_for_the_user_pass(install: Install) -> None:
+def test_errors_meant_for_the_user_pass_unchanged(install: Install) -> None:
     refusing = "from sweet.errors import UsageError\n        raise UsageError('no such split')\n        return [Task("
     install(replaced("return [Task(", refusing))
     with pytest.raises(UsageError, match=r"^no such split$"):
         task_kind("odd").load("one", "train")
 
 
-def test_a_scorer_that_works(install: Install, tmp_path: Path) -> None:
+def test_a_correct_scorer_passes(install: Install, tmp_path: Path) -> None:
     install(GOOD)
     with task_kind("odd").open_scorer(request(tmp_path)) as scorer:
         rows = list(scorer.score(iter(trajectories(3))))
@@ -348,17 +348,17 @@ def test_more_verdicts_than_answers() -> None:
 
 
 @pytest.mark.usefixtures("workplace")
-def test_a_panel_and_no_traceback(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_a_plugin_is_shown_without_traceback(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     play = ("rollout", "runs/odd", "--task", "odd", "--agent", "scripted")
     install(GOOD)
     assert run(play) == 0
     install(replaced('tally({"same"', 'tally({"same": 1 / 0, "x"'))
     capsys.readouterr()
     assert run(["eval", "runs/odd"]) == 1
-    told = capsys.readouterr().err
-    assert "score of the task kind 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in told
-    assert ".py, line " in told
-    assert "Traceback" not in told
+    errors = capsys.readouterr().err
+    assert "score of the task kind 'odd' (sweet-odd 1.0) raised ZeroDivisionError" in errors
+    assert ".py, line " in errors
+    assert "Traceback" not in errors
     run(["eval", "runs/odd", "--debug"])
     assert "Traceback" in capsys.readouterr().err
     install(replaced("return [Task(", "1 / 0\n        return [Task("))

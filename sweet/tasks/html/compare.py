@@ -94,8 +94,8 @@ def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[
     """Return the pairs of (shown, wanted) parts, and the unpaired parts of the page and of the reference."""
     left, right = sorted(page, key=_order), sorted(reference, key=_order)
     pairs: list[tuple[Part, Part]] = []
-    for alike in (_same_text, _like_text, _covering):
-        found = _greedy(left, right, alike)
+    for candidates in (_same_text, _like_text, _covering):
+        found = _greedy(left, right, candidates)
         pairs += [(left[i], right[j]) for i, j in found]
         used_left, used_right = {i for i, _ in found}, {j for _, j in found}
         left = [part for i, part in enumerate(left) if i not in used_left]
@@ -104,12 +104,12 @@ def paired(page: Iterable[Part], reference: Iterable[Part]) -> tuple[list[tuple[
 
 
 def _greedy(
-    left: list[Part], right: list[Part], alike: Callable[[list[Part], list[Part]], list[tuple[float, int, int]]]
+    left: list[Part], right: list[Part], candidates: Callable[[list[Part], list[Part]], list[tuple[float, int, int]]]
 ) -> list[tuple[int, int]]:
-    """Return pairs of indices from the candidates of `alike`, in the order of their costs, each part at most once."""
+    """Return pairs of indices from `candidates`, in the order of their costs, each part at most once."""
     taken_left, taken_right = set[int](), set[int]()
     pairs: list[tuple[int, int]] = []
-    for _, i, j in sorted(alike(left, right)):
+    for _, i, j in sorted(candidates(left, right)):
         if i not in taken_left and j not in taken_right:
             taken_left.add(i)
             taken_right.add(j)
@@ -136,12 +136,12 @@ def _like_text(left: list[Part], right: list[Part]) -> list[tuple[float, int, in
     ours, theirs = _longest_texts(left), _longest_texts(right)
     if not ours or not theirs:
         return []
-    alike = similarities([normalized(left[i].text) for i in ours], [normalized(right[j].text) for j in theirs])
+    similarity = similarities([normalized(left[i].text) for i in ours], [normalized(right[j].text) for j in theirs])
     return [
-        (1 - float(alike[row, column]) + min(_distance(left[i], right[j]) / 1000, 1), i, j)
+        (1 - float(similarity[row, column]) + min(_distance(left[i], right[j]) / 1000, 1), i, j)
         for row, i in enumerate(ours)
         for column, j in enumerate(theirs)
-        if alike[row, column] >= MIN_SIMILARITY
+        if similarity[row, column] >= MIN_SIMILARITY
     ]
 
 

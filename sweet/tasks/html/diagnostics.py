@@ -63,15 +63,15 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
     shown = [] if page is None else _texts(page)
     if page is None or not shown:
         return NOTHING
-    alike = similarities([block.text for block in wanted], [block.text for block in shown])
-    pairs = [(i, j) for i, j in assign(alike) if alike[i, j] >= MIN_SIMILARITY]
+    similarity = similarities([block.text for block in wanted], [block.text for block in shown])
+    pairs = [(i, j) for i, j in assign(similarity) if similarity[i, j] >= MIN_SIMILARITY]
     if not pairs:
         return NOTHING
     paired = sum(_area(wanted[i]) + _area(shown[j]) for i, j in pairs)
     everything = sum(map(_area, wanted)) + sum(map(_area, shown))
     return Diagnostics(
         block_match=paired / everything,
-        text=_mean([float(alike[i, j]) for i, j in pairs]),
+        text=_mean([float(similarity[i, j]) for i, j in pairs]),
         position=_mean([_closeness(wanted[i], reference, shown[j], page) for i, j in pairs]),
         color=_mean([1 - min(1.0, difference(wanted[i].color, shown[j].color) / 100) for i, j in pairs]),
     )

@@ -1,7 +1,7 @@
-"""An agent of rules: asks for what such requests leave out, and builds the query from what it is told.
+"""A rule-based agent: asks for what such requests omit, and builds the query from the replies.
 
-It knows the words of the packaged tasks and no others. At a temperature above 0 it sometimes stops asking too early, so
-that its dialogues differ in what they are worth.
+It knows only the words of the packaged tasks. At a temperature above 0 it sometimes stops asking too early, so that its
+dialogues differ in quality.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUESTIONS = (
     "How should I sort them?",
 )
 HASTE = 0.2
-"""How likely it delivers before its next question, at temperature 1."""
+"""The probability of delivering before the next question, at temperature 1."""
 
 _REQUEST = re.compile(r"I need (?P<wanted>.+) from (?P<table>\w+)\(")
 _TOTAL = re.compile(r"the total (?P<of>\w+) of each (?P<by>\w+)")
@@ -33,7 +33,7 @@ _SORTED = re.compile(r"Sort them by (?P<column>\w+), the (?P<first>smallest|larg
 
 
 def speak(messages: Sequence[Message], temperature: float, seed: int | None) -> str:
-    """The next reply: a question, or the query."""
+    """Return the next reply: a question, or the query."""
     asked = sum(message.role == "assistant" for message in messages)
     hasty = random.Random(seed).random() < HASTE * temperature
     if asked < len(QUESTIONS) and not hasty:
@@ -49,22 +49,22 @@ class _Parts:
     conditions: list[str] = field(default_factory=list)
 
 
-def _query(request: str, told: str) -> str:
+def _query(request: str, replies: str) -> str:
     found = _REQUEST.search(request)
     if found is None:
         return "SELECT 1"
     parts = _parts(found["wanted"])
-    if (above := _ABOVE.search(told)) is not None:
+    if (above := _ABOVE.search(replies)) is not None:
         parts.conditions.append(f"{above['column']} > {above['value']}")
-    elif (equal := _IS.search(told)) is not None:
+    elif (equal := _IS.search(replies)) is not None:
         parts.conditions.append(f"{equal['column']} = '{equal['value']}'")
-    if (present := _PRESENT.search(told)) is not None:
+    if (present := _PRESENT.search(replies)) is not None:
         parts.conditions.append(f"{present['column']} IS NOT NULL")
-    once = "DISTINCT " if _ONCE.search(told) else ""
+    once = "DISTINCT " if _ONCE.search(replies) else ""
     lines = [f"SELECT {once}{parts.columns}", f"FROM {found['table']}"]
     lines += [f"WHERE {' AND '.join(parts.conditions)}"] if parts.conditions else []
     lines += [f"GROUP BY {parts.group}"] if parts.group else []
-    if (order := _SORTED.search(told)) is not None:
+    if (order := _SORTED.search(replies)) is not None:
         lines.append(f"ORDER BY {order['column']}{' DESC' if order['first'] == 'largest' else ''}, id")
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""Small databases out of a schema: what a query is tried on.
+"""Generate small databases from a schema, on which queries are tested.
 
-A schema has for each table its columns, and for each column the values it may hold, or `key` for a running number.
-The same schema and number of rows give the same database everywhere.
+A schema has the columns of each table, and for each column its possible values, or `key` for a running number. The same
+schema and number of rows give the same database everywhere.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ KEY = "key"
 
 
 class SchemaError(ValueError):
-    """A schema, or the numbers of rows, are not as they must be."""
+    """A schema, or the numbers of rows, are invalid."""
 
 
 def databases(schema: Any, sizes: Any) -> dict[str, str]:
-    """Scripts that make one database for each number of rows, by name.
+    """Return the script of a database for each number of rows, by name.
 
     Raises:
-        SchemaError: says what is wrong.
+        SchemaError: the schema or the numbers are invalid.
     """
     if not isinstance(schema, dict) or not schema:
         raise SchemaError("The task has no 'schema'.")

@@ -1,4 +1,4 @@
-"""The sql task: rows are asked for vaguely, which ones and how is in the human's mind, small databases decide."""
+"""The sql task: a vague request for rows, a human who knows the details, and small databases that score the query."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SqlKind(TaskKind):
         return speak
 
     def fields(self, row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
-        """The databases that a query is tried on are the task's tests."""
+        """Return the task's tests: the databases on which a query is tested."""
         try:
             return {"test_cases": databases(row.get("schema"), row.get("databases", [0, 4, 7, 10]))}
         except SchemaError as error:

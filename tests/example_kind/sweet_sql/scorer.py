@@ -1,8 +1,8 @@
-"""What a query is worth: the share of databases on which it gives the reference's rows.
+"""Score a query by the share of databases on which it returns the reference's rows.
 
-Query and reference run in children of sweet's sandbox, each in its own, on a database in memory. What comes back are
-rows, and whether they are right is decided here. The order of rows matters where the reference orders them; how often a
-row stands there always does. NULL equals NULL, floats agree within the tolerance, names of columns do not matter.
+Query and reference run in separate children of sweet's sandbox, on a database in memory. They return rows, which are
+compared here. The order of rows matters if the reference orders them; the number of equal rows always matters. NULL
+equals NULL, floats agree within the tolerance, names of columns do not matter.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SqlScorer(AnswerScorer):
         return self._references[key]
 
     def _test(self, want: Result, got: Result, ordered: bool) -> JudgedTest:
-        """What became of one database."""
+        """Return the result on one database."""
         passed = got.status == "value" and same(_rows(want.value, ordered), _rows(got.value, ordered), self._tolerance)
         return JudgedTest(passed=passed, expected=_shown(want), got=_shown(got))
 
@@ -87,7 +87,7 @@ def _program(task: Task, query: str, slack: float = 1.0) -> Program:
 
 
 def query_in(answer: str) -> str:
-    """The query in an answer: what stands in its first fence, else all of it; empty where there is none."""
+    """Return the query in an answer: its first fenced block, else all of it; empty for a missing answer."""
     if answer == NO_ANSWER:
         return ""
     fenced = _FENCED.search(answer)
@@ -95,7 +95,7 @@ def query_in(answer: str) -> str:
 
 
 def orders(query: str) -> bool:
-    """Whether a query orders its rows: ORDER BY outside of parentheses, texts and comments."""
+    """Return whether a query orders its rows: ORDER BY outside of parentheses, strings and comments."""
     bare, found = _QUOTED.sub("", query), 1
     while found:
         bare, found = _NESTED.subn(" ", bare)
@@ -103,12 +103,12 @@ def orders(query: str) -> bool:
 
 
 def _rows(value: Any, ordered: bool) -> Any:
-    """Rows as the sandbox's values are compared: a list, or entries that may be paired in any order."""
+    """Return rows in the form of the sandbox's values: a list, or entries in any order."""
     return value if ordered else {"set": value}
 
 
 def _shown(result: Result) -> str:
-    """The rows as Python writes them, or what happened instead."""
+    """Return the rows as Python literals, or the error."""
     if result.status != "value":
         return f"{result.status}: {result.told}"[:_SHOWN]
     rows = result.value if isinstance(result.value, list) else [result.value]

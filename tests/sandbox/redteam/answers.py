@@ -1,8 +1,8 @@
-"""What a hostile answer is, and the list of them all.
+"""The type of a hostile answer, and the list of all of them.
 
-In a source, `@NAME@` stands for what only the run knows: MARK (a name for whatever is left behind), FOLDER (a folder
-of the user that holds the file `secret`), PARENT (the process that keeps the sandbox), TCP, UDP and UNIX (addresses
-somebody listens at). The reference returns a text of the form `expected-` and 16 hex digits, new in every run.
+In a source, `@NAME@` is replaced by a value of the run: MARK (a name for anything left behind), FOLDER (a folder of the
+user with the file `secret`), PARENT (the process of the sandbox), TCP, UDP and UNIX (addresses with a listener). The
+reference returns a text of the form `expected-` and 16 hex digits, new in every run.
 """
 
 from __future__ import annotations

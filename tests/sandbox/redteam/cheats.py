@@ -1,4 +1,4 @@
-"""Answers that try to be paid for what they do not know."""
+"""Answers that try to get a reward without knowing the solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that would hurt: by never ending, by growing, by outliving their time."""
+"""Answers that try to do harm: by never ending, by growing, or by outliving their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that reach for what is not theirs: processes, files, the network, the kernel."""
+"""Answers that try to reach other processes, files, the network or the kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = {
 
 
 def call(name: str, *arguments: str, needs_filter: bool = False) -> Hostile:
-    """An answer that makes one system call; it reports "done" where the kernel does not refuse."""
+    """Return an answer that makes one system call and reports "done" if the kernel does not refuse it."""
     x86, arm = _NUMBERS[name]
     source = f"""
         import ctypes, os

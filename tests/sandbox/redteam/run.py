@@ -1,7 +1,7 @@
-"""Runs every hostile answer under one tier and tells, as one JSON object, what became of each and what was left behind.
+"""Run every hostile answer under one tier, and print the results and anything left behind as one JSON object.
 
-A process of its own, so that it can be run as another user, and so that whatever escapes a jail becomes its child and
-is seen. Each hostile answer is scored as `sweet eval` scores, and an honest one after it in the same zygote.
+It is a separate process, so that it can run as another user, and so that any process that escapes a jail becomes its
+child and is detected. Each hostile answer is scored as by `sweet eval`, and an honest one after it in the same zygote.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
-BOXES = 8
+JAILS = 8
 """Jails at once: most of the time is spent waiting for time limits."""
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Surroundings:
-    """What must not be reached, and whether it has been."""
+    """The targets that answers must not reach, and whether they were reached."""
 
     def __init__(self, folder: Path) -> None:
         self.mark = f"left-behind-{secrets.token_hex(6)}"
@@ -141,7 +141,7 @@ class Team:
         return {
             "outcome": verdict.outcome,
             "reward": verdict.reward,
-            "told": json.dumps(verdict.detail, ensure_ascii=False),
+            "detail": json.dumps(verdict.detail, ensure_ascii=False),
             "left": left,
             "honest": honest.reward,
             "honest_told": str(honest.detail),
@@ -163,7 +163,7 @@ class Team:
 
 
 def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Every answer's fate by name, and under "" what was left when all jails had closed."""
+    """Return the result of every answer by name, and under "" anything left after all jails were closed."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     expected = f"expected-{secrets.token_hex(8)}"
 
@@ -174,9 +174,9 @@ def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
                 team = Team(box, around, expected)
                 return {answer.name: team.attack(answer) for answer in answers}
 
-        with ThreadPoolExecutor(BOXES) as pool:
+        with ThreadPoolExecutor(JAILS) as pool:
             fates: dict[str, Any] = {}
-            for some in pool.map(several, [ANSWERS[start::BOXES] for start in range(BOXES)]):
+            for some in pool.map(several, [ANSWERS[start::JAILS] for start in range(JAILS)]):
                 fates |= some
         for name, fate in several([answer for answer in ANSWERS if _late(answer, fates[answer.name])]).items():
             fates[name] = fate
@@ -185,7 +185,7 @@ def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
 
 
 def _late(answer: Hostile, fate: dict[str, Any]) -> bool:
-    """Whether it ran out of time though it need not, as happens on a busy machine; such a one is run again alone."""
+    """Return whether it timed out unexpectedly, as on a busy machine; such an answer is run again alone."""
     faultless = fate["reward"] == 0.0 and fate["honest"] == 1.0 and not fate["left"]
     return faultless and fate["outcome"] == "timeout" and "timeout" not in answer.outcome
 
