@@ -21,6 +21,7 @@ print(cluster.address, flush=True)
 input()
 cluster.shutdown()
 """
+FEW_RETRIES = {"RAY_NUM_REDIS_GET_RETRIES": "2"}
 TOKEN = "0123456789abcdef" * 4
 
 
@@ -43,7 +44,8 @@ def address() -> Iterator[str]:
 def doctor(address: str, home: Path) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     command = [sys.executable, "-m", "sweet", "doctor", "--ray", address, "--json"]
-    return subprocess.run(command, env=inherited | {"HOME": str(home)}, capture_output=True, text=True, timeout=120)
+    environment = inherited | FEW_RETRIES | {"HOME": str(home)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def test_an_existing_token_is_used(address: str, tmp_path: Path) -> None:

@@ -125,10 +125,11 @@ def test_a_node_that_srun_loses_is_named(run: Run) -> None:
     with sweet(run, *SLURM, "--epochs", "4000") as command:
         progress = run.path / "critic" / "critic-1" / RANKS / "progress.jsonl"
         wait_until(lambda: (progress.exists() and progress.stat().st_size) or command.poll() is not None)
-        for pid in processes_about(run.path):
-            with contextlib.suppress(OSError):
-                if b"SLURM_NODEID=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
-                    os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # all at once, as a machine is lost: none reports the others
+            for pid in processes_about(run.path):
+                with contextlib.suppress(OSError):
+                    if b"SLURM_NODEID=1\0" in Path(f"/proc/{pid}/environ").read_bytes():
+                        os.kill(pid, number)
         said = command.communicate(timeout=PATIENCE)[1]
     assert command.returncode == 1, said
     assert "Node 1 (" in said, said
