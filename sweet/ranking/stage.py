@@ -14,6 +14,7 @@ With `--replies` the replies of an earlier ranking are judged again, so that onl
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
@@ -48,7 +49,7 @@ from sweet.stages.failures import check_failures
 from sweet.stages.meta import CandidatesMeta, TrainedMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
-from sweet.stages.rates import GPUS
+from sweet.stages.rates import GPUS, STARTUP
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
 
@@ -83,9 +84,11 @@ def run_rank(
             if missing:
                 record_serving(local, attempt)
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
+                start = time.monotonic()
                 with _load_judge(run, config, inputs, scorer, reporter, function) as judge:
                     ranking = _sample_and_judge(config, chosen, missing, judge, system, local, writer, reporter)
-                    attempt.environment |= asyncio.run(ranking)
+                    served, ready = asyncio.run(ranking)
+                    attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(judge, RayJudge):
                         attempt.environment |= judge.environment | {GPUS: _gpus(config, models, judge.gpus)}
                     if isinstance(judge, CriticJudge | RayJudge):
@@ -233,11 +236,11 @@ async def _sample_and_judge(
     local: LocalServing,
     writer: RankingWriter,
     reporter: Reporter,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], float]:
     """Open the clients of the models that are asked, and rank the turns.
 
     Returns:
-        The names of the models, as their servers report them.
+        The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
     """
     served: dict[str, str] = {}
     async with AsyncExitStack() as stack:
@@ -271,9 +274,9 @@ async def _sample_and_judge(
             client = await open_role("judge", str(config.judge_model), config.judge_url)
             prompt = JudgePrompt.of(config.judge_prompt)
             used = LLMJudge(client, prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
-        sampler = CandidateSampler(source, system)
+        sampler, ready = CandidateSampler(source, system), time.monotonic()
         await rank_turns(turns, sampler, used, writer, reporter, concurrency=config.concurrency)
-    return served
+    return served, ready
 
 
 # The record of the ranking

@@ -34,7 +34,7 @@ from sweet.stages.failures import check_failures
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
-from sweet.stages.rates import GPUS
+from sweet.stages.rates import GPUS, STARTUP
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.registry import task_kind
@@ -134,12 +134,13 @@ def _models(config: RolloutConfig) -> list[tuple[str, list[str]]]:
 
 async def _play(
     runner: DialogueRunner, missing: list[Assignment], config: RolloutConfig, local: LocalServing
-) -> dict[str, str]:
+) -> dict[str, str | float]:
     """Open both sides and play.
 
     Returns:
-        The names of the models, as their servers report them.
+        For the attempt's environment: the names of the models, as their servers report them, and `STARTUP`.
     """
+    start = time.monotonic()
     async with AsyncExitStack() as stack:
         agent = await _agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
@@ -148,7 +149,8 @@ async def _play(
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
         limiters = [client.limiter for client in clients if client.limiter is not None]
-        served = {"agent_model": agent.model, "human": human.name}
+        startup = round(time.monotonic() - start, 3)
+        served: dict[str, str | float] = {"agent_model": agent.model, "human": human.name, STARTUP: startup}
         await runner.play(missing, len(missing), agent, human, limiters)
         return served
 

@@ -111,14 +111,18 @@ class PlanBuilder:
         units: Callable[[EarlierAttempt], float | None],
         speedup: Callable[[EarlierAttempt], float] | None = None,
     ) -> float | None:
-        """Return the seconds for each unit, from a comparable attempt.
+        """Return the seconds for each unit, from a comparable attempt, once the models are ready.
 
         Args:
             units: how many the attempt did.
             speedup: how many times as much hardware there is now.
         """
         attempt = self._comparable
-        value = self._rate("seconds", f"s a {unit}", lambda earlier: share(earlier.seconds, units(earlier)), attempt)
+        if attempt is not None and attempt.startup:
+            self._rate("startup", "s", lambda earlier: earlier.startup, attempt)
+        value = self._rate(
+            "seconds", f"s a {unit}", lambda earlier: share(earlier.working_seconds, units(earlier)), attempt
+        )
         if attempt is None or value is None or speedup is None or (by := speedup(attempt)) == 1:
             return value
         self.assumed.append(f"There is {by:.3g} times as much hardware as then, and it is as much faster.")
@@ -148,8 +152,11 @@ class PlanBuilder:
         """Return the plan of the work.
 
         Args:
-            seconds: that it takes. size: of its artifact, in bytes.
+            seconds: that it takes once its models are ready. size: of its artifact, in bytes.
         """
+        startup = self.rates.get("startup")
+        if seconds and startup is not None:
+            seconds += startup.value or 0.0
         hours = None if seconds is None else seconds / HOUR
         return Plan(
             work=work,

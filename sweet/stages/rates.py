@@ -1,15 +1,17 @@
 """Rates of earlier attempts: what a stage needed for a dialogue, a turn or a token, read from the manifests of runs.
 
 An earlier attempt is known by its facts: its configuration, the meta of its artifact, and the hardware that it held.
-Seconds are wall-clock seconds over all attempts that wrote an artifact, loading the models included, so the rate of a
-small run is high. `sweet.stages.plans` computes plans from these rates.
+Seconds are wall-clock seconds over all attempts that wrote an artifact. What was needed to load models or wait for
+servers (`STARTUP`) is counted separately, because it does not grow with the work. `sweet.stages.plans` computes plans
+from these rates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from sweet.device import CORES
@@ -24,6 +26,8 @@ GPUS = "gpus"
 GPU = "gpu"
 """Name of the fact whether there were any."""
 
+STARTUP = "startup_seconds"
+"""Key of an attempt's environment: the seconds until its models and servers were ready, where it uses any."""
 
 RESOLVED = ("tasks", "agent")
 """Options that may be omitted; the artifact's meta then has the value that was used."""
@@ -37,6 +41,7 @@ class EarlierAttempt(NamedTuple):
         facts: its configuration, the meta of its artifact, `gpus`, and the `nodes` and `cores` that it used.
         rows, size: of its artifact, the size in bytes.
         seconds: wall-clock time; None where one of the attempts that wrote the artifact has no end.
+        startups: the seconds of `STARTUP` in each of these attempts that recorded them.
     """
 
     name: str
@@ -45,6 +50,17 @@ class EarlierAttempt(NamedTuple):
     rows: int | None
     size: int | None
     seconds: float | None
+    startups: Sequence[float] = ()
+
+    @property
+    def startup(self) -> float:
+        """Seconds of one start, on average."""
+        return fmean(self.startups) if self.startups else 0.0
+
+    @property
+    def working_seconds(self) -> float | None:
+        """Wall-clock time without the starts."""
+        return None if self.seconds is None else max(0.0, self.seconds - sum(self.startups))
 
     def metric(self, name: str) -> float | None:
         """Return a metric of the attempt; None where it is missing or no finite number."""
@@ -75,6 +91,7 @@ def _earlier(manifest: Manifest, run: Path, attempt: Attempt, artifact: Artifact
         artifact.rows,
         artifact.bytes,
         None if None in spans else sum(span for span in spans if span is not None),
+        [float(found) for one in wrote if isinstance(found := one.environment.get(STARTUP), int | float)],
     )
 
 

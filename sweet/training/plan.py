@@ -143,15 +143,15 @@ def _with_time(
     if model.trainee.recomputed:
         builder.assumed.append("What is computed again in the backward pass is not among the operations.")
 
-    def computed_then(past: EarlierAttempt) -> float | None:
-        name = "tokens_computed" if "tokens_computed" in past.metrics else "tokens"
-        return times(past.metric(name), past.metric("epochs"))
+    def computed(earlier: EarlierAttempt) -> float | None:
+        """Return the tokens of all epochs; of a resumed training those since it was resumed."""
+        return earlier.metric("tokens_computed" if "tokens_computed" in earlier.metrics else "tokens")
 
-    def faster(past: EarlierAttempt) -> float:
-        then = past.facts.get(GPUS)
+    def speedup(earlier: EarlierAttempt) -> float:
+        then = earlier.facts.get(GPUS)
         return devices / then if devices and isinstance(then, int) and then > 0 and model.on_gpu else 1.0
 
-    seconds = times(tokens, builder.seconds_per("computed token", computed_then, faster))
+    seconds = times(tokens, builder.seconds_per("computed token", computed, speedup))
     return builder.build(TrainWork.model_validate(work), seconds=seconds, flops=flops, size=_written_bytes(model))
 
 

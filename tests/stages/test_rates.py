@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sweet.errors import UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import StageConfig
 from sweet.stages.plans import PlanBuilder
-from sweet.stages.rates import GPUS, EarlierAttempt, finished, share, times, total
+from sweet.stages.rates import GPUS, HOUR, STARTUP, EarlierAttempt, finished, share, times, total
 from sweet.stages.record import Record
 
 
@@ -144,6 +145,23 @@ def test_all_attempts_that_wrote_an_artifact_took_their_time(run: Run) -> None:
     assert 50 <= seconds < 60
     manifest.attempts[0] = before.model_copy(update={"finished": None})
     assert finished(manifest, run.path, "rollout")[0].seconds is None, "nobody knows how long it took"
+
+
+def test_loading_models_counts_once_however_much_is_done(run: Run) -> None:
+    attempt(run, metrics={"episodes": 10})
+    path = run.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    [one] = manifest["attempts"]
+    one["finished"] = (datetime.fromisoformat(one["started"]) + timedelta(seconds=60)).isoformat()
+    one["environment"][STARTUP] = 50.0
+    path.write_text(json.dumps(manifest))
+    plan = builder(run)
+    each = plan.seconds_per("dialogue", episodes)
+    assert each == 1
+    assert plan.build(Work(), seconds=times(100, each)).hours == pytest.approx(150 / HOUR, rel=1e-5)
+    assert plan.rates["startup"] is not None
+    assert (plan.rates["startup"].value, plan.rates["startup"].unit) == (50, "s")
+    assert plan.build(Work(), seconds=0.0).hours == 0, "nothing is loaded where nothing is missing"
 
 
 @pytest.mark.parametrize("value", [None, "many", True, [1]])
