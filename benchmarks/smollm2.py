@@ -27,7 +27,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 from sweet.cli import console
 from sweet.cli.reporter import ConsoleReporter
@@ -40,7 +40,8 @@ from sweet.hf import resolve_device
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, StageResult
-from sweet.study.results import read_results
+from sweet.stages.record import Flat, Record
+from sweet.study.results import StudyResults, read_results
 from sweet.study.settings import METHODS, Method, Options, StudyConfig
 from sweet.study.step_cache import StepCache
 from sweet.study.study import RESULTS, run_study
@@ -135,7 +136,7 @@ def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
     return run_data_import(file, run.path, DataImportConfig(), reporter).artifacts[0]
 
 
-def study(options: argparse.Namespace, reporter: Reporter) -> StageResult:
+def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMetrics]:
     """Warm the model up, do the study, and write its results.
 
     Raises:
@@ -157,7 +158,14 @@ def study(options: argparse.Namespace, reporter: Reporter) -> StageResult:
     return _told(options, folder / RESULTS)
 
 
-def _told(options: argparse.Namespace, file: Path) -> StageResult:
+class SmolMetrics(Record):
+    study: Annotated[StudyResults, Flat()]
+    """The results of the study."""
+    results: str
+    """The file with all of them."""
+
+
+def _told(options: argparse.Namespace, file: Path) -> StageResult[SmolMetrics]:
     """The study's results with what it does not know of itself, written."""
     size, found = SIZES[options.size], read_results(file)
     told = found.model_copy(
@@ -177,7 +185,7 @@ def _told(options: argparse.Namespace, file: Path) -> StageResult:
     write_whole(ours, text)
     if options.size == "full" and {row.method for row in told.methods} >= set(COMPARED):
         write_whole(KEPT, text)
-    return StageResult("smollm2", options.out, told.model_dump(mode="json") | {"results": str(ours)})
+    return StageResult("smollm2", options.out, SmolMetrics(study=told, results=str(ours)))
 
 
 def _device_name(device: Device) -> str:

@@ -15,7 +15,7 @@ from sweet.cli import index
 from sweet.cli.app import MODULES, declarations
 from sweet.cli.declaration import COMMON, Declaration, OptionSpec
 from sweet.cli.help import OPERATIONAL_PANEL
-from sweet.cli.reference import METRICS, VARIABLES
+from sweet.cli.reference import VARIABLES, metrics_of
 
 BEGIN = "<!-- commands: python -m sweet.cli.generated -->"
 END = "<!-- end of commands -->"
@@ -85,7 +85,7 @@ def _command(command: Declaration) -> Iterator[str]:
     yield from _options(OPERATIONAL_PANEL.lower(), [option for option in command.flags if option.operational])
     if command.flags:
         yield f"`{command.flags[0].envvar}` is the variable of `{command.flags[0].flag}`, and so on.\n"
-    if metrics := METRICS.get(command.name):
+    if metrics := metrics_of(command.name):
         yield "| metric | |\n|---|---|"
         yield from (f"| `{name}` | {what} |" for name, what in metrics.items())
         yield ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
+from sweet.runs.stages import stage_named
 from sweet.stages.record import documentation
 
 VARIABLES: dict[str, str] = {
@@ -29,67 +30,26 @@ VARIABLES: dict[str, str] = {
 }
 """Environment variables that do not belong to an option."""
 
-
-_RECORDS = {
-    "rollout": "sweet.rollouts.metrics:RolloutMetrics",
-    "label": "sweet.preferences.metrics:LabelMetrics",
-    "pair": "sweet.preferences.metrics:PairMetrics",
-    "eval": "sweet.scoring.metrics:EvalMetrics",
-    "rank": "sweet.ranking.metrics:RankMetrics",
-    "train-critic": "sweet.training.metrics:TrainMetrics",
-    "train-actor": "sweet.training.metrics:TrainMetrics",
-    "compare": "sweet.scoring.results.metrics:ComparisonMetrics",
-    "data colbench": "sweet.datasets.metrics:ColBenchMetrics",
-    "data websight": "sweet.datasets.metrics:WebSightMetrics",
-    "data assets": "sweet.datasets.metrics:AssetsMetrics",
-    "data micro-agent": "sweet.datasets.metrics:MicroAgentMetrics",
-    "data import": "sweet.datasets.metrics:ImportMetrics",
-    "data export": "sweet.datasets.metrics:ExportMetrics",
-    "data new-task": "sweet.datasets.metrics:NewTaskMetrics",
+RECORDS = {
+    "demo": ("sweet.study.metrics:DemoMetrics", "sweet.study.metrics:StudyMetrics"),
+    "serve-sim": ("sweet.rollouts.metrics:ServeMetrics",),
+    "compare": ("sweet.scoring.results.metrics:ComparisonMetrics",),
+    "view": ("sweet.view.view_metrics:ViewMetrics",),
+    "report": ("sweet.report.schema:ReportMetrics",),
+    "status": ("sweet.inspection.status:StatusMetrics",),
+    "data colbench": ("sweet.datasets.metrics:ColBenchMetrics",),
+    "data websight": ("sweet.datasets.metrics:WebSightMetrics",),
+    "data assets": ("sweet.datasets.metrics:AssetsMetrics",),
+    "data micro-agent": ("sweet.datasets.metrics:MicroAgentMetrics",),
+    "data import": ("sweet.datasets.metrics:ImportMetrics",),
+    "data export": ("sweet.datasets.metrics:ExportMetrics",),
+    "data new-task": ("sweet.datasets.metrics:NewTaskMetrics",),
 }
-"""Commands, and the record of their metrics, whose docstrings describe each metric."""
+"""Commands that are no stage of the pipeline, and the records of their metrics."""
 
-METRICS: dict[str, dict[str, str]] = {
-    **{command: dict(documentation(resolve_name(record))) for command, record in _RECORDS.items()},
-    "demo": {
-        "tasks": "unseen tasks, played before and after training",
-        "success_before": "share of tasks solved by the packaged agent, with interval",
-        "success_after": "share of tasks solved by the trained agent of the last round, with interval",
-        "tests_before": "share of the hidden tests passed by the packaged agent, with interval",
-        "tests_after": "share of the hidden tests passed by the trained agent, with interval",
-        "rounds": "success and tests after each round, with intervals",
-        "sandbox": "jail that ran the code",
-        "seconds": "total time",
-        "steps": "seconds of each step",
-        "seeds": "with --study: the seeds; the metrics below are means over them with a t-interval",
-        "test_tasks": "with --study: unseen tasks of each evaluation",
-        "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds of training, "
-        "its settings, and the difference of sweet and the method: paired by task, and over seeds",
-        "best_of": "with --study: success of the best of n dialogues, by critic, no_info, random and oracle",
-        "offline": "with --study: success by the number of offline dialogues",
-        "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
-        "settings": "with --study: the sizes of the study",
-        "versions": "with --study: versions of the software",
-        "results": "with --study: the file with all these metrics",
-        "failed": "with --study: parts that failed, with the reason",
-    },
-    "serve-sim": {"url": "address of the server, printed as soon as it answers"},
-    "view": {
-        "trajectories": "dialogues of the artifact",
-        "chosen": "dialogues that match the filters",
-        "shown": "dialogues in the output",
-        "html": "file of the page, with --html",
-        "export": "file of the exported rows, with --export",
-        "pictures_left_out": "screenshots omitted because of the page's size limit",
-    },
-    "report": {
-        "success_rate": "success rate of the newest scores, with interval (code)",
-        "cosine": "mean similarity of the newest scores, with interval (html)",
-    },
-    "status": {
-        "attempts": "attempts in the manifest",
-        "artifacts": "artifacts in the manifest",
-        "stale": "artifacts whose inputs have changed since",
-    },
-}
-"""The metrics of each command, in the order of its output."""
+
+def metrics_of(command: str) -> dict[str, str]:
+    """Return the metrics of a command and what they are, from the docstrings of its records; empty without metrics."""
+    stage = stage_named(command)
+    records = RECORDS.get(command, ()) if stage is None else (stage.metrics_reference,)
+    return {key: what for record in records for key, what in documentation(resolve_name(record))}

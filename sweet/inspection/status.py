@@ -23,6 +23,7 @@ from sweet.runs.run import Run
 from sweet.runs.stages import stage_making, stage_named
 from sweet.stages.artifacts import NO_MODEL, agent_name, own_actor
 from sweet.stages.base import StageConfig, option_key, recorded
+from sweet.stages.record import Record
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
 
@@ -88,6 +89,17 @@ class ArtifactStatus(_Plain):
     """Why it is stale; None if it is not."""
 
 
+class StatusMetrics(Record):
+    attempts: int
+    """attempts in the manifest"""
+    artifacts: int
+    """artifacts in the manifest"""
+    stale: int
+    """artifacts whose inputs have changed since"""
+    bytes: int
+    """size of the run's folder"""
+
+
 class StatusReport(_Plain):
     """The content of `sweet status`."""
 
@@ -105,8 +117,10 @@ class StatusReport(_Plain):
 
     def as_json(self) -> dict[str, Any]:
         stale = sum(artifact.stale is not None for artifact in self.artifacts)
-        metrics = {"attempts": len(self.attempts), "artifacts": len(self.artifacts), "stale": stale}
-        return {"stage": "status", **self.model_dump(mode="json"), "metrics": metrics | {"bytes": self.disk.bytes}}
+        metrics = StatusMetrics(
+            attempts=len(self.attempts), artifacts=len(self.artifacts), stale=stale, bytes=self.disk.bytes
+        )
+        return {"stage": "status", **self.model_dump(mode="json"), "metrics": metrics.as_json()}
 
 
 def report(run: Run) -> StatusReport:

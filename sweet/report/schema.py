@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.inspection.status import ArtifactStatus
+from sweet.stages.record import Flat, Record
 
 MAX_VALUE = 1e15
 """No metric of a run is larger. A larger value was not written by this program and would break every scale."""
@@ -279,9 +280,23 @@ class Report(_Fact):
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
-        metrics = {} if self.headline is None else self._head(self.headline)
-        return {"stage": "report", "metrics": metrics, **self.model_dump(mode="json")}
+        metrics = ReportMetrics() if self.headline is None else ReportMetrics.of(self.headline.rate)
+        return {"stage": "report", "metrics": metrics.as_json(), **self.model_dump(mode="json")}
 
-    def _head(self, headline: Headline) -> dict[str, Any]:
-        rate = headline.rate
-        return {rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high}
+
+class ReportMetrics(Record):
+    headline: Annotated[
+        dict[str, float | None],
+        Flat(
+            {
+                "success_rate": "success rate of the newest scores, with interval (code)",
+                "cosine": "mean similarity of the newest scores, with interval (html)",
+            }
+        ),
+    ] = Field(default_factory=dict)
+    """The rate that the page begins with."""
+
+    @classmethod
+    def of(cls, rate: Rate) -> ReportMetrics:
+        """Return the metrics of a rate."""
+        return cls(headline={rate.name: rate.mean, f"{rate.name}_ci_low": rate.low, f"{rate.name}_ci_high": rate.high})

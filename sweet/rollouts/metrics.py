@@ -53,3 +53,10 @@ class RolloutWork(Record):
     """tokens that the simulated human writes"""
     screenshots: int | None = None
     """pages to render (html)"""
+
+
+class ServeMetrics(Record):
+    """The metrics of `sweet serve-sim`."""
+
+    url: str
+    """address of the server, printed as soon as it answers"""

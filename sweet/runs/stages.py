@@ -28,7 +28,8 @@ class Stage:
         next: the stage that reads what it made; None where that depends on what else the run has.
         config_reference: its configuration, a `sweet.stages.base.StageConfig`.
         run_reference: its function, `(run, config, reporter) -> StageResult`.
-        plan_reference: what it would do, for `--dry-run`: `(run, config, reporter)`, changing nothing.
+        plan_reference: its plan, for `--dry-run`: `(run, config, reporter) -> Plan`, changing nothing.
+        metrics_reference: the record of its metrics, a `sweet.stages.record.Record`.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Stage:
     config_reference: str
     run_reference: str
     plan_reference: str
+    metrics_reference: str
 
     @property
     def config(self) -> type[Any]:
@@ -57,6 +59,12 @@ class Stage:
         found: Callable[..., Any] = resolve_name(self.plan_reference)
         return found
 
+    @property
+    def metrics(self) -> type[Any]:
+        """The record of its metrics."""
+        found: type[Any] = resolve_name(self.metrics_reference)
+        return found
+
 
 STAGES = (
     Stage(
@@ -65,6 +73,7 @@ STAGES = (
         config_reference="sweet.rollouts.config:RolloutConfig",
         run_reference="sweet.rollouts.stage:run_rollout",
         plan_reference="sweet.rollouts.stage:plan_rollout",
+        metrics_reference="sweet.rollouts.metrics:RolloutMetrics",
     ),
     Stage(
         name="eval",
@@ -73,6 +82,7 @@ STAGES = (
         config_reference="sweet.scoring.config:EvalConfig",
         run_reference="sweet.scoring.stage:run_eval",
         plan_reference="sweet.scoring.stage:plan_eval",
+        metrics_reference="sweet.scoring.metrics:EvalMetrics",
     ),
     Stage(
         name="label",
@@ -82,6 +92,7 @@ STAGES = (
         config_reference="sweet.preferences.config:LabelConfig",
         run_reference="sweet.preferences.label:run_label",
         plan_reference="sweet.preferences.label:plan_label",
+        metrics_reference="sweet.preferences.metrics:LabelMetrics",
     ),
     Stage(
         name="train-critic",
@@ -91,6 +102,7 @@ STAGES = (
         config_reference="sweet.training.config:TrainCriticConfig",
         run_reference="sweet.training.stage:run_train_critic",
         plan_reference="sweet.training.stage:plan_train_critic",
+        metrics_reference="sweet.training.metrics:TrainMetrics",
     ),
     Stage(
         name="rank",
@@ -100,6 +112,7 @@ STAGES = (
         config_reference="sweet.ranking.config:RankConfig",
         run_reference="sweet.ranking.stage:run_rank",
         plan_reference="sweet.ranking.stage:plan_rank",
+        metrics_reference="sweet.ranking.metrics:RankMetrics",
     ),
     Stage(
         name="pair",
@@ -109,6 +122,7 @@ STAGES = (
         config_reference="sweet.preferences.config:PairConfig",
         run_reference="sweet.preferences.pair:run_pair",
         plan_reference="sweet.preferences.pair:plan_pair",
+        metrics_reference="sweet.preferences.metrics:PairMetrics",
     ),
     Stage(
         name="train-actor",
@@ -117,6 +131,7 @@ STAGES = (
         config_reference="sweet.training.config:TrainActorConfig",
         run_reference="sweet.training.stage:run_train_actor",
         plan_reference="sweet.training.stage:plan_train_actor",
+        metrics_reference="sweet.training.metrics:TrainMetrics",
     ),
 )
 """In the order of the pipeline."""

@@ -179,7 +179,7 @@ class Silent:
         yield _SilentProgress()
 
 
-M = TypeVar("M", covariant=True, default=Any)
+M = TypeVar("M", bound=Record, covariant=True, default=Any)
 """The metrics of a stage, a `Record` of its own."""
 
 
@@ -197,6 +197,6 @@ class StageResult(Generic[M]):
         return {
             "stage": self.stage,
             "run": str(self.run),
-            "metrics": self.metrics.as_json() if isinstance(self.metrics, Record) else self.metrics,
+            "metrics": self.metrics.as_json(),
             "artifacts": [a.model_dump(mode="json", include={"id", "kind", "path", "rows"}) for a in self.artifacts],
         }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -26,15 +26,23 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.metrics import EvalMetrics
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.record import Record
+from sweet.study.metrics import DemoMetrics, RoundMetrics
 from sweet.study.settings import PAIRS, Sizes
 from sweet.tasks.micro.family import MICRO
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import run_train_actor, run_train_critic
 
+M = TypeVar("M", bound=Record)
+
 START = "micro"
 """The packaged agent, which everything starts from."""
+
+SUCCESS, TESTS = "success_rate", "tests_passed"
+"""Rates of an evaluation that the demo reports."""
 
 ROUND_SEEDS = 1000
 """Difference between the seeds of two rounds, so large that demos with consecutive seeds share none."""
@@ -52,28 +60,27 @@ class DemoConfig(Sizes):
     what later actors learn to say."""
 
 
-def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult:
+def run_demo(run: Run, config: DemoConfig, reporter: Reporter) -> StageResult[DemoMetrics]:
     """Run the pipeline and return success before and after, the seconds of each step and every artifact."""
     demo = _Demo(run, config, reporter)
     before = demo.evaluate("zero-shot agent on unseen tasks")
     rounds = [demo.play_round(number) for number in range(1, config.rounds + 1)]
-    metrics: dict[str, Any] = {
-        "tasks": config.eval_tasks,
-        **_rates(before, "_before"),
-        **_rates(rounds[-1], "_after"),
-        "rounds": [{"round": number, **_rates(scores)} for number, scores in enumerate(rounds, 1)],
-        "sandbox": rounds[-1]["sandbox"],
-        "seconds": round(sum(seconds for _, seconds in demo.steps), 1),
-        "steps": dict(demo.steps),
-    }
+    after = rounds[-1]
+    metrics = DemoMetrics(
+        tasks=config.eval_tasks,
+        success_before=before.rates[SUCCESS],
+        tests_before=before.rates[TESTS],
+        success_after=after.rates[SUCCESS],
+        tests_after=after.rates[TESTS],
+        rounds=[
+            RoundMetrics(round=number, success=scores.rates[SUCCESS], tests=scores.rates[TESTS])
+            for number, scores in enumerate(rounds, 1)
+        ],
+        sandbox=str(after.scored_by["sandbox"]),
+        seconds=round(sum(seconds for _, seconds in demo.steps), 1),
+        steps=dict(demo.steps),
+    )
     return StageResult("demo", run.path, metrics, demo.artifacts)
-
-
-def _rates(scores: dict[str, Any], when: str = "") -> dict[str, Any]:
-    """Return success and tests passed with their intervals, under the demo's names for them."""
-    rates = {"success": "success_rate", "tests": "tests_passed"}
-    ends = ("", "_ci_low", "_ci_high")
-    return {f"{name}{when}{end}": scores[f"{source}{end}"] for name, source in rates.items() for end in ends}
 
 
 class _Demo:
@@ -90,7 +97,7 @@ class _Demo:
         self.steps: list[tuple[str, float]] = []
         self.artifacts: list[Artifact] = []
 
-    def play_round(self, number: int) -> dict[str, Any]:
+    def play_round(self, number: int) -> EvalMetrics:
         """Play the training tasks, learn from that, and return the metrics of the new actor's evaluation."""
         self.round = number
         self.collect()
@@ -103,7 +110,7 @@ class _Demo:
         """Seed of sampling and training in this round; the next round ranks other turns of other dialogues."""
         return self.config.seed + ROUND_SEEDS * max(0, self.round - 1)
 
-    def evaluate(self, title: str) -> dict[str, Any]:
+    def evaluate(self, title: str) -> EvalMetrics:
         return self._play(title, "test", self.config.eval_tasks, seed=self.config.seed)
 
     def collect(self) -> None:
@@ -129,7 +136,7 @@ class _Demo:
         """Return the artifacts of a kind that this demo has made, in all rounds."""
         return [artifact.id for artifact in self.artifacts if artifact.kind == kind]
 
-    def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> dict[str, Any]:
+    def _play(self, title: str, split: str, tasks: int, *, seed: int, samples: int = 1) -> EvalMetrics:
         """Let the agent play, score its dialogues, and return the metrics of the scores."""
         play = RolloutConfig(
             tasks=MICRO.name,
@@ -144,10 +151,9 @@ class _Demo:
         score = EvalConfig(sandbox=self.config.sandbox)
         self._step(f"rollout: {title}", lambda: run_rollout(self.run, play, self.reporter))
         result = self._step(f"eval: {title}", lambda: run_eval(self.run, score, self.reporter))
-        metrics: dict[str, Any] = result.as_json()["metrics"]
-        return metrics
+        return result.metrics
 
-    def _step(self, title: str, stage: Callable[[], StageResult]) -> StageResult:
+    def _step(self, title: str, stage: Callable[[], StageResult[M]]) -> StageResult[M]:
         title = title if self.round < 2 else f"{title} (round {self.round})"
         self.reporter.say(title)
         start = time.monotonic()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic import JsonValue
@@ -17,6 +16,7 @@ from sweet.files import write_whole
 from sweet.runs.content import measure
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.study.aggregate import aggregate
+from sweet.study.metrics import StudyMetrics
 from sweet.study.plan import SeedJob
 from sweet.study.seeds import run_seeds
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
@@ -32,7 +32,7 @@ _LOCK = ".study.lock"
 
 def run_study(
     folder: Path, config: StudyConfig, reporter: Reporter, *, methods: Mapping[str, Method] = METHODS
-) -> StageResult:
+) -> StageResult[StudyMetrics]:
     """Do the missing parts of a study, and write and return its results.
 
     Args:
@@ -48,8 +48,8 @@ def run_study(
         failed = run_seeds(jobs, config.jobs, reporter)
         results = aggregate(jobs, config.tasks)
         write_whole(folder / RESULTS, (results.model_dump_json(indent=1) + "\n").encode())
-    metrics: dict[str, Any] = results.model_dump(mode="json")
-    metrics |= {"results": str(folder / RESULTS), "failed": failed, "seconds": round(time.monotonic() - start, 1)}
+    seconds = round(time.monotonic() - start, 1)
+    metrics = StudyMetrics(study=results, results=str(folder / RESULTS), failed=failed, seconds=seconds)
     result = StageResult("demo", folder, metrics)
     if failed:
         raise _failure(failed, folder, result)

@@ -22,6 +22,7 @@ from sweet.view.screenshots import RunScreenshots
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, passes, sort_summaries
 from sweet.view.terminal import TrajectoryTable
+from sweet.view.view_metrics import ViewMetrics
 
 Ending = Literal[ScoreOutcome, Outcome]
 
@@ -169,7 +170,8 @@ class Viewer:
             (summary,) = self.shown
             return result | {"trajectory": self._record_json(self.records.record(summary), summary.id)}
         shown, total = self.shown, len(self.records.summaries())
-        result["metrics"] = {"trajectories": total, "chosen": len(self.chosen), "shown": len(shown)}
+        metrics = ViewMetrics(trajectories=total, chosen=len(self.chosen), shown=len(shown))
+        result["metrics"] = metrics.as_json()
         return result | {"trajectories": [self._summary_json(summary) for summary in shown]}
 
     def _summary_json(self, summary: Summary) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sweet.cli.stage_command import StageCommand
 from sweet.errors import Interrupted, ServerError, TooManyFailures, UsageError
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, StageConfig, StageResult, formerly
+from sweet.stages.record import Rate, Record
 
 
 class PlayConfig(StageConfig):
@@ -55,6 +56,19 @@ class LearnConfig(StageConfig):
     """Seed."""
 
 
+class ToyMetrics(Record):
+    steps: int | None = None
+    """Steps."""
+    episodes: int | None = None
+    """Dialogues."""
+    success_rate: Rate | None = None
+    """Success."""
+    loss: float | None = None
+    """Loss."""
+    outcomes: dict[str, int] | None = None
+    """By outcome."""
+
+
 def play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
     reporter.say(f"playing {config.tasks}")
     reporter.warn("careful")
@@ -74,19 +88,13 @@ def play(run: Run, config: PlayConfig, reporter: Reporter) -> StageResult:
     }
     if config.tasks in endings:
         raise endings[config.tasks]
-    metrics = {
-        "episodes": 1234,
-        "success_rate": 0.25,
-        "success_rate_ci_low": 0.2,
-        "success_rate_ci_high": 0.3,
-        "loss": math.nan,
-        "outcomes": {"answered": 3},
-    }
+    rate = Rate(value=0.25, ci_low=0.2, ci_high=0.3)
+    metrics = ToyMetrics(episodes=1234, success_rate=rate, loss=math.nan, outcomes={"answered": 3})
     return StageResult("play", run.path, metrics)
 
 
 def learn(run: Run, config: LearnConfig, reporter: Reporter) -> StageResult:
-    return StageResult("learn", run.path, {"steps": config.seed})
+    return StageResult("learn", run.path, ToyMetrics(steps=config.seed))
 
 
 def registry() -> Registry:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweet.cli.app import run
-from sweet.cli.reference import METRICS
+from sweet.cli.reference import metrics_of
 from sweet.tasks.registry import task_kind
 from tests.docs.command_lines import simple_commands
 from tests.docs.pages import PAGES, ROOT, Piece, read_page
@@ -49,7 +49,7 @@ def test_the_pipeline_of_the_readme_runs(
 
 
 def _unknown(output: dict[str, Any]) -> list[str]:
-    known = METRICS[output["stage"]].keys()
+    known = metrics_of(output["stage"]).keys()
     return [name for name in output["metrics"] if name.removesuffix("_ci_low").removesuffix("_ci_high") not in known]
 
 

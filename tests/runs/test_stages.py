@@ -14,6 +14,7 @@ from sweet.cli.stage_command import StageCommand
 from sweet.runs.manifest import Kind
 from sweet.runs.stages import KINDS, STAGES, Stage, stage_making, stage_named
 from sweet.stages.base import PlannedConfig
+from sweet.stages.record import Record
 from sweet.training.config import LEARNS_FROM
 
 each_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
@@ -48,6 +49,7 @@ def test_the_next_stage_reads_what_is_made(stage: Stage) -> None:
 @each_stage
 def test_references_resolve(stage: Stage) -> None:
     assert issubclass(stage.config, PlannedConfig)
+    assert issubclass(stage.metrics, Record)
     for function in (stage.run, stage.plan):
         assert inspect.isfunction(function)
         parameters = inspect.signature(function, eval_str=True).parameters

@@ -38,7 +38,7 @@ def learned_from(artifact: Artifact, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("critic", ["same", "retrained"])
 def test_the_second_round_learns_from_the_first_actor(run: Run, critic: str) -> None:
-    metrics = play(run, rounds=2, critic=critic).metrics
+    metrics = play(run, rounds=2, critic=critic).metrics.as_json()
     manifest = run.manifest()
     first, second = manifest.of_kind("actor")
     actor = str(run.file(first))

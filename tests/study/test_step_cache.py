@@ -10,6 +10,7 @@ from pydantic import Field
 from sweet.errors import SweetError
 from sweet.runs.run import Run
 from sweet.stages.base import OPERATIONAL, Reporter, Silent, StageConfig, StageResult
+from sweet.stages.record import Record
 from sweet.study.step_cache import Function, ReadOnlyStepCache, StepCache, StepMissing
 from sweet.tasks.registry import task_kind
 
@@ -32,7 +33,7 @@ def first(run: Run, config: First, reporter: Reporter) -> StageResult:
             raise SweetError("No.")
         attempt.metrics["also"] = config.also
         artifact = attempt.finish_artifact(draft)
-    return StageResult("rollout", run.path, {}, [artifact])
+    return StageResult("rollout", run.path, Record(), [artifact])
 
 
 def second(run: Run, config: Second, reporter: Reporter) -> StageResult:
@@ -41,7 +42,7 @@ def second(run: Run, config: Second, reporter: Reporter) -> StageResult:
         draft = attempt.start_artifact("scores")
         draft.path.write_text(run.file(source).read_text() + "y")
         artifact = attempt.finish_artifact(draft)
-    return StageResult("eval", run.path, {}, [artifact])
+    return StageResult("eval", run.path, Record(), [artifact])
 
 
 TOYS: dict[type[StageConfig], tuple[str, Function]] = {First: ("rollout", first), Second: ("eval", second)}

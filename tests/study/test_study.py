@@ -90,7 +90,7 @@ def figures(folder: Path) -> None:
     """Check the figures of one seed, made in the existing folder."""
     small = {"best_tasks": 4, "best_samples": 4, "credit_turns": 8, "parts": (1,)}
     config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
-    metrics = run_study(folder, config, Silent()).metrics
+    metrics = run_study(folder, config, Silent()).metrics.as_json()
     assert metrics["best_of"]["n"] == [1, 2, 4]
     assert metrics["best_of"]["critic"][0] == pytest.approx(metrics["best_of"]["random"][0])
     assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3

@@ -6,6 +6,7 @@ import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
+from sweet.rollouts.metrics import ServeMetrics
 from sweet.rollouts.serve_sim import ServeConfig, run_serve
 
 
@@ -13,7 +14,8 @@ class ServeSim(Command[ServeConfig]):
     def work(self, call: Call[ServeConfig]) -> None:
         def ready(url: str) -> None:
             if call.common.json:
-                console.print_json({"stage": "serve-sim", "run": None, "metrics": {"url": url}, "artifacts": []})
+                metrics = ServeMetrics(url=url).as_json()
+                console.print_json({"stage": "serve-sim", "run": None, "metrics": metrics, "artifacts": []})
             else:
                 console.show(console.safe_text(url))
             sys.stdout.flush()

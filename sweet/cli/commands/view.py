@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.view.terminal import count
+from sweet.view.view_metrics import ViewMetrics
 from sweet.view.viewer import ViewConfig, Viewer
 
 
@@ -45,19 +45,21 @@ def _is_interactive() -> bool:
 
 def _write(viewer: Viewer, call: Call[ViewConfig]) -> None:
     """Write the requested files; `--json` lists them."""
-    metrics: dict[str, Any] = {}
+    metrics = ViewMetrics()
     if (page := call.config.html) is not None:
         written, left_out = viewer.write_html(page)
         call.reporter.say(f"{count(written, 'dialogue')} written to {page}.")
         if left_out:
             call.reporter.warn(f"{count(left_out, 'picture')} did not fit; --id and --limit choose fewer dialogues.")
-        metrics |= {"trajectories": written, "pictures_left_out": left_out, "html": str(page)}
+        metrics = ViewMetrics(trajectories=written, pictures_left_out=left_out, html=str(page))
     if (rows := call.config.export) is not None:
         written = viewer.write_export(rows)
         call.reporter.say(f"{count(written, 'trajectory')} written to {rows}.")
-        metrics |= {"trajectories": written, "export": str(rows)}
+        metrics = metrics.model_copy(update={"trajectories": written, "export": str(rows)})
     if call.common.json:
-        console.print_json({"stage": "view", "run": str(viewer.run.path), "metrics": metrics, "artifacts": []})
+        console.print_json(
+            {"stage": "view", "run": str(viewer.run.path), "metrics": metrics.as_json(), "artifacts": []}
+        )
 
 
 COMMANDS = (
