@@ -1,16 +1,16 @@
-"""Attention over a prefix tree: block by block, or by one fused kernel (`sweet.learn.flex`).
+"""Attention over a prefix tree: block by block, or with one fused kernel (`sweet.learn.flex`).
 
-Block by block: what the slots of a block may see is its first slot's path to the root and the block itself, for a slot
-before the block whose subtree reaches into it holds the block's first slot too. So each block attends to those keys
-alone, with the tree's rule (`sweet.learn.tree`) as its mask: time and memory go with slots times depth, where one mask
-over the whole tree would go with slots times slots. Gradients flow through the shared keys and values; the keys
-gathered for a block are gathered again in the backward pass instead of being kept.
+Block by block: the slots of a block can only attend to the path of its first slot to the root and to the block itself,
+because a slot before the block whose subtree reaches into the block contains the block's first slot too. So each block
+attends to those keys alone, with the tree's rule (`sweet.learn.tree`) as its mask: time and memory grow with slots
+times depth, while one mask over the whole tree would grow with slots times slots. Gradients flow through the shared
+keys and values; the keys gathered for a block are gathered again in the backward pass instead of being stored.
 
-torch's own attention does the work where the model would have taken that, with the query heads that share a key head
-as heads of one row, so that keys are never repeated for them; the backward pass then finds the results of the forward
-pass. A model's eager attention is called as it is, with whatever soft cap or sinks the model gives it, and is called
-again in the backward pass, for it would keep all scores. The model's attention is replaced while a tree is computed
-(`planted`) and put back afterwards.
+torch's attention is used if the model would use it, with the query heads that share a key head as heads of one row, so
+that keys are never repeated; the backward pass then uses the saved results of the forward pass. A model's eager
+attention is called as is, with the soft cap or sinks that the model passes, and is recomputed in the backward pass
+because it would store all scores. The model's attention is replaced while a tree is computed (`tree_attention`) and
+restored afterwards.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ from sweet.learn.flex import FlexTree
 from sweet.learn.tree import Tree
 
 Attention = Literal["blocks", "flex"]
-"""How a tree is attended over."""
+"""How attention over a tree is computed."""
 
 NAME = "sweet_tree"
-"""What the replacement is called among the library's attention functions."""
+"""The name under which the replacement is registered with transformers."""
 
 LAYERS_RECOMPUTED = "_layers_recomputed"
-"""The mark of a model whose layers are computed again in the backward pass (`sweet.learn.recompute`)."""
+"""Attribute of a model whose layers are recomputed in the backward pass (`sweet.learn.recompute`)."""
 
 SUPPORTED = ("sdpa", "eager")
-"""Attention functions that take any mask."""
+"""Attention implementations that accept any mask."""
 
 BLOCK = 256
-"""Slots of a block: the keys of a block's own slots are waste by half, many small blocks cost calls."""
+"""Slots of a block. Half of the work on a block's own keys is wasted, while many small blocks cost kernel launches."""
 
 
 @dataclass
 class Block:
-    """The slots `[start, stop)`, the slots they may see, and which of those each sees: [stop - start, keys]."""
+    """The slots `[start, stop)`, the slots they may attend to (`keys`), and which of those each sees: [stop - start,
+    keys]."""
 
     start: int
     stop: int
@@ -59,7 +60,7 @@ class Block:
     _masks: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores: [1, 1, slots, keys]."""
+        """The additive mask of the scores: [1, 1, slots, keys]."""
         if dtype not in self._masks:
             zeros = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
             self._masks[dtype] = zeros.masked_fill_(~self.visible, torch.finfo(dtype).min)[None, None]
@@ -81,19 +82,23 @@ def build_blocks(tree: Tree, device: torch.device, size: int) -> list[Block]:
 
 @dataclass(frozen=True)
 class BlockTree:
-    """A tree as its blocks. `regather`: keep nothing gathered for the backward pass (see `_gathered_again`)."""
+    """A tree as blocks. `regather`: store no gathered keys for the backward pass (see `_regather_in_backward`)."""
 
     blocks: list[Block]
     regather: bool
 
 
 _active: ContextVar[tuple[str, BlockTree | FlexTree]] = ContextVar("tree_attention")
-"""The attention the model has of its own, and the tree that is being computed."""
+"""The model's own attention implementation, and the tree that is being computed."""
 
 
 @contextmanager
 def tree_attention(model: Any, tree: Tree, device: torch.device, attention: Attention = "blocks") -> Iterator[None]:
-    """While it is open, `model` computes a row of ids as this tree.
+    """While the context is open, `model` computes a row of ids as this tree.
+
+    Args:
+        tree: the layout of the row.
+        device: where it is computed.
 
     Raises:
         ValueError: the model's attention cannot be replaced.
@@ -101,18 +106,19 @@ def tree_attention(model: Any, tree: Tree, device: torch.device, attention: Atte
     _register()
     original = str(model.config.get_text_config()._attn_implementation)
     if original not in SUPPORTED:
-        raise ValueError(f"attention {original} takes no mask")
+        raise ValueError(f"attention {original} does not accept a mask")
     if attention == "flex":
         plan: BlockTree | FlexTree = FlexTree(tree, device)
     else:
-        # Where whole layers are computed again in the backward pass, nothing of a block is kept anyway.
+        # If whole layers are recomputed in the backward pass, nothing of a block is stored anyway.
         plan = BlockTree(build_blocks(tree, device, BLOCK), regather=not hasattr(model, LAYERS_RECOMPUTED))
     with _replaced_attention(model, original, plan):
         yield
 
 
 def current_tree_attention(model: Any) -> AbstractContextManager[None]:
-    """What `planted` has opened now, to be opened again when layers are computed again in the backward pass."""
+    """The context of the `tree_attention` that is open now, to be entered again when layers are recomputed in
+    backward."""
     active = _active.get(None)
     return nullcontext() if active is None else _replaced_attention(model, *active)
 
@@ -133,7 +139,7 @@ def _replaced_attention(model: Any, original: str, plan: BlockTree | FlexTree) -
 def _attend(
     module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Heads of one row, [1, heads, slots, size], to [1, slots, heads, size]."""
+    """Attention interface of transformers: heads of one row, [1, heads, slots, size], to [1, slots, heads, size]."""
     original, plan = _active.get()
     if torch.is_autocast_enabled(query.device.type):
         dtype = torch.get_autocast_dtype(query.device.type)
@@ -163,9 +169,9 @@ def _torch_block(
     position_bias: Tensor | None = None,
     **_kwargs: Any,
 ) -> Tensor:
-    """A block by torch's attention: [1, slots, heads, size]."""
+    """One block with torch's attention: [1, slots, heads, size]."""
     if softcap is not None or position_bias is not None:
-        raise ValueError("torch's attention takes neither a soft cap nor a bias")
+        raise ValueError("torch's attention supports neither a soft cap nor a bias")
     heads = key.shape[1]
     part = query[0, :, block.start : block.stop]
     part = part.reshape(heads, -1, *part.shape[1:])
@@ -178,7 +184,7 @@ def _torch_block(
 
 
 def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor], keys: Tensor) -> saved_tensors_hooks:
-    """While it is open, what is kept for the backward pass of `wholes.index_select(2, keys)` is how to get it again."""
+    """While open, `sources.index_select(2, keys)` is not saved for the backward pass but recomputed there."""
     by_storage = {
         part.untyped_storage().data_ptr(): source.detach() for part, source in zip(selected, sources, strict=True)
     }
@@ -194,7 +200,7 @@ def _regather_in_backward(selected: Sequence[Tensor], sources: Sequence[Tensor],
 
 
 def _eager_block(attention: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, block: Block) -> Tensor:
-    """A block by the model's own attention: [1, slots, heads, size]."""
+    """One block with the model's own attention: [1, slots, heads, size]."""
 
     def attend(part: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         selected = keys.index_select(2, block.keys), values.index_select(2, block.keys)

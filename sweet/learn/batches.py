@@ -1,4 +1,4 @@
-"""Which examples a step takes, and how they are parted: the loop trains by it, the dry run counts by it."""
+"""The order of examples in an epoch and their division into micro-batches, shared by the loop and the dry run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from sweet.learn.sharding import Share, assign_groups, rank_share
 from sweet.learn.tokens import TokenSequence
 
 GPU_TOKENS = 16384
-"""Tokens of one forward pass on a GPU, where `--micro-batch-tokens` is not given."""
+"""Default of `--micro-batch-tokens` on a GPU: tokens of one forward pass."""
 
 PackFunction = Callable[[Sequence[Sequence[TokenSequence]], int], list[list[int]]]
-"""Indices of bundles in groups under a budget of tokens: `Scorer.packs`."""
+"""Divides bundles into groups of indices under a token budget: `Scorer.pack`."""
 
 
 def epoch_order(examples: Sequence[Example], seed: int, epoch: int, *, grouped: bool = False) -> list[int]:
-    """The examples of an epoch in the order of its steps, drawn from (seed, epoch).
+    """The indices of the examples in the order of an epoch, drawn from (seed, epoch).
 
-    `together` keeps kin beside each other: the families are drawn, and the examples within each.
+    Args:
+        grouped: keep examples of the same group adjacent: the groups are shuffled, and the examples within each.
     """
     generator = torch.Generator().manual_seed((seed << 16) + epoch)
     order: list[int] = torch.randperm(len(examples), generator=generator).tolist()
@@ -38,21 +39,21 @@ def bundles(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> list[
 
 
 def token_count(pool: Sequence[TokenSequence], examples: Sequence[Example]) -> int:
-    """The tokens of both sides of the examples, as if nothing were shared."""
+    """The tokens of both sides of the examples, counted as if nothing were shared."""
     return sum(len(pool[i].ids) for example in examples for i in example.sides)
 
 
 def step_share(
     pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int, rank: int, world: int
 ) -> Share:
-    """The micro-batches of a step's examples that `rank` computes."""
+    """The micro-batches of a step that `rank` computes, as indices of `examples`."""
     return rank_share(_sizes(pool, examples), _packer(pool, examples, pack, budget), rank, world)
 
 
 def step_groups(
     pool: Sequence[TokenSequence], examples: Sequence[Example], pack: PackFunction, budget: int, world: int
 ) -> list[list[int]]:
-    """The micro-batches of a step's examples, of all ranks."""
+    """The micro-batches of a step on all ranks, as indices of `examples`."""
     by_rank = assign_groups(_sizes(pool, examples), _packer(pool, examples, pack, budget), world)
     return [members for groups in by_rank for members in groups]
 

@@ -1,7 +1,8 @@
-"""The weights of the epoch that did best on held-out preferences.
+"""Stores the weights of the epoch with the best accuracy on held-out preferences.
 
-They are kept in files beside the checkpoint, each named by its step, so that what a checkpoint calls the best is there
-whenever a training goes on from it: a file is dropped only when a checkpoint is settled that has no use for it.
+They are stored in files next to the checkpoint, named by step, so that the weights that a checkpoint calls the best
+exist whenever a training resumes from it: a file is removed only after a checkpoint that does not need it has been
+saved.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from sweet.learn.engine import Engine, save_atomically
 
 
 class BestCheckpoint:
-    """All ranks call every method together.
+    """The best weights so far. All ranks must call every method together.
 
     Args:
-        engine: what is trained.
-        checkpoint: the file beside which the weights are kept.
+        engine: the engine that trains.
+        checkpoint: the checkpoint file next to which the weights are stored.
 
     Attributes:
-        step, accuracy: of the best so far; None before the first.
+        step, accuracy: of the best weights so far; None before the first.
     """
 
     def __init__(self, engine: Engine, checkpoint: Path) -> None:
@@ -34,8 +35,8 @@ class BestCheckpoint:
         self.accuracy: float | None = None
 
     def update(self, step: int, accuracy: float) -> None:
-        """Keep the weights as they are now, unless earlier ones did better. Of equals the later are kept: they have
-        learned longer, and few held-out preferences tell epochs apart badly."""
+        """Store the current weights unless earlier ones were better. On a tie the later ones win: they have trained
+        longer, and a small held-out set hardly distinguishes epochs."""
         if self.accuracy is not None and accuracy < self.accuracy:
             return
         self.step, self.accuracy = step, accuracy
@@ -44,14 +45,14 @@ class BestCheckpoint:
             save_atomically(weights, self._path(step))
 
     def remove_outdated(self) -> None:
-        """A checkpoint that knows the best so far is there: drop the former ones."""
+        """Remove all files but the best. Call it after a checkpoint that records the best step has been saved."""
         if self._engine.rank == 0:
             for path in best_files(self._checkpoint):
                 if self.step is None or path != self._path(self.step):
                     path.unlink()
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; `take_up` takes it."""
+        """The state for a checkpoint, as `restore` expects it."""
         return {"step": self.step, "accuracy": self.accuracy}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -61,7 +62,7 @@ class BestCheckpoint:
         """The best trained weights by name, on rank 0; None on the others.
 
         Raises:
-            UsageError: the file is gone or torn.
+            UsageError: the file is missing or damaged.
         """
         if self._engine.rank != 0:
             return None
@@ -69,7 +70,7 @@ class BestCheckpoint:
         path = self._path(self.step)
         try:
             found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch.load raises whatever its reader met
+        except Exception as error:  # torch.load does not document its exceptions
             raise UsageError(
                 f"The best weights cannot be read: {error}",
                 where=path,
@@ -82,5 +83,5 @@ class BestCheckpoint:
 
 
 def best_files(checkpoint: Path) -> list[Path]:
-    """The files of weights beside a checkpoint, unfinished ones included."""
+    """All files of weights next to a checkpoint, incomplete ones included."""
     return list(checkpoint.parent.glob(f"{checkpoint.name}.best-*"))

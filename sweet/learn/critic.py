@@ -1,12 +1,12 @@
-"""Critics at work: what they say of replies to an observation and of whole dialogues.
+"""Inference with critics: scores of replies to an observation and of whole dialogues.
 
-A `Critic` is one of two, and nobody else needs to know which: `AdvantageCritic` measures equation (3), and
-`sweet.learn.regression` has the one with a regression head. Both see dialogues through a `Reader`.
+A `Critic` is either an `AdvantageCritic`, which computes equation (3) of arXiv 2503.15478, or a critic with a
+regression head (`sweet.learn.regression`); callers do not need to know which. Both encode dialogues with a `Reader`.
 
-In equation (3) critic and reference read the same ids, the training-time information c included unless the critic was
-trained without it. Recipe `upstream` computes what the published ranking computes: the critic's mean runs over the
-header of the turn and leaves out the end-of-turn token, the reference is the sampler's own mean log-probability,
-without c; where the sampler told none, the base model's without c.
+In equation (3) critic and reference read the same ids, including the training-time information c unless the critic was
+trained without it. Recipe `upstream` computes what the published ranking code computes: the critic's mean includes the
+header of the turn and excludes the end-of-turn token, and the reference is the sampler's mean log-probability without
+c; if the sampler did not return it, that of the base model without c.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class TurnReplies:
     """Replies to one observation.
 
     Attributes:
-        name: for errors.
+        name: for error messages.
         turn: index of the turn in its dialogue's history.
         hidden: the training-time information c of the task.
-        sampler: mean log-probability of each reply under the model that sampled it, where it told.
-        drawn: how many of the replies, from the first on, the agent was asked for here, all where not told; the others
-            were given on another occasion.
+        sampler: mean log-probability of each reply under the model that sampled it; None if it was not returned.
+        sampled: number of replies, from the first on, that were sampled for this turn, None for all; the others come
+            from elsewhere.
     """
 
     name: str
@@ -49,13 +49,13 @@ class TurnReplies:
 
 @dataclass(frozen=True)
 class ScoredReply:
-    """What a critic thinks of one reply.
+    """A critic's score of one reply.
 
     Attributes:
-        advantage: how much better than usual it is, by this critic's own measure; 0 is as good as usual.
-        tokens: how many tokens the critic saw as the reply.
-        logprob, reference: mean log-probabilities a token, whose difference is the advantage of equation (3).
-        score: what a regression head says.
+        advantage: how much better than usual the reply is, in the critic's own unit; 0 is as good as usual.
+        tokens: number of tokens that the critic saw as the reply.
+        logprob, reference: mean log-probabilities per token in nats, whose difference is the advantage of equation (3).
+        score: the output of a regression head.
     """
 
     advantage: float
@@ -66,27 +66,28 @@ class ScoredReply:
 
 
 class Critic(Protocol):
-    """A trained critic: what ranks replies and dialogues."""
+    """A trained critic, which ranks replies and dialogues."""
 
     reader: Reader
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
-        """A verdict for each reply of each turn, in order; none for a turn that is too long to be read. Equal replies
-        to one observation are computed once."""
+        """Score each reply of each turn, in order; no scores for a turn that is too long. Equal replies to an
+        observation are computed once."""
 
     def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
-        """How good each dialogue is as a whole; to be compared between dialogues of one task. None for one that is too
-        long to be read."""
+        """The score of each dialogue as a whole, comparable between dialogues of one task; None for one that is too
+        long."""
 
 
 class Reader:
-    """Encodes what a critic is shown.
+    """Encodes the input of a critic.
 
     Attributes:
-        dropped: early turns that were left out so far to make it fit, c told.
+        dropped: number of early turns that were dropped so far to fit the maximum length, in inputs with c.
 
     Args:
-        informed: c is told (False for the variant `no-info`).
+        informed: the critic reads c (False for the variant `no-info`).
+        max_length: maximum number of tokens of a sequence; None for no limit.
     """
 
     def __init__(self, encoder: ChatEncoder, *, informed: bool, recipe: Recipe, max_length: int | None) -> None:
@@ -95,7 +96,7 @@ class Reader:
         self.dropped = 0
 
     def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
-        """Told beforehand what will be encoded, to prepare together what it needs."""
+        """Announce what will be encoded, so that the encoder can prepare it in one batch."""
         texts = [t.dialogue_history[i].said for t in dialogues for i in t.agent_turns]
         texts += [message.content for turn in turns for message in turn.observation if message.role == "assistant"]
         texts += [reply.text for turn in turns for reply in turn.replies]
@@ -104,7 +105,7 @@ class Reader:
     def dialogue(
         self, trajectory: Trajectory, system: str | None, *, without_hidden: bool = False
     ) -> Sequence[TokenSequence]:
-        """The sequences of a dialogue, none where its last turn does not fit; `bare` leaves c out."""
+        """The sequences of a dialogue, none if its last turn does not fit; `without_hidden` omits c."""
         try:
             encoded = self.encoder.dialogue(
                 trajectory,
@@ -119,7 +120,7 @@ class Reader:
         return encoded.sequences
 
     def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> list[TokenSequence]:
-        """One sequence for each reply, none where the turn does not fit; `bare` leaves c out."""
+        """One sequence for each reply, none if the turn does not fit; `without_hidden` omits c."""
         try:
             rows, dropped = self.encoder.turn(
                 turn.observation,
@@ -137,15 +138,17 @@ class Reader:
 
 
 class AdvantageCritic:
-    """Implements `Critic` with a trained critic and the frozen model it started from, by equation (3).
+    """Implements `Critic` by equation (3), with a trained critic and the frozen model it started from.
 
     Args:
-        model, reference: causal models of the same vocabulary.
+        model, reference: causal models with the same vocabulary.
         tokenizer: the critic's.
-        share: compute once what replies and turns share.
-        informed: c is told (False for the variant `no-info`).
-        blind_reference: c is kept from the reference, as recipe `upstream` does anyway: with the same model twice the
-            advantage is how much likelier c makes a reply.
+        informed: the critic reads c (False for the variant `no-info`).
+        reference_without_hidden: the reference does not read c, as always with recipe `upstream`. With the same model
+            twice, the advantage is how much more likely c makes a reply.
+        max_length: maximum number of tokens of a sequence; None for no limit.
+        budget: tokens of one forward pass.
+        share: compute prefixes that replies and turns share only once.
     """
 
     def __init__(
@@ -186,9 +189,10 @@ class AdvantageCritic:
         return scored_replies
 
     def credit(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
-        """The advantage of each turn that the agent took, equation (3), by the turn's index in its dialogue.
+        """The advantage of each turn of the agent, equation (3), by the turn's index in its dialogue, in nats per
+        token.
 
-        A dialogue is computed once for all its turns. Turns left out for its length have none.
+        A dialogue is computed once for all its turns. Turns that are dropped because of the length are missing.
         """
         informed = [self.reader.dialogue(t, system) for t in dialogues]
         reference_rows = informed
@@ -202,11 +206,11 @@ class AdvantageCritic:
         ]
 
     def score_dialogues(self, dialogues: Sequence[Trajectory], system: str | None) -> list[float | None]:
-        """The advantages of a dialogue's turns, added up as in equation (2)."""
+        """The sum of the advantages of a dialogue's turns, as in equation (2)."""
         return [sum(credit.values()) if credit else None for credit in self.credit(dialogues, system)]
 
     def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
-        """What the critic's mean runs over."""
+        """The spans that the critic's mean is computed over."""
         return [row.shifted(-self.reader.encoder.header, -1) for row in rows] if self.recipe == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
@@ -222,7 +226,7 @@ class AdvantageCritic:
 
 
 def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tensor]) -> list[dict[int, float]]:
-    """What is known of each span, by dialogue and turn.
+    """Values of spans, by dialogue and turn.
 
     Args:
         dialogues: the sequences of each dialogue.
@@ -236,7 +240,11 @@ def by_turn(dialogues: Sequence[Sequence[TokenSequence]], values: Sequence[Tenso
 
 
 def check_same_vocabulary(critic: Any, reference: Any, critic_name: str, reference_name: str) -> None:
-    """Raise UsageError where two tokenizers give ids that cannot be compared."""
+    """Check that two tokenizers give comparable ids.
+
+    Raises:
+        UsageError: their vocabularies or chat templates differ.
+    """
     if critic.get_vocab() == reference.get_vocab() and critic.chat_template == reference.chat_template:
         return
     what = "vocabularies" if critic.get_vocab() != reference.get_vocab() else "chat templates"

@@ -1,7 +1,7 @@
-"""What is trained on: a pool of token sequences, and examples that point into it.
+"""Training data: a pool of token sequences, and examples that refer to it by index.
 
-A trajectory that stands in many preferences is encoded once, its reference log-probabilities are computed once, and
-two examples of one micro-batch that share it compute it once.
+A trajectory that occurs in many preferences is encoded once, its reference log-probabilities are computed once, and two
+examples of one micro-batch that share it compute it once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from sweet.learn.tokens import WHOLE, TokenSequence
 class Example:
     """One item of a batch: a preference, or a chosen side alone. Sides are indices into the pool.
 
-    `kin` names those that begin alike, for a loop that takes them together. `goals` says what the turns of each side,
-    the chosen one first, are to tell where a regression head learns outcomes.
+    Attributes:
+        name: for error messages.
+        group: examples of the same group share prefixes; the loop can keep them together.
+        goals: the outcomes that a regression head learns, one for each side, the chosen side first.
     """
 
     name: str
@@ -47,11 +49,11 @@ class Example:
 
 @dataclass
 class Pool:
-    """Token sequences by key, each held once.
+    """Token sequences by key, each stored once.
 
     Attributes:
-        sequences: the sequences, in the order they came.
-        dropped: early turns that were left out to fit the length.
+        sequences: the sequences in order of insertion.
+        dropped: number of early turns that were dropped to fit the maximum length.
     """
 
     sequences: list[TokenSequence] = field(default_factory=list)
@@ -59,11 +61,11 @@ class Pool:
     _known: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
 
     def find(self, key: Hashable) -> tuple[int, ...] | None:
-        """The indices of what was put in under `key`."""
+        """The indices of the sequences stored under `key`; None if there are none."""
         return self._known.get(key)
 
     def put(self, key: Hashable, sequences: Iterable[TokenSequence], dropped: int = 0) -> tuple[int, ...]:
-        """Hold these sequences under `key`; their indices."""
+        """Store sequences under `key` and return their indices."""
         start = len(self.sequences)
         self.sequences.extend(sequences)
         self._known[key] = tuple(range(start, len(self.sequences)))
@@ -73,14 +75,14 @@ class Pool:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised for an example: a preference loss, an NLL on the chosen side, or both.
+    """The loss of an example: a preference loss, an NLL on the chosen side, or both.
 
     Attributes:
-        beta: weight of the log-ratios; None leaves the preference out (rejection fine-tuning).
-        nll: weight of the mean negative log-likelihood a token of the chosen side.
-        normalize: how log-ratios become a side's score (`sweet.learn.objectives.side_scores`).
-        whole_nll: the NLL runs over every token of the chosen side, system and user included (recipe `upstream`).
-        target: what the model's regression head learns instead of its log-ratios; None for a model without one.
+        beta: weight of the log-ratios; None for no preference loss (rejection fine-tuning).
+        nll: weight of the mean negative log-likelihood per token of the chosen side.
+        normalize: how log-ratios are combined into a side's score (`sweet.learn.objectives.side_scores`).
+        whole_nll: compute the NLL over every token of the chosen side, including system and user (recipe `upstream`).
+        target: what the model's regression head learns instead of log-ratios; None for a model without one.
     """
 
     beta: float | None
@@ -91,7 +93,7 @@ class Objective:
 
     @property
     def compares(self) -> bool:
-        """Whether chosen is compared with rejected."""
+        """Whether the loss compares chosen with rejected."""
         return self.beta is not None
 
     @property
@@ -100,16 +102,16 @@ class Objective:
 
     @property
     def needs_tokens(self) -> bool:
-        """Whether log-probabilities of tokens enter it at all."""
+        """Whether the loss needs log-probabilities of tokens."""
         return self.target is None or self.nll > 0
 
 
 @dataclass(frozen=True)
 class Losses:
-    """One number an example, all of shape [examples]: the loss and the scores of both sides (times beta).
+    """The loss and the scores (times beta) of both sides, each of shape [examples].
 
-    `advantages` are those of equation (3), one a turn, detached: example by example, the chosen side's turns before the
-    rejected side's; None where there is no reference.
+    `advantages` are those of equation (3), one for each turn, detached: example by example, the chosen side's turns
+    before the rejected side's; None if there is no reference.
     """
 
     loss: Tensor
@@ -119,7 +121,7 @@ class Losses:
 
 
 Reference = Sequence[Tensor]
-"""Sums of reference log-probabilities of each pool sequence's spans."""
+"""For each sequence of the pool, the sums of the reference log-probabilities of its spans, [spans]."""
 
 
 def losses(
@@ -129,7 +131,15 @@ def losses(
     examples: Sequence[Example],
     reference: Reference | None,
 ) -> Losses:
-    """One forward over the sides of `examples`, and the loss of each; gradients where they are enabled."""
+    """Run one forward pass over the sides of `examples` and compute the loss of each, with gradients if enabled.
+
+    Args:
+        pool: all sequences; `examples` refer to it by index.
+        reference: reference log-probabilities of the pool; required by an objective with `needs_reference`.
+
+    Raises:
+        ValueError: the objective needs a regression head or a reference that is missing.
+    """
     unique_indices = list(dict.fromkeys(index for example in examples for index in example.sides))
     sequences = [pool[index] for index in unique_indices]
     if objective.whole_nll:
@@ -163,7 +173,7 @@ def losses(
         )[:size]
     if objective.target is not None:
         if scores.values is None:
-            raise ValueError("a model without a regression head")
+            raise ValueError("the model has no regression head")
         head_losses = _head_losses(
             objective.target, objective.beta, examples, scores.values[selected][~whole], chosen_side[~whole]
         )
@@ -173,7 +183,7 @@ def losses(
         return Losses(objective.nll * nll_, zeros, zeros)
     if reference is None:
         raise ValueError("a preference loss needs reference log-probabilities")
-    # Spans stand example by example, chosen before rejected, exactly as `pick` does.
+    # In the order of `span_indices`: example by example, chosen before rejected.
     base = torch.cat([reference[index] for example in examples for index in example.sides]).to(scorer.device)
     turns = ~whole
     policy, counts = selected_scores.sums[turns], selected_scores.counts[turns]
@@ -187,7 +197,7 @@ def losses(
 def _head_losses(
     target: Target, beta: float | None, examples: Sequence[Example], values: Tensor, owner: Tensor
 ) -> Losses:
-    """Losses on a head's scores of turns; sides are numbered as in `losses`."""
+    """Losses on a regression head's scores of turns; sides are numbered as in `losses`."""
     size = len(examples)
     sides = dialogue_scores(values, owner, 2 * size, target)
     chosen, rejected = sides[:size], sides[size:]

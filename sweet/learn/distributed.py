@@ -1,16 +1,17 @@
-"""A training by several ranks, seen from the command that asked for it.
+"""Trains on several ranks, from the point of view of the command that the user started.
 
-The command stays one process: it keeps the manifest, the metrics and the terminal. The ranks are processes beneath it,
-started by torch's launcher on this machine, by DeepSpeed's on the hosts of a hostfile, or by one of torch's on each of
-several nodes (`sweet.learn.multinode`), which srun starts, or people. They get a folder with the job
-(`sweet.learn.job`) and leave their news there, so with several machines the run's directory must be one that all see.
+The command stays one process: it writes the manifest and the metrics and prints to the terminal. The ranks are child
+processes, started by torch's launcher on this machine, by DeepSpeed's launcher on the hosts of a hostfile, or by one
+torch launcher on each of several nodes (`sweet.learn.multinode`), which srun or the user starts. The ranks read the job
+(`sweet.learn.job`) from a folder and report their progress there, so with several machines the run's directory must be
+on a shared disk.
 
-    command ── keeper ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
-    command ── keeper ── srun ── on each node: node ── keeper ── launcher ── ranks
-    command ── keeper ── launcher ── ranks       and on each further node the same command, as its node
+    command ── supervisor ── launcher ── rank 0, 1, … (and over ssh, on other hosts)
+    command ── supervisor ── srun ── on each node: node ── supervisor ── launcher ── ranks
+    command ── supervisor ── launcher ── ranks       and on each further node the same command, as its node
 
-The keeper ends the launcher when the command is gone, however it went (`sweet.supervisor`); a rank ends with its
-launcher, and on other hosts when the command's pulse stands still. What launcher and ranks print goes into a log.
+The supervisor ends the launcher when the command is gone for any reason (`sweet.supervisor`). A rank ends with its
+launcher and, on other hosts, when the command's heartbeat stops. The output of launcher and ranks goes to a log.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _HOST = re.compile(r"(\S+)\s+slots=([1-9]\d*)")
 
 @dataclass(frozen=True)
 class Nodes:
-    """Machines with a launcher each, whose ranks meet at an address of the first.
+    """Several nodes with one launcher each, whose ranks meet at an address of the first node.
 
     Attributes:
-        rank: which this one is, where each is started by hand; None where srun starts them all.
-        gpus: what srun asks for on each; None where the ranks compute on CPUs.
+        rank: the number of this node if the user starts each one; None if srun starts them all.
+        gpus: GPUs that srun requests on each node; None if the ranks compute on CPUs.
     """
 
     count: int
@@ -67,8 +68,8 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the ranks run: so many on this machine, on each of several nodes, or on each host of a hostfile (None: as
-    many as it says)."""
+    """The devices that ranks run on: on this machine, on each of several nodes, or on each host of a hostfile
+    (`devices` None: as many as its slots)."""
 
     devices: int | None
     hostfile: Path | None = None
@@ -76,7 +77,7 @@ class Layout:
 
 
 def check_deepspeed() -> None:
-    """Raise UsageError where deepspeed is not installed."""
+    """Raise UsageError if deepspeed is not installed."""
     if find_spec("deepspeed") is None:
         raise UsageError("deepspeed is not installed.", where=option("engine", "deepspeed"), fix=install_command("gpu"))
 
@@ -98,7 +99,7 @@ def check_hostfile(path: Path) -> None:
 
 
 def world_size(layout: Layout | None) -> int:
-    """How many ranks there will be, where every node has as many as this one."""
+    """The number of ranks, if every node has as many as this one."""
     if layout is None or layout.hostfile is None:
         devices = (layout.devices if layout else None) or 1
         return devices * (layout.nodes.count if layout and layout.nodes else 1)
@@ -107,7 +108,7 @@ def world_size(layout: Layout | None) -> int:
 
 
 def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
-    """What starts the ranks of the job in `folder`; they meet at `port` of the first machine."""
+    """The command that starts the ranks of the job in `folder`; they meet at `port` of the first machine."""
     nodes = layout.nodes
     if nodes is not None and nodes.rank is None:
         node = [sys.executable, "-m", "sweet.learn.multinode", str(folder.absolute())]
@@ -116,7 +117,7 @@ def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
         return torch_launcher(nodes.count, nodes.rank or 0, layout.devices or 1, nodes.master, port, folder)
     if layout.hostfile is None:
         return torch_launcher(1, 0, layout.devices or 1, "127.0.0.1", port, folder)
-    # A single host of a hostfile need not be this one.
+    # A single host of a hostfile is not necessarily this one.
     words = ["deepspeed.launcher.runner", f"--hostfile={layout.hostfile.absolute()}", "--force_multi"]
     words += [f"--num_gpus={layout.devices}"] if layout.devices else []
     words += [f"--master_port={port}", "--no_local_rank", "--module"]
@@ -124,7 +125,7 @@ def launch_command(layout: Layout, folder: Path, port: int) -> list[str]:
 
 
 def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
-    """The environment of the launcher, from the command's: the ranks import the same package, and say little."""
+    """The launcher's environment, derived from the command's: the ranks import the same package and print little."""
     environment = child_environment(base)
     if layout.nodes is not None and layout.nodes.rank is None:
         return slurm.srun_environment(environment)
@@ -134,15 +135,15 @@ def launch_environment(layout: Layout, base: dict[str, str]) -> dict[str, str]:
 
 
 def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record: Callable[[Record], None]) -> Summary:
-    """Have the ranks do the job; the model is in `job.output` afterwards.
+    """Run the job on its ranks. Afterwards the model is in `job.output`.
 
     Args:
-        folder: where job, news and checkpoints are kept; made where it is not there.
-        log: a file for what launcher and ranks print.
-        on_record: told what `Loop` tells of its steps.
+        folder: where the job, progress and checkpoints are stored; created if missing.
+        log: a file for the output of launcher and ranks.
+        on_record: called with the metrics of each step, as `Loop` reports them.
 
     Raises:
-        SweetError: a rank failed: its own error, or the last lines of the log.
+        SweetError: a rank failed; its own error, or the last lines of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in (folder / PROGRESS, folder / HEARTBEAT, *error_paths(folder)):
@@ -168,7 +169,7 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
             else:
                 summary = Summary(**line["summary"])
     finally:
-        # Ranks that srun has started end when it is asked to end, not when it is killed.
+        # srun ends its tasks on SIGTERM, not when it is killed.
         stop(process, ORPHAN_TIMEOUT if uses_srun else 0.0)
         if heartbeat is not None:
             heartbeat.end()
@@ -182,7 +183,7 @@ def train_in_ranks(job: Job, layout: Layout, folder: Path, log: Path, on_record:
 def _progress_lines(
     process: subprocess.Popen[bytes], path: Path, heartbeat: Heartbeat | None, monitor: NodeMonitor | None
 ) -> Iterator[dict[str, Any]]:
-    """What rank 0 tells, line by line, until the launcher has ended, or another node has failed."""
+    """The lines that rank 0 reports, until the launcher has ended or another node has failed."""
     partial, at = b"", 0
     running = True
     while running:

@@ -1,9 +1,8 @@
-"""What moves a model a step at a time, and the plain torch engine: one device, AdamW, checkpoints that are whole or
-not there at all.
+"""The interface that trains a model step by step, and its implementation for one device with torch: AdamW, atomic
+checkpoints.
 
 The loop is written for an `Engine` of one or several processes (ranks). Each rank computes its share of a step, and the
-engine sums gradients and figures over the ranks; with one rank there is nothing to exchange. The engine of several
-ranks is `sweet.learn.zero`.
+engine sums gradients and metrics over the ranks. The engine for several ranks is in `sweet.learn.zero`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ PEAK_FLOPS = {
     "L4": 121e12,
     "A10": 125e12,
 }
-"""Dense bf16 operations a second of GPUs, by a part of the name CUDA gives them (the vendor's data sheets). The first
-that matches counts, so longer names stand before shorter ones."""
+"""Dense bf16 operations per second of GPUs, by a part of their CUDA device name (from the vendor's data sheets). The
+first match counts, so longer names come first."""
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """The peak of a GPU that is known; None for any other device, so that no utilisation is invented."""
+    """The peak operations per second of a known GPU; None for any other device, so that no utilisation is reported."""
     if device.type != "cuda":
         return None
     device_name = torch.cuda.get_device_name(device)
@@ -47,11 +46,12 @@ def peak_flops(device: torch.device) -> float | None:
 
 
 class Engine(Protocol):
-    """A model with its optimizer. All ranks call every method together and in the same order, `backward` included.
+    """A model with its optimizer. All ranks must call every method, including `backward`, together and in the same
+    order.
 
     Attributes:
-        scorer: forwards go through it, by all ranks together as well.
-        rank, world: which process this is, and how many there are.
+        scorer: runs forward passes; called by all ranks together too.
+        rank, world: the number of this process, and how many there are.
     """
 
     scorer: Scorer
@@ -59,25 +59,30 @@ class Engine(Protocol):
     world: int
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
-        """Add the gradients of a part of a step; those of all ranks are summed. `last` marks a step's last part."""
+        """Add the gradients of a part of a step; they are summed over the ranks. `last` marks a step's last part."""
 
     def step(self, lr: float) -> float:
-        """Clip, update the weights, forget the gradients; the norm before clipping, which may not be finite."""
+        """Clip gradients, update the weights and clear the gradients. Return the norm before clipping, which may not be
+        finite."""
 
     def sum_over_ranks(self, values: Sequence[float]) -> list[float]:
         """Each value summed over the ranks."""
 
     def all_gather(self, value: T) -> list[T]:
-        """What each rank gave, by rank."""
+        """The value of each rank, in order of ranks."""
 
     def weights(self) -> dict[str, Tensor] | None:
-        """The weights that are trained, by name and whole, on rank 0; None on the others."""
+        """The trained weights by name, complete, on rank 0; None on the others."""
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Keep all that the training goes on from, and `state`, in place of what was kept before at `path`."""
+        """Save everything needed to resume, and `state`, replacing what was saved at `path` before."""
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
-        """Take up what `save` kept; the state that was given to it. UsageError where it is of another training."""
+        """Restore what `save` wrote and return its `state`.
+
+        Raises:
+            UsageError: the checkpoint belongs to another training, or cannot be read.
+        """
 
 
 class TorchEngine:
@@ -96,7 +101,8 @@ class TorchEngine:
         torch.autograd.backward([loss])
 
     def step(self, lr: float) -> float:
-        """Clip, update the weights unless a gradient is not finite, forget the gradients; the norm before clipping."""
+        """Clip, update the weights unless a gradient is not finite, clear the gradients; return the norm before
+        clipping."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.clip))
         if math.isfinite(norm):
             for group in self.optimizer.param_groups:
@@ -115,7 +121,7 @@ class TorchEngine:
         return {name: parameter.detach() for name, parameter in self.parameters.items()}
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Write trained weights, optimizer, random state and `state` in one file, in place of a former one."""
+        """Write trained weights, optimizer, random state and `state` to one file, replacing an earlier one."""
         content = {
             "model": self.weights(),
             "optimizer": self.optimizer.state_dict(),
@@ -125,7 +131,7 @@ class TorchEngine:
         save_atomically(content, path)
 
     def load(self, path: Path, digest: str) -> dict[str, Any]:
-        """Take up what `save` wrote; the state that was given to it.
+        """Restore what `save` wrote and return its `state`.
 
         Raises:
             UsageError: the checkpoint cannot be read, or belongs to another training.
@@ -133,7 +139,7 @@ class TorchEngine:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
             state: dict[str, Any] = content["state"]
-        except Exception as error:  # torch.load raises whatever its reader met
+        except Exception as error:  # torch.load does not document its exceptions
             raise UsageError(
                 f"The checkpoint cannot be read: {error}",
                 where=path,
@@ -152,27 +158,31 @@ class TorchEngine:
 
 
 def parameter_count(parameters: Iterable[Tensor]) -> int:
-    """How many numbers they hold, those that ZeRO-3 keeps elsewhere included."""
+    """The number of parameters, including those that ZeRO-3 stores on other ranks."""
     return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in parameters)
 
 
 def trainable_weights(model: Any) -> dict[str, Tensor]:
-    """The parameters of a model that are trained, by name."""
+    """The trainable parameters of a model, by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def copy_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into tensors by name. ValueError where they are not of the same names and shapes."""
+    """Copy weights into tensors by name.
+
+    Raises:
+        ValueError: names or shapes differ.
+    """
     for name in own.keys() | weights.keys():
         if name not in own or name not in weights or own[name].shape != weights[name].shape:
-            raise ValueError(f"The weights are of another model: {name}")
+            raise ValueError(f"The weights belong to another model: {name}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
 
 
 def save_atomically(content: Any, path: Path) -> None:
-    """Write tensors into a file that is there whole, or as it was before."""
+    """Write tensors to a file that is either complete or unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
     with partial.open("wb") as file:

@@ -1,12 +1,12 @@
-"""How much memory a training will take, from the shapes alone.
+"""Estimates the memory of a training from shapes alone.
 
-Two things take it. What is kept for each parameter (weights, gradients, AdamW's two moments) is known exactly; ZeRO
-divides it. What a forward leaves for its backward goes with the tokens of a micro-batch and is counted operation by
-operation. All sizes are bytes, of one device (one rank), unless a name says otherwise.
+There are two parts. What is stored for each parameter (weights, gradients, AdamW's two moments) is known exactly; ZeRO
+divides it. What a forward pass saves for its backward pass grows with the tokens of a micro-batch and is counted
+operation by operation. All sizes are bytes on one device (one rank) unless a name says otherwise.
 
-Not counted: the program itself and its libraries (a CUDA context: some 0.5 GB), and what an allocator cannot hand out
-for being in pieces. Against the peak of tensors measured on a CPU the estimate
-is right within a factor of `FACTOR`, in fp32 and in bf16 (tests/learn/test_estimate.py).
+Not counted: the program and its libraries (a CUDA context: about 0.5 GB), and fragmentation of the allocator. Compared
+with the peak of tensors measured on a CPU, the estimate is right within a factor of `TOLERANCE`, in fp32 and in bf16
+(tests/learn/test_estimate.py).
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from sweet.learn.logprobs import CHUNK_NUMBERS
 from sweet.learn.zero import ZeroSettings
 
 TOLERANCE = 1.3
-"""How far the measured peak may lie from the estimate, either way."""
+"""Maximum factor between the measured peak and the estimate, either way."""
 
 RECOMPUTE_TOLERANCE = 1.5
-"""How far below it where layers are computed again: at the sizes of tests the layer that is so is most of it."""
+"""The same upwards if layers are recomputed: at the sizes of the tests, the recomputed layer dominates."""
 
 FLOAT, HALF = 4, 2
 
 LIVE_PARAMETERS, BUCKET = 1_000_000_000, 500_000_000
-"""Numbers: weights that are fetched from other ranks at a time, and gradients that are sent at a time."""
+"""Defaults of DeepSpeed, in numbers: weights fetched from other ranks at a time, and gradients sent at a time."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the size of activations depends on.
+    """The shape parameters that determine the size of activations.
 
     Attributes:
-        hidden, layers: width of the residual stream, and how many layers there are.
-        queries, keys: width of all query heads, and of all key heads.
-        inner: width of the gated feed-forward layer, over all experts that a token takes.
+        hidden, layers: width of the residual stream, and number of layers.
+        queries, keys: total width of all query heads, and of all key heads.
+        inner: width of the gated feed-forward layer, over all experts of a token.
+        vocabulary: number of tokens.
     """
 
     hidden: int
@@ -48,7 +49,7 @@ class Shape:
 
     @classmethod
     def of(cls, config: Any) -> Shape:
-        """From a model's configuration."""
+        """The shape in a model's configuration."""
         config = config.get_text_config()
         heads = int(config.num_attention_heads)
         width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
@@ -66,7 +67,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class States:
-    """What is kept for the parameters: on a device, and of what is offloaded in the host's memory."""
+    """Bytes stored for the parameters: on a device, and for offloaded parts in the host's memory."""
 
     weights: float
     gradients: float
@@ -77,13 +78,15 @@ class States:
 def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = None, devices: int = 1) -> States:
     """Weights, gradients and optimizer states of one device.
 
-    With fp32 weights P, trainable T: 4 P, 4 T and, for AdamW's moments, 8 T. ZeRO (arXiv 1910.02054, section 5) divides
-    over N devices: stage 1 the optimizer, 2 the gradients too, 3 the weights too. The paper's mixed precision keeps an
-    fp32 copy of fp16 weights in the optimizer; here weights are fp32 themselves, and DeepSpeed's stages 1 and 2 keep a
-    copy of the part that they update (4 T / N).
+    With P parameters in fp32, T of them trainable: 4 P, 4 T and, for AdamW's moments, 8 T. ZeRO (arXiv 1910.02054,
+    section 5) divides over N devices: stage 1 the optimizer, stage 2 also the gradients, stage 3 also the weights. The
+    paper's mixed precision keeps an fp32 copy of fp16 weights in the optimizer; here the weights are fp32 themselves,
+    and DeepSpeed's stages 1 and 2 keep a copy of the part that they update (4 T / N).
 
     Args:
+        parameters, trainable: P and T.
         zero: None for the engine of one device.
+        devices: N.
     """
     weights, gradients, moments = float(FLOAT * parameters), float(FLOAT * trainable), float(2 * FLOAT * trainable)
     if zero is None or zero.stage == 0:
@@ -96,7 +99,7 @@ def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = No
         weights = weights / devices
     host = 0.0
     if zero.offload != "none":
-        # What is updated on the host has its weights there.
+        # Weights that are updated on the host are stored there.
         host, optimizer = optimizer + (FLOAT * trainable / devices if zero.stage == 3 else 0), 0.0
     if zero.offload == "all":
         weights = 0.0
@@ -106,14 +109,17 @@ def model_states(parameters: int, trainable: int, zero: ZeroSettings | None = No
 def forward_memory(
     shape: Shape, positions: int, supervised: int, *, mixed: bool, longest: int = 0, checkpointing: bool = False
 ) -> dict[str, float]:
-    """What a forward keeps for its backward, with the working memory of either, by what takes it.
+    """Bytes that a forward pass saves for its backward pass, including working memory, by category.
 
-    With gradient checkpointing the logits are gone before a layer is computed again: of them counts what they take
-    more than that.
+    With gradient checkpointing the logits are freed before a layer is recomputed, so only what they take beyond that
+    layer is counted.
 
     Args:
-        supervised: tokens whose logits are formed.
-        longest: sequence of a prefix tree; 0 where the sequences stand by themselves.
+        positions: tokens computed in one forward pass, padding included.
+        supervised: tokens whose logits are computed.
+        mixed: bf16 autocast.
+        longest: length of the longest sequence of a prefix tree; 0 for separate sequences.
+        checkpointing: gradient checkpointing.
     """
     sizes = {
         "activations": activations(shape, positions, mixed=mixed, checkpointing=checkpointing),
@@ -127,27 +133,28 @@ def forward_memory(
 
 
 def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: bool = False) -> float:
-    """What a forward over so many positions keeps for its backward, and the working memory of a layer's backward.
+    """Bytes that a forward pass over `positions` saves for its backward pass, and the working memory of one layer's
+    backward.
 
-    The counting is that of arXiv 2205.05198, section 4.1, done for the layers of today's models (RMSNorm, rotary
-    positions, grouped keys, a gated feed-forward, no dropout, attention that keeps no matrix of scores). Kept per
-    position and layer, with e bytes a computed number (4, under bf16 autocast 2) and 4 bytes in the residual stream:
+    The counting follows arXiv 2205.05198, section 4.1, for the layers of current models (RMSNorm, rotary positions,
+    grouped keys, a gated feed-forward layer, no dropout, attention that stores no score matrix). Saved per position and
+    layer, with e bytes per computed number (4, under bf16 autocast 2) and 4 bytes in the residual stream:
 
         two norms      2 h (4 + 4 + e)     input, normalised, output as the next product reads it
         attention      e (2 q + 2 k + q)   queries and keys after the rotation, values, result
         feed-forward   4 e f               gate, its activation, up, their product
 
-    With gradient checkpointing a layer keeps its input, 4 h, and one layer at a time keeps the rest. A layer's
-    backward holds the gradients of about what the layer kept.
+    With gradient checkpointing a layer saves its input, 4 h, and one layer at a time saves the rest. A layer's backward
+    pass holds gradients of about the size of what the layer saved.
     """
     layer = _layer_bytes(shape, mixed=mixed)
     per_position = shape.layers * FLOAT * shape.hidden + layer if checkpointing else shape.layers * layer
-    outer_layers = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and the gradient that goes back from there
+    outer_layers = 4 * FLOAT * shape.hidden  # embeddings, the last norm, and its gradient
     return float(positions * (per_position + layer / 2 + outer_layers))
 
 
 def _layer_bytes(shape: Shape, *, mixed: bool) -> int:
-    """What a layer keeps for one position."""
+    """Bytes that a layer saves for one position."""
     e = HALF if mixed else FLOAT
     norms = 2 * shape.hidden * (2 * FLOAT + e)
     attention = e * (3 * shape.queries + 2 * shape.keys)
@@ -155,17 +162,20 @@ def _layer_bytes(shape: Shape, *, mixed: bool) -> int:
 
 
 def masks(positions: int, longest: int, *, mixed: bool) -> float:
-    """The masks of a prefix tree (`sweet.learn.attention`): each position against its path, as truth and as numbers."""
+    """Bytes of the masks of a prefix tree (`sweet.learn.attention`): each position against its path, as booleans and as
+    numbers."""
     return float(positions * longest * (1 + (HALF if mixed else FLOAT)))
 
 
 def logits(shape: Shape, supervised: int) -> float:
-    """Logits at supervised tokens, a chunk at a time: as they come, scaled, their softmax and their gradient, fp32."""
+    """Bytes of the logits at supervised tokens, one chunk at a time: raw, scaled, their softmax and their gradient, in
+    fp32."""
     return 4.0 * FLOAT * min(supervised * shape.vocabulary, max(CHUNK_NUMBERS, shape.vocabulary))
 
 
 def casts(shape: Shape, parameters: int, *, mixed: bool, checkpointing: bool = False) -> float:
-    """The bf16 copies of the weights that autocast makes and a backward needs. No stage of ZeRO divides them.
+    """Bytes of the bf16 copies of the weights that autocast makes and the backward pass needs. No stage of ZeRO divides
+    them.
 
     With gradient checkpointing (`sweet.learn.recompute`) they are those of one layer and of the output layer.
     """
@@ -175,9 +185,8 @@ def casts(shape: Shape, parameters: int, *, mixed: bool, checkpointing: bool = F
 
 
 def buffers(shape: Shape, parameters: int, zero: ZeroSettings | None) -> float:
-    """What DeepSpeed exchanges with the other ranks through, at its defaults, which nobody here changes: a bucket of
-    gradients (`reduce_bucket_size`), and under stage 3 the weights that are fetched (`stage3_max_live_parameters`, or
-    those of the largest layer alone)."""
+    """Bytes of DeepSpeed's communication buffers at its defaults: a bucket of gradients (`reduce_bucket_size`), and
+    under stage 3 the fetched weights (`stage3_max_live_parameters`, or those of the largest layer alone)."""
     if zero is None or zero.stage == 0:
         return 0.0
     fetched = min(parameters, max(LIVE_PARAMETERS, shape.vocabulary * shape.hidden)) if zero.stage == 3 else 0

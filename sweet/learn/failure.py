@@ -1,7 +1,8 @@
-"""What went wrong in a training by several ranks: each that fails leaves its error in the job's folder.
+"""Errors of a training on several ranks: each rank or node that fails writes its error to the job's folder.
 
-The command, and the launchers of other nodes, read there which error counts: the first that somebody knew the meaning
-of, else the first (others follow from it). A node that does not see the folder says its error in the launcher's log.
+The command and the launchers of other nodes read them and report the decisive one: the first `SweetError`, otherwise
+the first error (later ones are usually its consequences). A node that does not see the folder prints its error to the
+launcher's log.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from sweet.hints import Hint, hint_from_json, hint_to_json, option
 from sweet.llm.vllm import last_lines
 
 LOG_PREFIX = "sweet-node-error "
-"""Before an error that is said in the log."""
+"""Prefix of an error in the log."""
 
 
 def error_path(folder: Path, who: int | str) -> Path:
-    """Where a rank (its number), or a node (`node-1`), leaves its error."""
+    """The file for the error of a rank (its number) or of a node (`node-1`)."""
     return folder / f"error-{who}.json"
 
 
 def error_paths(folder: Path) -> list[Path]:
-    """The errors that are there."""
+    """All error files in the folder."""
     return sorted(folder.glob(error_path(folder, "*").name))
 
 
 def write_error(folder: Path, who: int | str, error: BaseException) -> None:
-    """Leave the error for the others to read, as long as there are any: the folder goes when all is done."""
+    """Write the error for the command and the other nodes, unless the folder has been removed after the training
+    ended."""
     if folder.is_dir():
         write_whole(error_path(folder, who), json.dumps(error_fields(error)).encode())
 
@@ -52,12 +54,12 @@ def error_fields(error: BaseException) -> dict[str, Any]:
 
 
 def has_known_error(folder: Path) -> bool:
-    """Whether somebody has left an error that it knew the meaning of."""
+    """Whether one of the errors is a `SweetError`."""
     return any(fields["known"] for fields, _ in _errors_in_folder(folder))
 
 
 def error_of(folder: Path, log: Path, status: int) -> SweetError:
-    """The error that counts, of ranks whose launcher ended with `status`; without one the last lines of `log`."""
+    """The decisive error of ranks whose launcher ended with `status`; without one, the last lines of `log`."""
     found = sorted(
         [*_errors_in_folder(folder), *_errors_in_log(log)], key=lambda item: (not item[0]["known"], item[0]["time"])
     )
@@ -67,18 +69,20 @@ def error_of(folder: Path, log: Path, status: int) -> SweetError:
             error_class = UsageError if fields["usage"] else SweetError
             what, where, fix = (hint_from_json(fields.get(name)) for name in ("what", "where", "fix"))
             return error_class(what or "", where=where or who, fix=fix)
-        fix = Hint("the log says where; then ", option("resume", True))
+        fix = Hint("see the log; then ", option("resume", True))
         return SweetError(f"{who.capitalize()} failed: {fields['what']}", where=log, fix=fix)
     lines = last_lines(log)
     return SweetError(
-        "\n".join([f"The ranks ended with status {status} and did not say why. The last lines of their log:", *lines]),
+        "\n".join(
+            [f"The ranks ended with status {status} without reporting an error. The last lines of their log:", *lines]
+        ),
         where=log,
-        fix=Hint(option("resume", True), " goes on from the last checkpoint"),
+        fix=Hint(option("resume", True), " continues from the last checkpoint"),
     )
 
 
 def _errors_in_folder(folder: Path) -> list[tuple[dict[str, Any], str]]:
-    """Errors in the folder, each with who left it."""
+    """The errors in the folder, each with the name of the rank or node."""
     found = []
     for path in error_paths(folder):
         who = path.stem.removeprefix("error-")
@@ -89,7 +93,7 @@ def _errors_in_folder(folder: Path) -> list[tuple[dict[str, Any], str]]:
 
 
 def _errors_in_log(log: Path) -> list[tuple[dict[str, Any], str]]:
-    """Errors in the log."""
+    """The errors in the log, each with the name of the node."""
     if not log.exists():
         return []
     lines = re.findall(rf"{LOG_PREFIX}(\{{.*\}})$", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)

@@ -1,14 +1,15 @@
-"""Attention over a prefix tree by FlexAttention: one fused kernel for the whole tree, which skips tiles nobody sees.
+"""Attention over a prefix tree with FlexAttention: one fused kernel for the whole tree, which skips tiles without
+visible keys.
 
-The kernel is told which tiles of TILE x TILE slots to visit, and in a tile that is seen in part asks the tree's rule
-slot by slot: q sees k exactly when k <= q < end(k) (`sweet.learn.tree`). Slots stand depth first, so the tiles follow
-from the ends alone, without a mask of slots times slots. Let i be the tile of q and j < i the tile of k: some q sees
-some k exactly when the greatest end in j reaches beyond the first slot of i, and every q sees every k exactly when the
-least end in j reaches at least the end of i. On the diagonal a tile is seen in part.
+The kernel gets a list of tiles of TILE x TILE slots to visit; in a partially visible tile it applies the tree's rule to
+each pair of slots: q sees k exactly when k <= q < end(k) (`sweet.learn.tree`). Slots are in depth-first order, so the
+tiles follow from the ends alone, without a mask of slots times slots. Let i be the tile of q and j < i the tile of k:
+some q sees some k exactly when the greatest end in j reaches beyond the first slot of i, and every q sees every k
+exactly when the least end in j reaches at least the end of i. Tiles on the diagonal are partially visible.
 
-A tree is padded to a whole number of tiles with slots that see themselves alone. The kernel is compiled for the first
-length and once more, for any length, at the second; gradients are a kernel of their own. On a CPU the same call is not
-compiled and is the reference that tests compare with: it forms all scores, and torch gives it no gradients there.
+A tree is padded to a whole number of tiles with slots that see only themselves. The kernel is compiled for the first
+length and once more, for any length, at the second; the backward pass has its own kernel. On a CPU the same call is not
+compiled and serves as the reference in tests: it computes all scores, and torch does not support gradients there.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from torch.nn.functional import pad
 from sweet.learn.tree import Tree
 
 TILE = 128
-"""Slots of a tile: what the kernel takes on every GPU."""
+"""Slots of a tile; a size that the kernel supports on every GPU."""
 
 BEYOND = ("s_aux", "sinks", "position_bias")
-"""What some models hand to their attention and this kernel cannot take."""
+"""Arguments that some models pass to their attention and this kernel does not support."""
 
 
 class FlexTree:
-    """A tree as the kernel takes it.
+    """A tree in the format of the kernel.
 
     Args:
         tree: the layout.
@@ -62,10 +63,10 @@ class FlexTree:
         dropout: float = 0.0,
         **more: Any,
     ) -> Tensor:
-        """Heads of one row, [1, heads, slots, size], to [1, slots, heads, size]. Keys may have fewer heads.
+        """Attention of one row: [1, heads, slots, size] to [1, slots, heads, size]. Keys may have fewer heads.
 
         Raises:
-            ValueError: the model asks for what the kernel cannot do.
+            ValueError: the model uses a feature that the kernel does not support.
         """
         asked = [name for name in BEYOND if more.get(name) is not None] + ["dropout"] * (dropout > 0)
         if asked:
@@ -79,7 +80,14 @@ class FlexTree:
 
 
 def tiles_of(ends: Tensor) -> tuple[Tensor, Tensor]:
-    """Which tiles [queries, keys] are seen in part, and which by every slot of every slot. `ends` is whole tiles."""
+    """Which tiles are visible.
+
+    Args:
+        ends: [slots], the end of each slot's subtree; a whole number of tiles.
+
+    Returns:
+        Two boolean matrices [query tiles, key tiles]: partially visible, and fully visible.
+    """
     tiles = ends.reshape(-1, TILE)
     number = torch.arange(len(tiles), device=ends.device)
     query, key = number[:, None], number[None, :]
@@ -89,7 +97,8 @@ def tiles_of(ends: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
-    """How many tiles each row of queries sees, and which, those first: [1, 1, rows] and [1, 1, rows, columns]."""
+    """For each row of queries, the number of visible tiles and their indices first: [1, 1, rows] and [1, 1, rows,
+    columns]."""
     counts = tiles.sum(1, dtype=torch.int32)
     order = tiles.int().argsort(dim=1, descending=True, stable=True).int()
     return counts[None, None], order[None, None].contiguous()
@@ -97,7 +106,7 @@ def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def _capped(cap: float) -> Callable[..., Tensor]:
-    """The soft cap of scores. The same function for the same cap, or the kernel would be compiled again."""
+    """The soft cap of scores; cached, because a new function would make torch compile the kernel again."""
 
     def capped(score: Tensor, _row: Tensor, _head: Tensor, _query: Tensor, _key: Tensor) -> Tensor:
         return torch.tanh(score / cap) * cap
@@ -109,6 +118,6 @@ def _capped(cap: float) -> Callable[..., Tensor]:
 def _kernel(device: str) -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    # A kernel that could not be compiled any more would be replaced by one that forms all scores: better an error.
+    # fullgraph: fail if the kernel cannot be compiled, instead of silently computing all scores.
     kernel: Any = flex_attention
     return torch.compile(kernel, fullgraph=True) if device == "cuda" else kernel

@@ -1,14 +1,15 @@
-"""The regression head: what a model's hidden states say of a turn, as one number (the paper's other critic).
+"""The regression head: maps a model's hidden states of a turn to one number (the paper's other critic, arXiv
+2503.15478).
 
     score(o_t, a_t, c) = w . mean_{i <= end of a_t} h_i + b
 
 h_i are the model's last hidden states of all tokens up to and including the turn: c, the observation and the reply, and
-image tokens where a model has them. The head knows states and positions, not text. Since it is linear, it is applied to
-each state and the numbers are averaged: in a prefix tree a state that many turns share is read once, and no mean of
-states is ever formed.
+image tokens if the model has them. The head is independent of text. Because it is linear, it is applied to each state
+and the numbers are averaged: in a prefix tree a state that many turns share is read once, and no mean of states is
+computed.
 
-The head is a part of the model while it is trained, so that the optimizer, the checkpoints and the engines take it with
-everything else. On the disk it is a file of its own beside the model, which stays one that any program can load.
+The head is a module of the model while it is trained, so that the optimizer, the checkpoints and the engines include
+it. On disk it is a separate file next to the model, so that other programs can load the model.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ NAME = "regression_head"
 """The attribute of the model that holds its head."""
 
 FILE = "regression_head.safetensors"
-"""Beside the model's own files: `weight` [1, width] and `bias` [1], fp32."""
+"""The file next to the model's own: `weight` [1, width] and `bias` [1], fp32."""
 
 
 class RegressionHead(torch.nn.Linear):
-    """States [..., width] to numbers [...], in fp32 under autocast too. It begins at zero, so every score does."""
+    """Maps states [..., width] to numbers [...], in fp32 under autocast too. Initialised to zero."""
 
     def __init__(self, width: int, device: torch.device) -> None:
         super().__init__(width, 1, device=device, dtype=torch.float32)
@@ -46,21 +47,21 @@ class RegressionHead(torch.nn.Linear):
 
 
 def attach_head(model: Any) -> RegressionHead:
-    """Give a causal language model a new head, which is trained with it."""
+    """Add a new head to a causal language model; it is trained with the model."""
     head = RegressionHead(model.config.get_text_config().hidden_size, model.device)
     model.add_module(NAME, head)
     return head
 
 
 def get_head(model: Any) -> RegressionHead | None:
-    """The model's head; None where it has none."""
+    """The model's head; None if it has none."""
     head: RegressionHead | None = getattr(model, NAME, None)
     return head
 
 
 @contextmanager
 def detached_head(model: Any) -> Iterator[RegressionHead | None]:
-    """The model without its head while this is open, as other programs know it; gives the head."""
+    """Remove the head from the model in this context, as other programs expect the model. Yields the head, or None."""
     head = get_head(model)
     if head is None:
         yield None
@@ -73,7 +74,7 @@ def detached_head(model: Any) -> Iterator[RegressionHead | None]:
 
 
 def save_head(head: RegressionHead, folder: Path) -> None:
-    """Write the head into a model's folder."""
+    """Write the head to a model's folder."""
     from safetensors.torch import save_file
 
     tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in head.state_dict().items()}
@@ -81,17 +82,17 @@ def save_head(head: RegressionHead, folder: Path) -> None:
 
 
 def load_head(model: Any, folder: Path) -> None:
-    """Give the model the head that lies in its folder.
+    """Attach the head in a model's folder to the model.
 
     Raises:
-        UsageError: there is none, or one of a model of another width.
+        UsageError: there is none, or it belongs to a model of another width.
     """
     from safetensors.torch import load_file
 
     path, fix = folder / FILE, Hint(stage("train-critic", variant="regression"), " again")
     try:
         tensors = load_file(path)
-    except Exception as error:  # the reader raises whatever it met
+    except Exception as error:  # safetensors does not document its exceptions
         raise UsageError(f"The critic's regression head cannot be read: {error}", where=path, fix=fix) from error
     head = attach_head(model)
     shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
@@ -101,15 +102,15 @@ def load_head(model: Any, folder: Path) -> None:
 
 
 def prefix_means(values: Tensor, paths: Sequence[Sequence[int]], stops: Sequence[Sequence[int]]) -> Tensor:
-    """Means of `values` along the beginnings of paths.
+    """Means of `values` over prefixes of paths.
 
     Args:
-        values: [positions], what the head says of each state.
+        values: [positions], the head's output for each state.
         paths: for each sequence, the position of each of its ids.
-        stops: for each sequence, how many of its ids each mean runs over.
+        stops: for each sequence, the lengths of the prefixes to average.
 
     Returns:
-        [means], fp32, sequence by sequence; added up in fp64, for a mean runs over thousands.
+        [means], fp32, sequence by sequence; summed in fp64, because a mean may cover thousands of states.
     """
     table = torch.zeros(len(paths), max(max(counts_, default=0) for counts_ in stops), dtype=torch.long)
     for row, path, counts_ in zip(table, paths, stops, strict=True):

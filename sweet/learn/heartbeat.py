@@ -1,4 +1,4 @@
-"""Signs of life between machines: a file that one keeps changing and others watch, on a disk that all see."""
+"""Heartbeats between machines: a file on a shared disk that one process keeps updating and others monitor."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 HEARTBEAT = "pulse"
-"""The file of the command's heartbeat, in the folder of a job."""
+"""The file of the command's heartbeat in the folder of a job."""
 HEARTBEAT_INTERVAL = 2.0
-"""Seconds between two beats."""
+"""Seconds between two heartbeats."""
 HEARTBEAT_TIMEOUT = 60.0
-"""Seconds without a beat after which who made them is dead."""
+"""Seconds without a heartbeat after which its sender counts as dead."""
 ENDED = "ended"
 
 
 class Heartbeat:
-    """A file that says something new every few seconds, as long as `beat` is called; whom it cannot reach any more will
-    find it still."""
+    """A file that is updated every few seconds as long as `beat` is called."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._beats, self._due = path, 0, 0.0
@@ -30,7 +29,7 @@ class Heartbeat:
             self._write(f"{socket.gethostname()} {self._beats}")
 
     def end(self) -> None:
-        """No more beats, and this is no death."""
+        """Report a regular end."""
         self._write(ENDED)
 
     def _write(self, text: str) -> None:
@@ -39,20 +38,20 @@ class Heartbeat:
 
 
 class HeartbeatReader:
-    """Listens to a pulse."""
+    """Monitors a heartbeat."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._last, self._since = path, "", time.monotonic()
         self.host = ""
-        """The machine it comes from; empty before the first beat."""
+        """The sender's host name; empty before the first heartbeat."""
 
     def silence(self) -> float:
-        """Seconds since its last change, or since the listening began."""
+        """Seconds since the last change, or since monitoring began."""
         self.read()
         return time.monotonic() - self._since
 
     def read(self) -> str:
-        """What it says now, which an unreadable file does not change."""
+        """The current content; the previous one if the file cannot be read."""
         try:
             now = self._path.read_text(encoding="utf-8")
         except OSError:
@@ -65,10 +64,10 @@ class HeartbeatReader:
 
     @property
     def started(self) -> bool:
-        """Whether it was heard at all."""
+        """Whether a heartbeat has been seen."""
         return bool(self.host)
 
     @property
     def ended(self) -> bool:
-        """Whether it ended in order. An end without a beat before it is one of another time."""
+        """Whether it ended regularly. An end without an earlier heartbeat is left over from another training."""
         return self.started and self._last == ENDED

@@ -1,8 +1,7 @@
-"""A training as one file: what the command tells the ranks that do it (`sweet.learn.distributed`,
-`sweet.learn.worker`).
+"""A training job as one file, which the command writes for the ranks (`sweet.learn.distributed`, `sweet.learn.worker`).
 
-The ranks know nothing of runs. They are given token sequences, what to do with them, and folders; rank 0 leaves there
-what the command is told: lines about the progress, the model, and each rank its error.
+The ranks do not know about runs. They get token sequences, settings and folders; rank 0 writes progress lines and the
+model there, and each rank its error.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ PROGRESS = "progress.jsonl"
 
 
 _Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
-"""An example as JSON keeps it, whose tuples come back as lists."""
+"""An example as JSON stores it; tuples are read back as lists."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training by several ranks.
+    """One training on several ranks.
 
     Attributes:
         start: the model to start from.
-        output: where the trained model goes.
-        digest: what this training is, as `Loop` takes it.
+        output: the folder of the trained model.
+        digest: identifies the training, as for `Loop`.
     """
 
     start: Start
@@ -100,7 +99,7 @@ class Job:
 
 
 def checkpoint_path(folder: Path) -> Path:
-    """Where the ranks that work in `folder` keep what they go on from."""
+    """The checkpoint file of ranks that work in `folder`."""
     return folder / "checkpoint" / CHECKPOINT_FILE
 
 

@@ -1,14 +1,14 @@
-"""Log-probabilities of supervised spans, with logits formed at supervised tokens only.
+"""Log-probabilities of supervised spans, with logits computed at supervised tokens only.
 
-The hidden state in front of each supervised token goes through the output layer, in chunks, with the log-sum-exp in
-fp32; everything else never becomes logits. Sequences are padded on the right and sorted by length under a budget of
-tokens; a causal model never looks to the right, so no attention mask is needed and the fast causal kernels apply.
+The hidden state before each supervised token goes through the output layer, in chunks, with the log-sum-exp in fp32; no
+other logits are computed. Sequences are padded on the right and sorted by length under a token budget; a causal model
+does not attend to the right, so no attention mask is needed and the fast causal kernels apply.
 
-Sequences that begin alike (the candidates of a turn, the turns of a dialogue, both sides of a preference) are computed
-as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`): what they share once. What is alike is seen in the
-ids; nobody has to say it. Whether a model can be computed so is tried on a few tokens; where it cannot, every sequence
-is computed by itself, and so is one with pictures (`sweet.learn.vision_processor`): equal ids are not equal pictures,
-and positions do not count along the path.
+Sequences with a common prefix (the candidates of a turn, the turns of a dialogue, both sides of a preference) are
+computed as one prefix tree (`sweet.learn.tree`, `sweet.learn.attention`), in which the shared part is computed once.
+Common prefixes are found by comparing ids. Whether a model supports this is tested on a few tokens; if not, every
+sequence is computed separately, and so is one with images (`sweet.learn.vision_processor`): equal ids are not equal
+images, and positions do not follow the path.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ from sweet.learn.vision_processor import image_inputs
 from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 
 CHUNK_NUMBERS = 1 << 24
-"""Logits that exist at once: 64 MiB in fp32."""
+"""Maximum number of logits in memory at a time: 64 MiB in fp32."""
 
 TOKEN_BUDGET = 2048
-"""Tokens of one forward, padding included, where nobody says otherwise."""
+"""Default budget of tokens in one forward pass, padding included."""
 
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Sums of natural-log probabilities and token counts of spans, both of shape [spans], in the order of the spans.
+    """Scores of spans, all of shape [spans].
 
-    `values` [spans]: where the model has a regression head, its score of the turn that ends with the span.
+    Attributes:
+        sums: sums of natural-log probabilities.
+        counts: numbers of tokens.
+        values: the regression head's score of the turn that ends with the span; None for a model without one.
     """
 
     sums: Tensor
@@ -51,19 +54,22 @@ class SpanScores:
 
 
 class Scorer:
-    """A causal model seen as a scorer of spans.
+    """Computes log-probabilities of spans with a causal model.
 
     Args:
         model: a Hugging Face causal language model.
-        chunk: logits that may exist at once.
-        share: compute what sequences share once; False computes each by itself.
-        device: where to compute; where the weights are, if not given.
-        attention: how trees are attended over (`sweet.learn.attention`); where not given, by the fused kernel on a
-            GPU. A model that the kernel cannot compute is computed block by block, and `refused` says why.
+        chunk: maximum number of logits in memory at a time.
+        share: compute shared prefixes once; False computes each sequence separately.
+        device: where to compute; by default where the weights are.
+        attention: how attention over trees is computed (`sweet.learn.attention`); by default with the fused kernel on a
+            GPU. A model that the kernel does not support is computed block by block, and `flex_error` says why.
 
-    The output layer is applied to selected hidden states, and the scaling or soft cap that some families add is read
-    from the configuration; whether that gives the model's own logits is checked on a few tokens. Where it does not,
-    the model's own forward is used: right for any model, with logits at every position.
+    The output layer is applied to selected hidden states, with the scaling or soft cap of some model families read from
+    the configuration; whether that gives the model's own logits is verified on a few tokens. If not, the model's own
+    forward is used, which is right for any model but computes logits at every position.
+
+    Raises:
+        UsageError: the model has a regression head and does not expose its last hidden states.
     """
 
     def __init__(
@@ -77,10 +83,10 @@ class Scorer:
     ) -> None:
         self.model = model
         self.device: torch.device = device or next(model.parameters()).device
-        # Weights that are trained stay fp32; a GPU computes with them in bf16, for the reference and the policy alike.
+        # Trained weights stay fp32; a GPU computes in bf16, for the reference as for the policy.
         self._mixed = self.device.type == "cuda" and model.dtype == torch.float32
         output = model.get_output_embeddings().weight
-        self._vocabulary = int(getattr(output, "ds_shape", output.shape)[0])  # ZeRO-3 keeps shapes apart
+        self._vocabulary = int(getattr(output, "ds_shape", output.shape)[0])  # ZeRO-3 stores the shape separately
         self._chunk = max(1, chunk // self._vocabulary)
         config = model.config.get_text_config()
         self._scale = float(getattr(config, "logit_scale", None) or 1.0)
@@ -89,22 +95,22 @@ class Scorer:
         self._has_output_layer = self._check_split()
         self.attention: Attention = attention or ("flex" if self.device.type == "cuda" else "blocks")
         self.flex_error: str | None = None
-        """Why the fused kernel, which was to be taken, is not; None where it is, or never was to be."""
+        """Why the fused kernel is not used although it should be; otherwise None."""
         self.max_shared_length = self._longest_shared(config) if share else 0
-        """The longest sequence that may stand in a prefix tree; 0 where none may."""
+        """The maximum length of a sequence in a prefix tree; 0 if trees are not used."""
         self.head = get_head(model)
         self.computes_logprobs = True
-        """False where only the head is asked: no logits are formed, and the log-probabilities are NaN."""
+        """False if only the regression head is needed: no logits are computed, and the log-probabilities are NaN."""
         if self.head is not None and not self._has_output_layer:
             raise UsageError(
-                "The model does not show its last hidden states, so a regression head cannot read them.",
+                "The model does not expose its last hidden states, which a regression head needs.",
                 where=str(model.config.get_text_config().model_type),
                 fix=stage("train-critic", variant="advantage"),
             )
         self.work = Work()
-        """What the forwards of this scorer have computed so far."""
+        """What the forward passes of this scorer have computed so far."""
 
-    # The output layer ------------------------------------------------------------------------------------------
+    # Output layer ----------------------------------------------------------------------------------------------
 
     def _logits(self, states: Tensor) -> Tensor:
         logits: Tensor = self.model.get_output_embeddings()(states).float()
@@ -116,7 +122,7 @@ class Scorer:
         states: Tensor = self.model.base_model(input_ids=ids, use_cache=False, **kwargs).last_hidden_state
         return states
 
-    @torch.no_grad()  # weights that ZeRO-3 fetches in inference mode could not be changed afterwards
+    @torch.no_grad()  # weights that ZeRO-3 fetches in inference mode cannot be updated afterwards
     def _check_split(self) -> bool:
         """Whether hidden states and output layer give the model's own logits."""
         ids = (torch.arange(4, device=self.device) % self._vocabulary)[None]
@@ -135,20 +141,20 @@ class Scorer:
             if self.flex_error is not None:
                 self.attention = "blocks"
         if self.attention == "blocks" and self._check_tree() is not None:
-            self.flex_error = None  # then there is nothing to attend over
+            self.flex_error = None  # trees are not used at all
             return 0
-        # A tree's mask takes the place of a sliding window, which is the same only within the window.
+        # A tree's mask replaces a sliding window, which is equivalent only within the window.
         window: int | None = getattr(config, "sliding_window", None)
         return window or sys.maxsize
 
     @torch.no_grad()
     def _check_tree(self) -> str | None:
-        """Why a tree does not give the states of plain sequences, on a few tokens; None where it does."""
+        """Why a tree does not give the states of plain sequences, tested on a few tokens; None if it does."""
         ids = [number % self._vocabulary for number in range(9)]
         rows = [ids[:5] + ids[6:8], ids[:5] + ids[7:], ids[2:7]]
         is_fp32 = self.model.dtype == torch.float32 and not self._mixed
         tolerance = 1e-3 if is_fp32 else 3e-2
-        # A kernel is compiled at its first call, and a compiler raises whatever its parts raise.
+        # A kernel is compiled at its first call, and the compiler may raise any exception.
         usual_errors = (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError)
         expected = Exception if self.attention == "flex" else usual_errors
         try:
@@ -157,9 +163,9 @@ class Scorer:
                 states = self._tree_states(tree)[0].float()
                 for row, path in zip(rows, tree.paths, strict=True):
                     alone = self._hidden(torch.tensor([row], device=self.device))[0].float()
-                    # Negated, so that what is no number is not right either.
+                    # Negated, so that NaN counts as different.
                     if not float((states[path] - alone).norm()) <= tolerance * float(alone.norm()):
-                        return "it gives other numbers than the model's own attention"
+                        return "its results differ from those of the model's own attention"
                 if self.attention == "flex":
                     self._try_backward(tree)
         except expected as error:
@@ -167,7 +173,7 @@ class Scorer:
         return None
 
     def _try_backward(self, tree: Tree) -> None:
-        """The gradients of a tree's embeddings, which take a kernel of their own that may be refused."""
+        """Compute the gradients of a tree's embeddings, whose kernel may not be supported."""
         captured: list[Tensor] = []
 
         def capture(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
@@ -192,13 +198,13 @@ class Scorer:
             return chunk(states, targets)
         pairs = zip(torch.split(states, self._chunk), torch.split(targets, self._chunk), strict=True)
         if torch.is_grad_enabled():
-            # The logits of a chunk are formed again in the backward pass instead of being kept.
+            # The logits of a chunk are recomputed in the backward pass instead of being stored.
             return torch.cat([checkpoint(chunk, part, targets_, use_reentrant=False) for part, targets_ in pairs])
         return torch.cat([chunk(part, targets_) for part, targets_ in pairs])
 
     @property
     def compute_type(self) -> str:
-        """What the numbers are computed in, by name."""
+        """The name of the number type that the model computes in."""
         stored_type = str(self.model.dtype).removeprefix("torch.")
         return f"{stored_type}, autocast bfloat16" if self._mixed else stored_type
 
@@ -208,10 +214,13 @@ class Scorer:
     # Spans -----------------------------------------------------------------------------------------------------
 
     def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
-        """The spans of `sequences` in one forward, with gradients where they are enabled; order kept.
+        """Score the spans of `sequences` in one forward pass, in order, with gradients if enabled.
 
-        Every span begins behind at least one id. What does not fit into memory at once is the caller's to part
-        (`packs`).
+        Every span must start after at least one id. The caller divides sequences into batches that fit into memory
+        (`pack`).
+
+        Raises:
+            ValueError: a sequence has no supervised token.
         """
         tree = build_tree([sequence.ids for sequence in sequences])
         lengths = [len(sequence.ids) for sequence in sequences]
@@ -230,7 +239,7 @@ class Scorer:
                 counts.append(span.stop - span.start)
                 rows.extend([0 if shared else index] * counts[-1])
         if min(counts, default=0) < 1:
-            raise ValueError("a sequence with nothing supervised")
+            raise ValueError("a sequence has no supervised token")
         size = torch.tensor(counts, device=self.device)
         at = (torch.tensor(rows, device=self.device), torch.tensor(columns, device=self.device))
         targets = torch.tensor(targets_, device=self.device)
@@ -256,13 +265,13 @@ class Scorer:
         return SpanScores(torch.zeros(len(counts), device=self.device).index_add(0, owner, logprobs), size, values)
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
-        """Hidden states of each sequence by itself: [sequences, longest, width]."""
+        """Hidden states of each sequence computed separately: [sequences, longest, width]."""
         ids = self._pad([sequence.ids for sequence in sequences])
         pictures = [picture for sequence in sequences for picture in sequence.images]
         return self._hidden(ids, **image_inputs(self.model.base_model, pictures, ids))
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Rows of numbers as one tensor, zeros on the right."""
+        """Rows of numbers as one tensor, padded with zeros on the right."""
         width = max(map(len, rows))
         return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
 
@@ -274,16 +283,20 @@ class Scorer:
             return self._hidden(ids, position_ids=positions)
 
     def pack(self, bundles: Sequence[Sequence[TokenSequence]], budget: int) -> list[list[int]]:
-        """Indices of bundles in groups, each for one forward of at most `budget` tokens (a larger bundle stands alone).
+        """Divide bundles into groups, each for one forward pass of at most `budget` tokens (a larger bundle is a group
+        by itself).
 
-        What may be shared counts once, and bundles that begin alike come together. Sequences that cannot stand in a
-        tree are grouped by length, padding counted.
+        Shared prefixes count once, and bundles with a common prefix are grouped. Sequences that cannot be in a tree are
+        grouped by length, counting padding.
+
+        Returns:
+            Groups of indices of `bundles`.
         """
         return pack_bundles(bundles, budget, self.max_shared_length)
 
 
 def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_shared_length: int) -> list[list[int]]:
-    """`Scorer.packs` of a scorer that shares sequences up to this length."""
+    """`Scorer.pack` for a scorer with this `max_shared_length`."""
     longest = [max(len(sequence.ids) for sequence in bundle) for bundle in bundles]
     unshared = [i for i, length in enumerate(longest) if length > longest_shared(bundles[i], max_shared_length)]
     shared_indices = sorted(set(range(len(bundles))) - set(unshared))
@@ -302,7 +315,8 @@ def pack_bundles(bundles: Sequence[Sequence[TokenSequence]], budget: int, max_sh
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices in batches of similar length whose padded size stays within `budget` (a longer one stands alone)."""
+    """Batches of indices of similar length whose padded size is at most `budget` (a longer sequence is a batch by
+    itself)."""
     batch: list[int] = []
     width = 0
     for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
@@ -318,17 +332,23 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 def span_logprobs(
     scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET
 ) -> list[tuple[Tensor, Tensor]]:
-    """Sums and counts of the spans of each sequence, on the CPU, without gradients, in the order of `sequences`."""
+    """Sums and counts of the spans of each sequence, each [spans], on the CPU, without gradients, in the order of
+    `sequences`."""
     counts = (torch.tensor([span.stop - span.start for span in sequence.spans]) for sequence in sequences)
     return list(zip(_by_sequence(scorer, sequences, budget, lambda scores: scores.sums), counts, strict=True))
 
 
 def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int = TOKEN_BUDGET) -> list[Tensor]:
-    """What the regression head says at the end of each span of each sequence, on the CPU, without gradients."""
+    """The regression head's output at the end of each span of each sequence, each [spans], on the CPU, without
+    gradients.
+
+    Raises:
+        ValueError: the model has no regression head.
+    """
 
     def values(scores: SpanScores) -> Tensor:
         if scores.values is None:
-            raise ValueError("a model without a regression head")
+            raise ValueError("the model has no regression head")
         return scores.values
 
     return _by_sequence(scorer, sequences, budget, values)
@@ -338,7 +358,7 @@ def span_values(scorer: Scorer, sequences: Sequence[TokenSequence], budget: int 
 def _by_sequence(
     scorer: Scorer, sequences: Sequence[TokenSequence], budget: int, read: Callable[[SpanScores], Tensor]
 ) -> list[Tensor]:
-    """What `read` takes of the scores [spans, …], sequence by sequence, computed in packs."""
+    """What `read` selects of the scores, [spans, …], for each sequence, computed in packs."""
     results = [torch.empty(0)] * len(sequences)
     for pack in scorer.pack([[sequence] for sequence in sequences], budget):
         scores = scorer([sequences[i] for i in pack])
@@ -351,7 +371,7 @@ def _by_sequence(
 def group_logprobs(
     scorer: Scorer, groups: Sequence[Sequence[TokenSequence]], budget: int = TOKEN_BUDGET
 ) -> list[list[float]]:
-    """Mean log-probability of the first span of each sequence, group by group."""
+    """Mean log-probability, in nats per token, of the first span of each sequence, group by group."""
     flat = [sequence for group in groups for sequence in group]
     means = iter([float(sums[0] / counts[0]) for sums, counts in span_logprobs(scorer, flat, budget)])
     return [[next(means) for _ in group] for group in groups]

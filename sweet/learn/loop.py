@@ -1,11 +1,10 @@
-"""The training loop: the same for every objective.
+"""The training loop, the same for every objective.
 
-A step takes `batch` examples whatever fits into memory at once: they are grouped into micro-batches under a token
-budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient does not
-depend on the grouping, nor on how many ranks share the work (`sweet.learn.sharding`). The order of examples is drawn
-from (seed, epoch). What a step needs to be repeated exactly (weights, optimizer, position, random state, sums for the
-epoch's figures) is in the checkpoint, so a loop that was stopped and resumed ends in the same weights as one that was
-not.
+A step processes `batch` examples regardless of what fits into memory: they are divided into micro-batches under a token
+budget, and each micro-batch contributes its examples' losses divided by the size of the step, so the gradient depends
+neither on the division nor on the number of ranks (`sweet.learn.sharding`). The order of examples is drawn from (seed,
+epoch). A checkpoint has everything needed to repeat a step exactly (weights, optimizer, position, random state, sums
+for the epoch's metrics), so a loop that was interrupted and resumed ends with the same weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -46,11 +45,21 @@ from sweet.learn.work import Work
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How to train. `save_every` counts steps; None saves a checkpoint after each epoch.
+    """Training hyperparameters.
 
-    `together` shuffles kin (`Example.kin`) as one, so that a step computes once what its examples share; its examples
-    are then less varied. `share` computes once what the sequences of a micro-batch share. `keep_best` keeps the weights
-    of the epoch that did best on the held-out preferences (`sweet.learn.best_checkpoint`) in the place of the last.
+    Attributes:
+        lr: peak learning rate.
+        batch: examples per optimizer step.
+        token_budget: tokens of a micro-batch.
+        warmup: share of all steps with a linearly increasing rate.
+        floor: final learning rate as a share of `lr`.
+        clip: maximum gradient norm.
+        save_every: steps between checkpoints; None saves one after each epoch.
+        grouped: shuffle groups of examples (`Example.group`) as units, so that a step computes shared prefixes once;
+            the examples of a step are then less varied.
+        share: compute once what the sequences of a micro-batch share.
+        keep_best: keep the weights of the epoch with the best held-out accuracy (`sweet.learn.best_checkpoint`) instead
+            of the last.
     """
 
     lr: float
@@ -76,19 +85,22 @@ class LoopSettings:
 
 @dataclass
 class Loop:
-    """One training, from a model in memory to the same model trained.
+    """One training, which updates a model in memory.
 
     Args:
-        model: a Hugging Face causal model in the precision its weights are to be kept in.
+        model: a Hugging Face causal model in the precision its weights are to be stored in.
         pool: the token sequences.
-        examples: what to train on.
-        heldout: preferences to measure on after each epoch, never trained on.
-        digest: what this training is; a checkpoint of another is refused.
-        checkpoint: the file the state is kept in.
-        on_reference: told when the reference log-probabilities are there and training begins.
-        on_step: told the figures of each step, as they are written to the metrics file.
-        make_engine: makes what moves the model, from it and the norm that gradients are clipped to.
-        cache: where reference log-probabilities are looked for and kept.
+        examples: the training examples.
+        heldout: preferences to evaluate on after each epoch, never trained on.
+        digest: identifies the training; a checkpoint of another one is refused.
+        checkpoint: the checkpoint file.
+        on_reference: called when the reference log-probabilities are computed and training begins.
+        on_step: called with the metrics of each step, as they are written to the metrics file.
+        make_engine: creates the engine from the model and the maximum gradient norm.
+        cache: the cache of reference log-probabilities.
+
+    Raises:
+        ValueError: `keep_best` without a checkpoint or held-out preferences.
     """
 
     model: Any
@@ -109,9 +121,9 @@ class Loop:
     _reference_counts: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        # Dropout would make policy and reference differ where their weights do not.
+        # With dropout, policy and reference would differ even with equal weights.
         self.model.eval()
-        # An engine may leave no more of the weights in this process than its share.
+        # Count before the engine is created: it may keep only a part of the weights in this process.
         self.parameters = parameter_count(self.model.parameters())
         self.trained = parameter_count(trainable_weights(self.model).values())
         self.engine = self.make_engine(self.model, self.settings.clip)
@@ -128,11 +140,12 @@ class Loop:
         self.best: BestCheckpoint | None = None
         if self.settings.keep_best:
             if self.checkpoint is None or not self.heldout:
-                raise ValueError("the best weights are kept beside a checkpoint, by held-out preferences")
+                raise ValueError("keep_best requires a checkpoint and held-out preferences")
             self.best = BestCheckpoint(self.engine, self.checkpoint)
 
     def reference(self) -> Reference | None:
-        """Log-probabilities under the model as it is now, before the first step; None where none are needed."""
+        """Log-probabilities under the initial model; None if the objective needs none. Call it before the first
+        step."""
         if not self.objective.needs_reference:
             return None
         with base_alone(self.model):
@@ -142,7 +155,11 @@ class Loop:
         return computed.sums
 
     def run(self, *, resume: bool = False) -> Summary:
-        """Train to the end, from the checkpoint where `resume` says so and there is one."""
+        """Train to the end, starting from the checkpoint if `resume` is set and one exists.
+
+        Raises:
+            SweetError: a loss or gradient is not finite.
+        """
         reference = self.reference()
         self.on_reference()
         done = self._load_checkpoint() if resume else 0
@@ -161,7 +178,7 @@ class Loop:
         return self._summary(tokens, work, time.monotonic() - started)
 
     def final_weights(self) -> dict[str, torch.Tensor] | None:
-        """After `run`: the trained weights to go on with, by name and whole, on rank 0; None on the others."""
+        """After `run`: the resulting trained weights by name, complete, on rank 0; None on the others."""
         if self.best is None or self.best.step == self.steps:
             return self.engine.weights()
         return self.best.weights()
@@ -169,7 +186,7 @@ class Loop:
     # One step --------------------------------------------------------------------------------------------------
 
     def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
-        """What the step computed, on all ranks."""
+        """Run one optimizer step and return the work of all ranks."""
         started = time.monotonic()
         lr = learning_rate(step, self.steps, self.settings)
         engine, scorer = self.engine, self.scorer
@@ -218,7 +235,7 @@ class Loop:
     # After a step ----------------------------------------------------------------------------------------------
 
     def _finish_step(self, done: int, reference: Reference | None) -> None:
-        """Measure at the end of an epoch, and save where it is time to."""
+        """Evaluate at the end of an epoch, and save a checkpoint when due."""
         ended = done % self.steps_per_epoch == 0
         if ended and self.heldout:
             self._heldout = self.evaluate(self.heldout, reference)
@@ -248,7 +265,7 @@ class Loop:
 
     @torch.inference_mode()
     def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
-        """The share of preferences that the model orders rightly."""
+        """The share of preferences that the model orders correctly."""
         right = 0
         groups = self.scorer.pack(bundles(self.pool, examples), 2 * self.settings.token_budget)
         for group, counts in rank_groups(groups, self.engine.rank, self.engine.world):
@@ -271,7 +288,8 @@ class Loop:
 
 
 def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
-    """Linear warm-up over the first `warmup` of all steps, then a cosine down to `floor` times the rate."""
+    """The learning rate of a step: linear warm-up over the first `warmup` of all steps, then a cosine down to `floor`
+    times the rate."""
     warm = max(1, math.ceil(settings.warmup * steps))
     if step < warm:
         return settings.lr * (step + 1) / warm

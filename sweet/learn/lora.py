@@ -1,9 +1,9 @@
-"""LoRA by peft: the model stays as it is, and small matrices beside its linear layers are trained.
+"""LoRA with peft: the model is frozen, and small matrices next to its linear layers are trained.
 
-A layer W then computes W x + (alpha / rank) B A x, with A of `rank` rows and B of `rank` columns (arXiv 2106.09685).
-peft puts its layers into the model in place, so that everything that is written for a model, prefix trees included,
-takes it as before. B is zero at first, and with the adapter off (`base_alone`) the model is the one it started from:
-the reference needs no second model.
+A layer W then computes W x + (alpha / rank) B A x, where A has `rank` rows and B `rank` columns (arXiv 2106.09685).
+peft inserts its layers into the model in place, so code written for a model, including prefix trees, works unchanged. B
+is initialised to zero, and with the adapter disabled (`base_alone`) the model equals the one it started from, so no
+second model is needed as the reference.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from sweet.hints import Hint, option
 from sweet.installation import install_command
 
 ALL_LINEAR = "all-linear"
-"""peft's word for every linear layer but the output layer."""
+"""peft's name for all linear layers except the output layer."""
 
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Rank and weight of the adapter's matrices, the layers they stand beside (none: all linear ones), seed of A."""
+    """Settings of an adapter.
+
+    Attributes:
+        rank, alpha: rank and weight of its matrices.
+        targets: names of the layers to adapt; empty for all linear layers.
+        seed: of the initialisation of A.
+    """
 
     rank: int
     alpha: int
@@ -38,21 +44,20 @@ class LoraSettings:
 
 
 def check_peft() -> None:
-    """Raise UsageError where peft is not installed."""
+    """Raise UsageError if peft is not installed."""
     if find_spec("peft") is None:
         raise UsageError("peft is not installed.", where=option("lora"), fix=install_command("gpu"))
 
 
 def add_lora(model: Any, settings: LoraSettings) -> Any:
-    """Put an adapter that changes nothing yet into `model`, and freeze the rest; peft's wrapper around it.
+    """Add an adapter to `model`, freeze all other weights, and return peft's wrapper of the model.
 
-    The adapter's weights are fp32, and the same wherever it is made from the same seed. There is no dropout: policy
-    and reference must differ by the weights alone.
-
-    Where no layers are named, a model that sees pictures is adapted in its language model alone.
+    The adapter changes nothing before it is trained. Its weights are fp32 and depend only on the seed. There is no
+    dropout: policy and reference must differ in their weights alone. If no layers are named, only the language model of
+    a vision-language model is adapted.
 
     Raises:
-        UsageError: there is no such layer to stand beside, or it is one that tokens go in or out by.
+        UsageError: there is no such layer, or it is an embedding or output layer.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -66,7 +71,7 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of tied layers, which are refused below, and of its own imports
+        warnings.simplefilter("ignore")  # about tied layers, which are refused below, and about its own imports
         torch.manual_seed(settings.seed)
         try:
             wrapped: Any = get_peft_model(model, config)
@@ -79,7 +84,7 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
     for layer, what in ((model.get_input_embeddings(), "embedding"), (model.get_output_embeddings(), "output layer")):
         if hasattr(layer, "lora_A"):
             raise UsageError(
-                f"The {what} is no place for LoRA: models tie embedding and output layer.",
+                f"The {what} cannot be adapted with LoRA: models tie embedding and output layer.",
                 where=option("lora_target", ", ".join(settings.targets)),
                 fix="leave it out",
             )
@@ -87,7 +92,7 @@ def add_lora(model: Any, settings: LoraSettings) -> Any:
 
 
 def _image_tower(model: Any) -> str | None:
-    """Names of the modules outside the language model of one that sees pictures, as a pattern; None for another."""
+    """A pattern of the modules outside the language model of a vision-language model; None for other models."""
     if getattr(model.config, "vision_config", None) is None:
         return None
     language = next(name for name, module in model.named_modules() if module is model.get_decoder())
@@ -96,7 +101,8 @@ def _image_tower(model: Any) -> str | None:
 
 @contextmanager
 def base_alone(model: Any) -> Iterator[None]:
-    """While it is open, `model` computes without its adapter, as the model it started from. Nothing without one."""
+    """Disable the adapter in this context, so that `model` computes as the model it started from. No effect without
+    one."""
     layers = [module for module in model.modules() if hasattr(module, "lora_A")]
     for layer in layers:
         layer.enable_adapters(False)
@@ -108,7 +114,7 @@ def base_alone(model: Any) -> Iterator[None]:
 
 
 def save_adapter(wrapped: Any, base: str, folder: Path) -> None:
-    """Write the adapter as peft does; `base` is recorded as the model it belongs to."""
+    """Write the adapter in peft's format; `base` is recorded as its base model."""
     wrapped.peft_config["default"].base_model_name_or_path = base
-    # The embeddings are not trained; to find that out by itself peft would ask the hub for the base.
+    # The embeddings are not trained; peft would otherwise ask the hub for the base to detect this.
     wrapped.save_pretrained(str(folder), save_embedding_layers=False)

@@ -1,14 +1,14 @@
-"""What is counted while a model is trained, and the figures that come of it.
+"""Training metrics.
 
-A micro-batch leaves its sums on the device (`PartSums`); they are fetched once a step, summed over the ranks, and
-become the step's row and a part of the epoch's sums, which are in the checkpoint. Nothing here computes a forward.
+A micro-batch leaves its sums on the device (`MicroBatchSums`); they are fetched once per step and summed over the
+ranks, and become the step's row and part of the epoch's sums, which are saved in the checkpoint. Nothing here runs a
+forward pass.
 
-Three ways to count tokens stand side by side. `tokens`: those of both sides of the examples, as if each sequence were
-computed by itself. `tokens_computed`: the positions that were computed, a shared prefix once; their ratio is `sharing`.
-`padding`: the share of the computed rows that held no token. Model FLOPs utilisation takes 6 operations a parameter and
-token, forward and backward (arXiv 2001.08361, section 2.1), or 4 where the parameter is frozen: `mfu` of the tokens
-that were learned from, which sharing may lift above what the device really did, `mfu_computed` of those that were
-computed.
+Tokens are counted in three ways. `tokens`: those of both sides of the examples, as if each sequence were computed
+separately. `tokens_computed`: the computed positions, a shared prefix once; their ratio is `sharing`. `padding`: the
+share of the computed positions without a token. Model FLOPs utilisation counts 6 operations per parameter and token,
+forward and backward (arXiv 2001.08361, section 2.1), or 4 if the parameter is frozen: `mfu` of `tokens`, which sharing
+may raise above what the device really did, `mfu_computed` of `tokens_computed`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from sweet.learn.work import Work
 Record = dict[str, Any]
 
 PASS_FLOPS, WEIGHT_FLOPS = 4, 2
-"""Operations a parameter and token: of the forward and of handing gradients down, and more where it is trained."""
+"""Operations per parameter and token: for forward and activation gradients, and in addition if it is trained."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What came out of training: figures of the last epoch, and of the whole.
+    """The result of a training: metrics of the last epoch, and of the whole training.
 
     Attributes:
-        heldout_accuracy: that of the weights that were kept; best_step the step that they are of, where those of the
-            best epoch are.
+        heldout_accuracy: of the resulting weights; `best_step` is their step if those of the best epoch are kept.
         advantage_chosen, advantage_rejected: the mean advantage of the agent's first, second, … turn over the last
-            epoch, nats a token; None where no side had that turn.
-        reference_cached, reference_computed: sequences whose reference log-probabilities were found, and computed.
+            epoch, nats per token; None for turns that no side had.
+        reference_cached, reference_computed: sequences whose reference log-probabilities were cached, and computed.
     """
 
     steps: int
@@ -68,10 +67,10 @@ class Summary:
 
 @dataclass
 class MetricSums:
-    """Sums over some examples: of a step, or of the steps of an epoch.
+    """Sums over some examples: of a step, or of the steps of an epoch. The field names are stored in checkpoints.
 
     Attributes:
-        advantages, turns: by place (`turn_places`): the sum of advantages, and how many there are.
+        advantages, turns: by position (`turn_positions`): the sum of advantages, and their number.
     """
 
     examples: int = 0
@@ -84,19 +83,19 @@ class MetricSums:
     turns: list[int] = field(default_factory=list)
 
     def flat(self) -> list[float]:
-        """The sums of what each rank counts for itself, as `filled` reads them."""
+        """The values that differ between ranks as a list, as `from_flat` expects them."""
         return [self.loss, self.right, self.margin, self.tokens_computed, self.padding, *self.advantages, *self.turns]
 
     @classmethod
     def from_flat(cls, examples: int, flat: Sequence[float]) -> MetricSums:
-        """Sums of so many examples from what `flat` gave, after it was summed over the ranks."""
+        """The sums of `examples` examples from the result of `flat`, summed over the ranks."""
         loss, right, margin, tokens, padding, *rest = flat
         positions = len(rest) // 2
         turns = [round(count) for count in rest[positions:]]
         return cls(examples, loss, right, margin, round(tokens), round(padding), rest[:positions], turns)
 
     def add(self, other: MetricSums) -> None:
-        """Take in the sums of a step."""
+        """Add the sums of a step."""
         self.examples += other.examples
         self.loss += other.loss
         self.right += other.right
@@ -108,7 +107,7 @@ class MetricSums:
         self.turns = [a + b for a, b in zip(self.turns or [0] * positions, other.turns, strict=True)]
 
     def means(self, *, preference: bool) -> Record:
-        """Loss, accuracy, margin and advantages by turn; None where there is no preference."""
+        """Loss, accuracy, margin and advantages by turn; None for metrics that require a preference."""
         count = max(self.examples, 1)
         by_turn = [total / turns if turns else None for total, turns in zip(self.advantages, self.turns, strict=True)]
         half = len(by_turn) // 2
@@ -124,10 +123,11 @@ class MetricSums:
 def turn_positions(
     pool: Sequence[TokenSequence], examples: Sequence[Example], turn_count: int
 ) -> tuple[list[int], list[int]]:
-    """Where the advantage of each span of these examples is counted, and how often each place is used.
+    """The position under which the advantage of each span of these examples is counted, and the count of each position.
 
-    Spans in the order of `Losses.advantages`. Place n is the agent's turn n of a chosen side, place most + n of a
-    rejected one; a dialogue begins with its human, so the turn at index i of a history is the agent's turn i // 2.
+    Spans are in the order of `Losses.advantages`. Position n is the agent's turn n of a chosen side, position
+    turn_count + n of a rejected one. A dialogue begins with the human, so the turn at index i of a history is the
+    agent's turn i // 2.
     """
     positions = [
         side * turn_count + span.turn // 2
@@ -143,12 +143,12 @@ def turn_positions(
 
 
 def max_turns(pool: Sequence[TokenSequence]) -> int:
-    """How many turns of the agent a side may have, `most` of `turn_places`."""
+    """The maximum number of agent turns of a side, `turn_count` of `turn_positions`."""
     return max((span.turn // 2 + 1 for sequence in pool for span in sequence.spans), default=0)
 
 
 class MicroBatchSums:
-    """The sums of a step's micro-batches on one rank, left on the device until they are fetched together."""
+    """The sums of a step's micro-batches on one rank, kept on the device until they are fetched together."""
 
     def __init__(self, turn_count: int, device: torch.device) -> None:
         self._turn_count, self._device = turn_count, device
@@ -159,7 +159,7 @@ class MicroBatchSums:
         self.groups: list[list[Example]] = []
 
     def add(self, pool: Sequence[TokenSequence], examples: list[Example], losses: Losses, work: Work) -> None:
-        """Take in a micro-batch: its losses, and what its forward computed."""
+        """Add a micro-batch: its losses, and the work of its forward pass."""
         margins = (losses.chosen - losses.rejected).detach()
         self._sums.append(
             torch.stack([losses.loss.detach().sum(), (margins > 0).sum().to(margins.dtype), margins.sum()])
@@ -172,7 +172,8 @@ class MicroBatchSums:
             self._turns = [a + b for a, b in zip(self._turns, counts, strict=True)]
 
     def fetch(self) -> tuple[MetricSums, list[list[float]]]:
-        """The sums, and loss, right ones and margins of each micro-batch: the one time the device is waited for."""
+        """The sums, and loss, correct preferences and margin of each micro-batch. This is the only synchronisation with
+        the device."""
         if not self._sums:
             return MetricSums(advantages=[0.0] * 2 * self._turn_count, turns=self._turns), []
         flat: list[float] = torch.cat([torch.stack(self._sums).flatten(), self._advantages]).tolist()
@@ -184,11 +185,12 @@ class MicroBatchSums:
 
 
 def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | None) -> Record:
-    """Tokens, ratios and speeds of what took so many seconds.
+    """Token counts, ratios and speeds of `seconds` of work.
 
     Args:
-        flops: operations a token, forward and backward.
-        peak: operations a second of all devices together, where that is known.
+        tokens: as if each sequence were computed separately.
+        flops: operations per token, forward and backward.
+        peak: operations per second of all devices together, if known.
     """
     seconds = max(seconds, 1e-9)
 
@@ -208,7 +210,7 @@ def speeds(tokens: int, work: Work, seconds: float, flops: int, peak: float | No
 
 
 def rounded(value: Any) -> Any:
-    """Floats to six digits, in lists and mappings too."""
+    """Round floats to six digits, also in lists and mappings."""
     if isinstance(value, dict):
         return {name: rounded(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,10 +1,11 @@
-"""One node of a training over several, where each starts a launcher of its own.
+"""One node of a training on several nodes, each of which starts its own launcher.
 
-The run's folder is all that the nodes share, and all they need: the command on the first one leaves there the job, and
-beside it what the nodes have to know (`Gathering`). Each starts torch's launcher with its number, and the ranks meet at
-an address of the first. A node shows by a pulse that it lives, watches the command's, and ends when any error is left
-in the folder. srun starts this module on every node of an allocation (`python -m sweet.learn.multinode FOLDER`); by
-hand a training's own command does the same on all nodes but the first, which is the command itself.
+The nodes share only the run's folder: the command on the first node writes the job there, and next to it what the nodes
+need to know (`Rendezvous`). Each node starts torch's launcher with its number, and the ranks meet at an address of the
+first node. A node reports by heartbeat that it is alive, monitors the command's heartbeat, and ends when any error
+appears in the folder. srun starts this module on every node of an allocation (`python -m sweet.learn.multinode
+FOLDER`); without Slurm the user starts the training's own command on every node, and the one on the first node is the
+command itself.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from sweet.learn.heartbeat import ENDED, HEARTBEAT, HEARTBEAT_INTERVAL, HEARTBEA
 from sweet.learn.launcher import child_environment, start, stop, torch_launcher, with_loopback
 
 RENDEZVOUS = "nodes.json"
-"""In the folder of a job: a `Gathering`."""
+"""The file in a job's folder with its `Rendezvous`."""
 JOIN_TIMEOUT = 600.0
-"""Seconds that nodes have to come; torch's launchers wait as long for each other."""
+"""Seconds within which nodes must join; torch's launchers wait for each other as long."""
 GRACE_PERIOD = 5.0
-"""Seconds in which launchers end by themselves once a rank has failed."""
+"""Seconds in which launchers may end on their own once a rank has failed."""
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at the news."""
+"""Seconds between two checks for progress."""
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all nodes."""
+    """The versions that must be the same on all nodes."""
     found = {"sweet": VERSION, "python": platform.python_version()}
     for name in ("torch", "transformers", "deepspeed"):
         with suppress(PackageNotFoundError):
@@ -53,14 +54,14 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """What each node has to know.
+    """What each node needs to know.
 
     Attributes:
-        nodes: how many there are.
+        nodes: number of nodes.
         master, port: where the ranks meet, an address of the first node.
         device: what the ranks compute on.
-        devices: ranks of a node that is not told otherwise.
-        log: what the command's launcher prints into; those of nodes started by hand print beside it.
+        devices: default number of ranks of a node.
+        log: the log of the command's launcher; nodes started by the user log next to it.
     """
 
     nodes: int
@@ -76,35 +77,40 @@ class Rendezvous:
 
     @classmethod
     def read(cls, folder: Path) -> Rendezvous:
-        """Raise UsageError where it is not there, as the folder is another disk's, or not to be understood."""
+        """Read the rendezvous file.
+
+        Raises:
+            UsageError: it does not exist, because the folder is not shared, or it is invalid.
+        """
         try:
             words = json.loads((folder / RENDEZVOUS).read_text(encoding="utf-8"))
             return cls(**words | {"log": Path(words["log"])})
         except FileNotFoundError as error:
             raise UsageError(
-                f"Node {socket.gethostname()} does not see the run: its disk is not shared.",
+                f"Node {socket.gethostname()} does not see the run: the disk is not shared.",
                 where=folder,
-                fix="a run directory at the same path on all nodes, on a disk that all see",
+                fix="use a run directory at the same path on all nodes, on a shared disk",
             ) from error
         except (OSError, ValueError, TypeError, KeyError) as error:
-            what = f"What node 0 has left for the others is not understood: {first_line(error)}."
+            what = f"The rendezvous file of node 0 is invalid: {first_line(error)}."
             raise UsageError(
                 what, where=folder / RENDEZVOUS, fix="one Python environment at the same path on all nodes"
             ) from error
 
 
 def node_heartbeat(folder: Path, rank: int) -> Path:
+    """The heartbeat file of a node."""
     return folder / f"node-{rank}"
 
 
 def clear(folder: Path) -> None:
-    """Remove what an earlier training by nodes has left in the folder."""
+    """Remove the files of an earlier training from the folder."""
     for old in (folder / RENDEZVOUS, *folder.glob(node_heartbeat(folder, 0).name.replace("0", "*"))):
         old.unlink(missing_ok=True)
 
 
 class NodeMonitor:
-    """What the others are at, for one who works in the folder: the nodes by their ranks, the command (`command`)."""
+    """Monitors the heartbeats of other nodes (by rank) and of the command (`command`) in the job's folder."""
 
     def __init__(self, folder: Path, nodes: Sequence[int], command: bool = False) -> None:
         self._folder = folder
@@ -115,7 +121,8 @@ class NodeMonitor:
         self._since: float | None = None
 
     def should_stop(self) -> bool:
-        """Whether to end what still runs here: another one has failed, is gone, or never came; or all is over."""
+        """Whether to end the local launcher: the training is over, or another node has failed, is gone, or never
+        joined."""
         for member, listener in self._listeners.items():
             silent_for = listener.silence()
             if not listener.ended and silent_for > (HEARTBEAT_TIMEOUT if listener.started else JOIN_TIMEOUT):
@@ -126,12 +133,11 @@ class NodeMonitor:
         return time.monotonic() - self._since > GRACE_PERIOD
 
     def report_missing(self) -> None:
-        """Where ranks have failed for no reason that they know, look whether that is because a node is gone."""
+        """If ranks failed without a known reason, check whether that is because a node is gone."""
         deadline = time.monotonic() + 2.5 * HEARTBEAT_INTERVAL
         before = {member: listener.read() for member, listener in self._listeners.items()}
-        missing = [
-            member for member in before if self._listeners[member].started
-        ]  # who never came has said why in the log
+        # A node that never joined has reported the reason in the log.
+        missing = [member for member in before if self._listeners[member].started]
         while missing and not has_known_error(self._folder) and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
             missing = [member for member in missing if self._listeners[member].read() == before[member]]
@@ -143,20 +149,23 @@ class NodeMonitor:
         name = "the command on node 0" if listener is self._command else member.replace("-", " ")
         name += f" ({listener.host})" if listener.host else ""
         if listener.started:
-            what = f"{name[0].upper()}{name[1:]} is gone: nothing was heard of it for {silent_for:.0f} seconds."
-            fix: str = Hint(option("resume", True), " on all nodes goes on from the last checkpoint")
+            what = f"{name[0].upper()}{name[1:]} is gone: no heartbeat for {silent_for:.0f} seconds."
+            fix: str = Hint(option("resume", True), " on all nodes continues from the last checkpoint")
         else:
-            what = f"{name[0].upper()}{name[1:]} has not come within {silent_for:.0f} seconds."
-            fix = "start it too, with the same run directory on a disk that all nodes see"
+            what = f"{name[0].upper()}{name[1:]} has not joined within {silent_for:.0f} seconds."
+            fix = "start it too, with the same run directory on a shared disk"
         write_error(self._folder, member, SweetError(what, where=name, fix=fix))
 
 
 def wait_for_job(root: Path, pattern: str, nodes: int) -> Path:
-    """The folder, below `places` after `pattern`, of a training by so many nodes that goes on now.
+    """Wait for a training on `nodes` nodes to start, and return its folder.
+
+    Args:
+        root, pattern: the folder is searched for in `root` with this glob pattern.
 
     Raises:
-        UsageError: it is one of another number of nodes.
-        SweetError: none came.
+        UsageError: the training is for another number of nodes.
+        SweetError: none started in time.
     """
     started, old = time.monotonic(), {path: _text(path) for path in root.glob(f"{pattern}/{HEARTBEAT}")}
     while time.monotonic() - started < JOIN_TIMEOUT:
@@ -173,7 +182,7 @@ def wait_for_job(root: Path, pattern: str, nodes: int) -> Path:
                 return path.parent
         time.sleep(10 * POLL_INTERVAL)
     raise SweetError(
-        f"No training by several nodes began within {JOIN_TIMEOUT:.0f} seconds.",
+        f"No training on several nodes started within {JOIN_TIMEOUT:.0f} seconds.",
         where=root,
         fix=Hint("start ", option("node_rank", 0), " too; the run directory must be on a disk that all nodes see"),
     )
@@ -187,14 +196,15 @@ def _text(path: Path) -> str:
 
 
 def run_node(folder: Path, rank: int, devices: int | None, log: Path | None) -> int:
-    """Do this node's part of the job in `folder`; the number of its ranks.
+    """Run this node's part of the job in `folder` and return the number of its ranks.
 
     Args:
-        devices: ranks of this node; None as many as the gathering says.
-        log: a file for what launcher and ranks print; None where that is printed.
+        rank: the number of this node.
+        devices: ranks of this node; None for the default of the rendezvous.
+        log: a file for the output of launcher and ranks; None to print it.
 
     Raises:
-        UsageError: this node cannot take part.
+        UsageError: this node cannot join.
         SweetError: this node or another one failed.
     """
     rendezvous = Rendezvous.read(folder)
@@ -216,7 +226,7 @@ def run_node(folder: Path, rank: int, devices: int | None, log: Path | None) -> 
                 time.sleep(POLL_INTERVAL)
             status = process.poll()
     except KeyboardInterrupt:
-        fix: str = Hint(option("resume", True), " on all nodes goes on from the last checkpoint")
+        fix: str = Hint(option("resume", True), " on all nodes continues from the last checkpoint")
         write_error(folder, f"node-{rank}", SweetError(f"N{_name(rank)[1:]} was stopped.", where=_name(rank), fix=fix))
         raise
     except Exception as error:
@@ -227,15 +237,15 @@ def run_node(folder: Path, rank: int, devices: int | None, log: Path | None) -> 
     if not has_known_error(folder):
         monitor.report_missing()
     if not error_paths(folder):
-        what = "Node 0 has ended before this one was done; it says why."
+        what = "Node 0 ended before this node was done; see its error."
         if status is not None:
-            what = f"The launcher of {_name(rank)} ended with status {status}, and no rank has said why."
+            what = f"The launcher of {_name(rank)} ended with status {status}, and no rank reported an error."
         write_error(folder, f"node-{rank}", SweetError(what, where=log or rendezvous.log))
     raise error_of(folder, log or rendezvous.log, status or 1)
 
 
 def _join(folder: Path, rank: int, rendezvous: Rendezvous) -> Heartbeat:
-    """Take a node's place."""
+    """Check that this node can join, claim its number, and start its heartbeat."""
     if rank >= rendezvous.nodes:
         what = f"There are {rendezvous.nodes} nodes, numbered from 0."
         raise UsageError(what, where=f"node {rank}", fix=option("node_rank", rendezvous.nodes - 1))
@@ -267,7 +277,7 @@ def _check_devices(rank: int, wanted: int) -> None:
             if available
             else Hint("allocate GPUs on every node (sbatch --gpus-per-node), or ", option("device", "cpu"))
         )
-        raise UsageError(f"torch sees {available} GPUs, and {wanted} are to be used.", where=_name(rank), fix=fix)
+        raise UsageError(f"torch sees {available} GPUs, but {wanted} are required.", where=_name(rank), fix=fix)
 
 
 def _name(rank: int) -> str:
@@ -276,7 +286,7 @@ def _name(rank: int) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     folder = Path(arguments[0])
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # in order: no death of this node
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # a regular end of this node
     try:
         run_node(folder, slurm.node_rank(os.environ), None, None)
     except SweetError as error:

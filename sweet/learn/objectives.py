@@ -1,10 +1,10 @@
-"""What is minimised, as pure functions of tensors. Equation numbers are the paper's (arXiv 2503.15478).
+"""Loss functions, as pure functions of tensors. Equation numbers are those of arXiv 2503.15478.
 
-Shapes. Spans (turns) are numbered 0..S-1; `sums` and `counts` are [S]: the sum of natural-log probabilities over a
-span's L tokens, and L. `owner` [S] says which side (one trajectory, or one reply) a span belongs to; sides are
+Shapes: spans (turns) are numbered 0..S-1; `sums` and `counts` are [S]: the sum of natural-log probabilities over a
+span's L tokens, and L. `owner` [S] is the side (one trajectory, or one reply) that a span belongs to; sides are
 numbered 0..n-1. Advantages and log-probabilities are in nats.
 
-Where the published code differs (recipe `upstream`), the difference is an argument here, never a second formula:
+If the published code differs (recipe `upstream`), the difference is an argument here, not a second formula:
 `normalize="trajectory"` in `side_scores`, and `nll` over whole-sequence spans instead of the supervised ones.
 """
 
@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, mse_loss
 
 Normalize = Literal["turn", "trajectory", "none"]
-"""How log-ratios of a trajectory are averaged: turn by turn (3), over all its tokens (published code), not at all."""
+"""How a trajectory's log-ratios are averaged: per turn (3), over all its tokens (published code), or not at all."""
 
 Target = Literal["preference", "binary", "real"]
-"""What the scores of a regression head learn: to stand for A in equation (2), the log-odds at each turn that the
-dialogue solves its task, or the dialogue's reward."""
+"""What a regression head's scores learn: to replace A in equation (2), the log-odds at each turn that the dialogue
+solves its task, or the dialogue's reward."""
 
 
 def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor
         counts: [S] tokens, L.
 
     Returns:
-        [S], nats a token.
+        [S], nats per token.
     """
     return (policy - reference) / counts
 
@@ -42,13 +42,19 @@ def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor
 def side_scores(
     policy: Tensor, reference: Tensor, counts: Tensor, owner: Tensor, sides: int, normalize: Normalize = "turn"
 ) -> Tensor:
-    """What equation (2) sums for each trajectory, before beta.
+    """The sum over turns in equation (2) for each trajectory, before beta.
 
     `turn`: sum_t A(o_t, a_t, c) with A of equation (3).
-    `trajectory`: the log-ratios of all turns over all supervised tokens of the trajectory, so that long turns weigh
-    more (the published code).
+    `trajectory`: the log-ratios of all turns divided by all supervised tokens of the trajectory, so that long turns
+    have a larger weight (the published code).
     `none`: the plain sum of log-ratios, as in DPO: for one turn the implicit reward of step-level DPO, for a whole
     dialogue that of multi-turn DPO.
+
+    Args:
+        policy, reference: [S] sums of log-probabilities.
+        counts: [S] tokens.
+        owner: [S] the side of each span.
+        sides: the number of sides.
 
     Returns:
         [sides].
@@ -66,9 +72,9 @@ def side_scores(
 
 
 def preference_loss(chosen: Tensor, rejected: Tensor, beta: float) -> Tensor:
-    """-log sigma(beta * chosen - beta * rejected), pair by pair: equation (2) with the scores of `side_scores`.
+    """-log sigma(beta * chosen - beta * rejected) for each pair: equation (2) with the scores of `side_scores`.
 
-    With `normalize="none"` on single turns this is the actor's step-level DPO, on dialogues multi-turn DPO.
+    With `normalize="none"` this is the actor's step-level DPO on single turns, and multi-turn DPO on dialogues.
 
     Args:
         chosen, rejected: [n] scores.
@@ -80,50 +86,62 @@ def preference_loss(chosen: Tensor, rejected: Tensor, beta: float) -> Tensor:
 
 
 def nll(policy: Tensor, counts: Tensor, owner: Tensor, sides: int) -> Tensor:
-    """Mean negative log-likelihood a token of each side, [sides]; 0 where a side has no span.
+    """The mean negative log-likelihood per token of each side, in nats.
 
-    Rejection fine-tuning minimises it on successful dialogues; the preference losses add a little of it on the chosen
-    side. Given spans over whole sequences it averages over system and user tokens too, as the published actor does.
+    Rejection fine-tuning minimises it on successful dialogues; the preference losses add a small multiple of it on the
+    chosen side. With spans over whole sequences it also averages over system and user tokens, as the published actor
+    does.
+
+    Args:
+        policy: [S] sums of log-probabilities.
+        counts: [S] tokens.
+        owner: [S] the side of each span.
+        sides: the number of sides.
+
+    Returns:
+        [sides]; 0 if a side has no span.
     """
     zeros = torch.zeros(sides, dtype=policy.dtype, device=policy.device)
     tokens = zeros.index_add(0, owner, counts.to(policy.dtype))
     return -zeros.index_add(0, owner, policy) / tokens.clamp(min=1)
 
 
-# The regression head -------------------------------------------------------------------------------------------------
+# Regression head -----------------------------------------------------------------------------------------------------
 
 
 def dialogue_scores(values: Tensor, owner: Tensor, sides: int, target: Target) -> Tensor:
-    """What a head's scores of turns say of each dialogue.
+    """The score of each dialogue, from a regression head's scores of its turns.
 
-    `preference`: their sum, as in equation (2) with the score in place of A(o_t, a_t, c).
-    `binary`, `real`: the score of the last turn, which has seen all of the dialogue.
+    `preference`: their sum, as in equation (2) with the score instead of A(o_t, a_t, c).
+    `binary`, `real`: the score of the last turn, which has read the whole dialogue.
 
     Args:
-        values: [S] scores of turns; those of a side stand together, in the order of the turns.
+        values: [S] scores of turns; those of a side are adjacent, in the order of the turns.
+        owner: [S] the side of each turn.
 
     Returns:
-        [sides]; 0 where a side has no turn.
+        [sides]; 0 if a side has no turn.
     """
     zeros = torch.zeros(sides, dtype=values.dtype, device=values.device)
     if target == "preference":
         return zeros.index_add(0, owner, values)
-    # Only neighbours are compared: the turns of a side stand together.
+    # Comparing neighbours is enough: the turns of a side are adjacent.
     last = torch.ones_like(owner, dtype=torch.bool)
     last[:-1] = owner[1:] != owner[:-1]
     return zeros.index_add(0, owner[last], values[last])
 
 
 def outcome_loss(values: Tensor, goals: Tensor, owner: Tensor, sides: int, target: Target) -> Tensor:
-    """How far the scores of a dialogue's turns are from its outcome, averaged over its turns so that long ones weigh no
-    more: the binary cross-entropy of a log-odds (`binary`), or the squared error (`real`).
+    """The distance of the scores of a dialogue's turns from its outcome, averaged over its turns so that long dialogues
+    do not have a larger weight: binary cross-entropy with log-odds (`binary`), or the squared error (`real`).
 
     Args:
         values: [S] scores of turns.
         goals: [sides] 0 or 1 (`binary`), rewards (`real`).
+        owner: [S] the side of each turn.
 
     Returns:
-        [sides]; 0 where a side has no turn.
+        [sides]; 0 if a side has no turn.
     """
     wanted = goals[owner].to(values.dtype)
     distance = binary_cross_entropy_with_logits if target == "binary" else mse_loss

@@ -1,9 +1,10 @@
-"""The actor's training by OpenRLHF's own command: our pairs in its file, our hyperparameters in its arguments.
+"""Trains the actor with OpenRLHF's command: writes the pairs to its file format and the hyperparameters to its
+arguments.
 
-OpenRLHF's DPO takes one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of
-the chosen one: the actor's step-level objective, and so the only training here that it can do. Prompts are written with
-the chat template applied and replies with the token that ends a turn, so that it is handed the very texts that the
-other engines encode; what it does with them, their order included, is its own.
+OpenRLHF's DPO uses one prompt for both sides, sums log-probabilities over the reply and adds the mean likelihood of the
+chosen one: the actor's step-level objective, the only training here that it supports. Prompts are written with the chat
+template applied and replies with the end-of-turn token, so OpenRLHF gets the same texts that the other engines encode;
+further processing, such as their order, is up to OpenRLHF.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _MODULE = "openrlhf.cli.train_dpo"
 
 @dataclass(frozen=True)
 class DpoJob:
-    """One call of OpenRLHF's DPO command, in the folder that holds its data and gets its model.
+    """One call of OpenRLHF's DPO command, in the folder of its data and its model.
 
     Attributes:
-        model: to start from, and the reference: an absolute directory or a hub id.
-        batch: pairs an optimizer step, over all devices; micro_batch: pairs a device at once.
-        max_length: tokens of prompt and reply; OpenRLHF leaves out what is longer.
+        model: the initial model, also the reference: an absolute directory or a hub id.
+        batch: pairs per optimizer step, over all devices; micro_batch: pairs per device at a time.
+        max_length: tokens of prompt and reply; OpenRLHF skips longer pairs.
         offload: none, optimizer (its states in the host's memory), or all (the reference's weights too).
     """
 
@@ -59,14 +60,14 @@ class DpoJob:
 def rows(
     encoder: ChatEncoder, pairs: Sequence[tuple[Sequence[Message], ReplyText, ReplyText]]
 ) -> Iterator[dict[str, str]]:
-    """What OpenRLHF reads of each (observation, chosen reply, rejected reply)."""
+    """The rows that OpenRLHF reads, for each (observation, chosen reply, rejected reply)."""
     for observation, *sides in pairs:
         prompt, (chosen, rejected) = encoder.texts(observation, sides)
         yield {"prompt": prompt, "chosen": chosen, "rejected": rejected}
 
 
 def arguments(job: DpoJob) -> list[str]:
-    """What follows the command's name. Paths are relative: OpenRLHF cuts those of its data at commas and at signs."""
+    """The arguments of the command. Paths are relative, because OpenRLHF splits data paths at commas and at signs."""
     options: dict[str, Any] = {
         "model.model_name_or_path": job.model,
         "ref.model_name_or_path": job.model,
@@ -105,7 +106,7 @@ def arguments(job: DpoJob) -> list[str]:
 
 
 def command(python: str, job: DpoJob) -> list[str]:
-    """The whole command: DeepSpeed's launcher, and OpenRLHF's module beneath it."""
+    """The whole command line: DeepSpeed's launcher with OpenRLHF's module."""
     start = [python, "-m", "deepspeed.launcher.runner"]
     if job.hostfile is not None:
         start.append(f"--hostfile={job.hostfile.absolute()}")
@@ -115,10 +116,10 @@ def command(python: str, job: DpoJob) -> list[str]:
 
 
 def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
-    """Run it in `folder`, which holds `DATA`; the folder of the trained model.
+    """Run the command in `folder`, which contains `DATA`, and return the folder of the trained model.
 
     Raises:
-        SweetError: it failed, or left no model; with the last lines of its log.
+        SweetError: it failed or wrote no model; with the last lines of its log.
     """
     with log.open("ab") as out:
         process = subprocess.Popen(
@@ -132,22 +133,22 @@ def train(python: str, job: DpoJob, folder: Path, log: Path) -> Path:
         status = process.wait()
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # the keeper then waits for nobody
+            process.send_signal(signal.SIGINT)  # the supervisor then kills everything at once
             process.wait()
     output_folder = folder / OUTPUT
     if status != 0 or not (output_folder / "config.json").is_file():
-        why = f"ended with status {status}" if status else f"left no model in {output_folder}"
+        why = f"ended with status {status}" if status else f"wrote no model to {output_folder}"
         raise SweetError("\n".join([f"OpenRLHF {why}. The last lines of its log:", *last_lines(log)]), where=log)
     return output_folder
 
 
 def steps(pairs: int, batch: int, epochs: int) -> int:
-    """Of a training on so many pairs: what does not fill a step is left out of each epoch."""
+    """The number of steps of a training on `pairs` pairs: an incomplete batch at the end of an epoch is skipped."""
     return epochs * (pairs // batch)
 
 
-def write_rows(path: Path, options: Iterator[dict[str, str]]) -> int:
-    """Write them, one JSON object a line; how many."""
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in options]
+def write_rows(path: Path, pairs: Iterator[dict[str, str]]) -> int:
+    """Write the rows as JSON lines and return their number."""
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in pairs]
     path.write_text("".join(lines), encoding="utf-8")
     return len(lines)

@@ -1,4 +1,4 @@
-"""Which Python has OpenRLHF. Its pins fight vllm's, so it may live in an environment of its own."""
+"""Finds the Python that has OpenRLHF. Its version pins conflict with vllm's, so it may be in a separate environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from sweet.errors import UsageError
 
 PYTHON_VARIABLE = "SWEET_OPENRLHF_PYTHON"
-"""Names the Python of that environment."""
+"""Environment variable with the path of that environment's Python."""
 
 INSTALL = (
     f"python -m venv openrlhf && openrlhf/bin/pip install openrlhf && export {PYTHON_VARIABLE}=$PWD/openrlhf/bin/python"
@@ -27,7 +27,7 @@ def find_python() -> tuple[str, str]:
         UsageError: neither this environment nor the one that SWEET_OPENRLHF_PYTHON names has it.
     """
     configured = os.environ.get(PYTHON_VARIABLE)
-    # It is run in another directory later. A bare name is looked up, and a link is an environment of its own.
+    # It is run in another directory later. A bare name is looked up in PATH; a link must not be resolved (virtual env).
     resolved = str(Path(configured).expanduser().absolute()) if configured and os.sep in configured else configured
     python = resolved or sys.executable
     where = f"{PYTHON_VARIABLE}={configured}" if configured else python

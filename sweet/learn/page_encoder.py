@@ -1,13 +1,14 @@
-"""Dialogues about pages, with screenshots: what the critic of pages is shown.
+"""Encodes dialogues about web pages with screenshots, as input of a critic.
 
-The training-time information c is the screenshot of the page in mind, at the head of the first user message; the page
-that each reply made stands at the head of the user message behind it. So a turn, as the regression head reads it, ends
-behind its page's screenshot, where the next human reply would begin. A reply without a page and a page that did not
-load are told in words.
+The training-time information c is the screenshot of the target page, at the start of the first user message; the page
+of each reply is at the start of the user message after it. So for the regression head a turn ends after its page's
+screenshot, where the next human reply would start. A reply without a page and a page that did not load are described in
+words.
 
-While dialogues are encoded, a screenshot is a mark in the text, which becomes the tokens that the chat template writes
-for a picture; and its placeholder ids are negative numbers of its own, so that equal ids are equal pictures. Markers
-and placeholders that stand in a dialogue's text itself are spoilt: text cannot pass for a picture.
+While a dialogue is encoded, a screenshot is a marker in the text, which is replaced by the tokens that the chat
+template writes for an image. Its placeholder ids are temporarily replaced by a negative number of its own, so that
+equal ids are equal images. Markers and placeholders in the text of a dialogue itself are escaped: text cannot be
+mistaken for an image.
 """
 
 from __future__ import annotations
@@ -27,31 +28,37 @@ from sweet.tasks.base import Message, Recipe
 NO_PAGE = "There is no page in this reply."
 FAILED = "The page did not load: "
 
-_OPEN, _CLOSE = "\ue000", "\ue001"  # of Unicode's private use area: no text has a reason to hold them
+_OPEN, _CLOSE = "\ue000", "\ue001"  # from Unicode's private use area, which text does not use
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _REPLACED = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
 _NEXT = "Wvuts"
-"""A human reply nobody would write."""
+"""A human reply that does not occur in data."""
 
 
 class Screenshots(Protocol):
-    """Where the screenshots of pages are."""
+    """The screenshots of pages."""
 
     def render_missing(self, pages: Iterable[str]) -> None:
-        """Make those that are missing, together. SweetError where that cannot be done."""
+        """Render the screenshots that are missing, in one batch.
+
+        Raises:
+            SweetError: they cannot be rendered.
+        """
 
     def __call__(self, page: str) -> Path | str:
-        """The file of a page's screenshot, or in words why there is none."""
+        """The file of a page's screenshot, or the reason why there is none."""
 
 
 class PageEncoder(ChatEncoder):
-    """Encodes dialogues with the screenshots of their pages; c is HTML, and is shown as its screenshot.
+    """Encodes dialogues with the screenshots of their pages; c is HTML and is replaced by its screenshot.
 
     Args:
-        page_of: the page in a reply, None where there is none.
+        vision: prepares the images for the model.
+        screenshots: the screenshots of pages.
+        page_of: returns the page in a reply, None if there is none.
 
     Raises:
-        UsageError: as of `ChatEncoder`, or the chat template takes no pictures.
+        UsageError: as for `ChatEncoder`, or the chat template does not support images.
     """
 
     def __init__(
@@ -65,10 +72,10 @@ class PageEncoder(ChatEncoder):
         self._find_picture()
         self._find_opening()
 
-    # What the template does ------------------------------------------------------------------------------------
+    # The chat template ----------------------------------------------------------------------------------------
 
     def _find_picture(self) -> None:
-        """What the template writes for a picture."""
+        """Determine what the template writes for an image."""
         turn_messages = {"type": "text", "text": PROBE}
         with_picture, without = (
             str(self.tokenizer.apply_chat_template([{"role": "user", "content": parts}], tokenize=False))
@@ -79,23 +86,23 @@ class PageEncoder(ChatEncoder):
         rebuilt = before + self._picture + found + after == with_picture
         if not found or not rebuilt or super()._tokenize([self._picture])[0].count(self.vision.token) != 1:
             raise UsageError(
-                "The chat template of the model takes no pictures.",
+                "The chat template of the model does not support images.",
                 where=self.name,
                 fix="put the chat_template of the model's own family into its directory",
             )
 
     def _find_opening(self) -> None:
-        """What stands between a reply and the human's next words."""
+        """Determine what the template writes between a reply and the human's next message."""
         dialogue_ = [("user", "b"), ("assistant", PROBE), ("user", _NEXT)]
         rendered = self._template([{"role": role, "content": text} for role, text in dialogue_], generate=False)
         self._opening, found, _ = rendered.partition(PROBE)[2].partition(_NEXT)
         if not found or self._tokenize([self._opening])[0][:1] != [self.end_of_turn]:
-            raise self._unmaskable("what stands behind a reply does not begin with the end of its turn")
+            raise self._unmaskable("the text after a reply does not start with the end of its turn")
 
-    # Pictures in texts -----------------------------------------------------------------------------------------
+    # Images in texts -------------------------------------------------------------------------------------------
 
     def _page_text(self, page: str | None) -> str:
-        """What is seen of a page: its mark, or words, and the end of a line."""
+        """What is shown of a page: the marker of its screenshot, or words, and a line break."""
         if page is None:
             return f"{NO_PAGE}\n"
         found = self.screenshots(page)
@@ -107,7 +114,7 @@ class PageEncoder(ChatEncoder):
         return f"{_OPEN}{self._numbers[found]}{_CLOSE}\n"
 
     def _clean(self, text: str) -> str:
-        """`text` without what could pass for a picture."""
+        """Escape everything in `text` that could be mistaken for an image."""
         text = text.translate(_REPLACED)
         for token in self._reserved:
             text = text.replace(token, f"{token[0]} {token[1:]}")
@@ -121,9 +128,9 @@ class PageEncoder(ChatEncoder):
         return [self._expand_pictures(row, numbers) for row, numbers in zip(rows, marked, strict=True)]
 
     def _expand_pictures(self, row: list[int], numbers: list[int]) -> list[int]:
-        """Each placeholder as many times as its picture has tokens, by the picture's own number."""
+        """Repeat each placeholder for each token of its image, as the image's own negative number."""
         if row.count(self.vision.token) != len(numbers):
-            raise ValueError("a placeholder that is no picture's")
+            raise ValueError("a placeholder without an image")
         waiting = iter(numbers)
         ids: list[int] = []
         for token in row:
@@ -151,7 +158,7 @@ class PageEncoder(ChatEncoder):
         hidden: str | None = None,
         recipe: Recipe = "paper",
     ) -> list[list[int]]:
-        """As of `ChatEncoder`. c stands where recipe `paper` puts it: the published code has no critic of pages."""
+        """As for `ChatEncoder`. c is always placed as in recipe `paper`: the published code has no critic for pages."""
         return super().prompts(conversations, hidden=None if hidden is None else self._page_text(hidden).rstrip())
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:

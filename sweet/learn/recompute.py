@@ -1,11 +1,11 @@
-"""Gradient checkpointing: the states inside a layer are not kept for the backward pass but computed again there.
+"""Gradient checkpointing: the states inside a layer are not stored for the backward pass but recomputed there.
 
-What remains of a forward is one state a token and layer, and the inside of the one layer that is computed again; it
-costs about one more forward. The backward pass comes when a tree is no longer planted (`sweet.learn.attention`), so
-each layer plants its own tree again while it is repeated. Autocast's copies of a layer's weights are dropped with its
-states: it would keep those of all layers until the last one is through, half the weights on each device, which ZeRO
-could not divide. The switch of the library is not used: it acts on models in training mode alone, which would bring
-dropout with it.
+One state per token and layer is stored, and the inside of the one layer that is being recomputed; this costs about one
+more forward pass. The backward pass runs when the context of a tree (`sweet.learn.attention`) has been closed, so each
+layer enters it again while it is recomputed. Autocast's copies of a layer's weights are freed with its states:
+otherwise those of all layers would be kept until the last one is done, half the size of the weights on each device,
+which ZeRO could not divide. The library's own switch is not used, because it works in training mode only, which would
+enable dropout.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from sweet.hints import Hint, option
 from sweet.learn.attention import LAYERS_RECOMPUTED, current_tree_attention
 
 RECOMPUTE_THRESHOLD = 1_000_000_000
-"""Parameters from which a GPU's memory is mostly too small for the states of a step's tokens."""
+"""Number of parameters from which a GPU's memory is usually too small for the activations of a step."""
 
 
 def recompute_layers(model: Any) -> None:
-    """From now on compute the layers of `model` again in the backward pass.
+    """Recompute the layers of `model` in the backward pass from now on.
 
     Raises:
-        UsageError: the model has no layers that the library knows as such.
+        UsageError: the library does not support this for the model's layers.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise UsageError(
-            f"The layers of {type(model).__name__} cannot be computed again.",
+            f"The layers of {type(model).__name__} cannot be recomputed.",
             where=option("gradient_checkpointing", "on"),
             fix=Hint(option("gradient_checkpointing", "off"), ", and a smaller ", option("micro_batch_tokens")),
         )
@@ -56,7 +56,7 @@ def _recompute(layer: Any, model: Any) -> None:
         def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
             return nullcontext(), restore_attention
 
-        # ZeRO-3 keeps weights in parts, whose shapes change between the passes: no comparison of what is kept.
+        # ZeRO-3 changes the shapes of weights between the passes, so saved tensors must not be compared.
         return checkpoint(
             compute,
             *args,
@@ -72,7 +72,7 @@ def _recompute(layer: Any, model: Any) -> None:
 
 @contextmanager
 def _no_autocast_cache() -> Iterator[None]:
-    """Autocast keeps no copies of what it casts; those that a backward needs are its own."""
+    """Switch off autocast's cache of cast weights; copies that the backward pass needs are saved there anyway."""
     enabled = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:

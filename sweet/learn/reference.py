@@ -1,14 +1,14 @@
-"""Reference log-probabilities: computed once for each sequence, and kept in the user's cache for other trainings.
+"""Reference log-probabilities: computed once for each sequence and cached for other trainings of the user.
 
-What decides them is their name: the content of the model's files, the type it computes in, the versions of the
-libraries that compute, and of each sequence the ids and spans. Packing, batch, order, engine, learning rate and the run
-do not, so a second training on the same pairs finds all of them, and one on more of them computes the rest. They lie in
-the cache folder rather than in a run because it is other runs, and copies of a run, that want them.
+The cache key is everything that determines them: the content of the model's files, the type it computes in, the
+versions of the libraries, and the ids and spans of each sequence. Packing, batch size, order, engine, learning rate and
+the run do not matter, so a second training on the same pairs finds all of them, and one on more pairs computes only the
+rest. They are in the user's cache folder and not in a run, because other runs and copies of a run use them.
 
-On disk a pass leaves files of a few thousand sequences each, one after the other, so that one that was stopped has not
-worked in vain. A file is named after the sha256 of its bytes, says which model it is of, and is never changed: one that
-is torn or has come from elsewhere does not fit its name or its place and counts as not there. Rank 0 alone reads and
-writes, and tells the others. The files read least recently go when all together are too large.
+A pass writes files of a few thousand sequences each, one after the other, so that an interrupted pass can be resumed. A
+file is named after the sha256 of its bytes, contains the digest of its model, and is never changed: a damaged or moved
+file does not match its name or key and is ignored. Only rank 0 reads and writes files, and sends the values to the
+other ranks. The least recently used files are removed when the cache is too large.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from sweet.llm.weights import weights_digest
 from sweet.runs.cache import cache_folder, prune
 
 FORMAT = 1
-"""Raised when what is computed, or how it is written, changes."""
+"""Increased when the computed values or the file format change."""
 MAX_BYTES = 256 << 20
-"""All files together: some three million sequences."""
+"""Size limit of all files together: about three million sequences."""
 GROUPS_PER_FILE = 256
-"""Forwards of a rank after which what was found is written."""
+"""Forward passes of a rank after which the results are written."""
 
 _NAME = re.compile(rf"[0-9a-f]{{64}}\.safetensors|.*{re.escape(UNFINISHED)}")
 
 
 class ReferenceCache:
-    """The kept log-probabilities of one model.
+    """The cached log-probabilities of one model.
 
     Args:
-        base: the model, as `load_model` takes it; one whose files cannot be found is never kept anything of.
+        base: the model, as for `load_model`; if its files are not found, nothing is cached.
     """
 
     def __init__(self, base: str) -> None:
@@ -60,11 +60,12 @@ class ReferenceCache:
         return weights_digest(self.base)
 
     def find(self, digests: Sequence[bytes], spans: Sequence[int], compute_type: str) -> dict[int, Tensor]:
-        """What is known of sequences, by index.
+        """The cached values of sequences: sums of log-probabilities, [spans], by index of the sequence.
 
         Args:
             digests: of the sequences (`sequence_digest`).
-            spans: how many each has.
+            spans: number of spans of each.
+            compute_type: `Scorer.compute_type`.
         """
         key = self._key(compute_type)
         if key is None:
@@ -86,7 +87,7 @@ class ReferenceCache:
         return found
 
     def store(self, rows: Mapping[bytes, Tensor], compute_type: str) -> None:
-        """Keep sums by digest; what is not finite is left out. A folder that cannot be written only costs time."""
+        """Store sums by digest, except those that are not finite. Errors are ignored: they only cost time later."""
         key = self._key(compute_type)
         rows = {digest: sums for digest, sums in rows.items() if bool(torch.isfinite(sums).all())}
         if key is None or not rows:
@@ -110,7 +111,7 @@ class ReferenceCache:
 
 @dataclass(frozen=True)
 class ReferenceLogprobs:
-    """Sums of each sequence's spans, on the CPU, and how many sequences were found in the cache."""
+    """Sums of each sequence's spans, on the CPU, and the number of sequences that were found in the cache."""
 
     sums: list[Tensor]
     cached: int
@@ -119,7 +120,8 @@ class ReferenceLogprobs:
 def reference_logprobs(
     scorer: Scorer, engine: Engine, pool: Sequence[TokenSequence], budget: int, cache: ReferenceCache | None
 ) -> ReferenceLogprobs:
-    """Log-probabilities of the whole pool under the scorer's model as it is now; all ranks call it together."""
+    """Log-probabilities of the whole pool under the scorer's current model, in nats; all ranks must call it
+    together."""
     digests = [sequence_digest(sequence) for sequence in pool] if cache is not None else []
     found: dict[int, Tensor] = {}
     if cache is not None and engine.rank == 0:
@@ -143,7 +145,7 @@ def reference_logprobs(
 
 
 def sequence_digest(sequence: TokenSequence) -> bytes:
-    """sha256 of the ids and of where the spans lie; which turns they belong to changes nothing."""
+    """The sha256 of the ids and span boundaries; the turns that the spans belong to do not matter."""
     numbers = array("q", sequence.ids)
     numbers.extend([-1, *(bound for span in sequence.spans for bound in (span.start, span.stop))])
     return hashlib.sha256(numbers.tobytes()).digest()
@@ -163,7 +165,7 @@ def _serialize(rows: Mapping[bytes, Tensor], key: bytes) -> bytes:
 
 
 def _read(path: Path, key: bytes) -> dict[bytes, Tensor] | None:
-    """Sums by digest; None where the file is not what it should be, and removed where it is damaged."""
+    """The sums by digest; None if the file is not a file of this key. Damaged files are removed."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 

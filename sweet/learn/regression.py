@@ -1,9 +1,10 @@
-"""The critic with a regression head at work (`sweet.learn.head`; the paper's ablation on code, its critic for pages).
+"""Inference with the regression-head critic (`sweet.learn.head`; in arXiv 2503.15478 the ablation for code and the
+critic for pages).
 
-There is no reference: the head's score of a turn is what there is. Its zero means nothing after a training on
-preferences, which only ever saw differences, so the advantage of a reply is its score less the mean score of the
-candidates drawn at the same turn: how much better than the agent's usual reply it is. The reply that was really given
-is measured against the same mean.
+There is no reference model; the head's score of a turn is all there is. After a training on preferences its zero point
+has no meaning, because only differences were compared, so the advantage of a reply is its score minus the mean score of
+the candidates sampled at the same turn: how much better than the agent's usual reply it is. The reply that was actually
+given is compared with the same mean.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ class RegressionCritic:
     """Implements `sweet.learn.critic.Critic` with a model that has a regression head.
 
     Args:
-        encoder: how the model is shown dialogues (`sweet.learn.page_encoder` for one that sees pages).
+        encoder: encodes dialogues (`sweet.learn.page_encoder` for a critic that sees pages).
         target: what the head has learned.
-        share: compute once what replies and turns share.
+        max_length: maximum number of tokens of a sequence; None for no limit.
+        budget: tokens of one forward pass.
+        share: compute prefixes that replies and turns share only once.
     """
 
     def __init__(
@@ -67,9 +70,9 @@ class RegressionCritic:
         return scored_replies
 
     def turn_scores(self, dialogues: Sequence[Trajectory], system: str | None) -> list[dict[int, float]]:
-        """The score of each turn that the agent took, by the turn's index in its dialogue.
+        """The score of each turn of the agent, by the turn's index in its dialogue.
 
-        A dialogue is computed once for all its turns. Turns left out for its length have none.
+        A dialogue is computed once for all its turns. Turns that are dropped because of the length are missing.
         """
         self.reader.prepare(dialogues)
         encoded = [self.reader.dialogue(dialogue, system) for dialogue in dialogues]

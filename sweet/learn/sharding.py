@@ -1,9 +1,9 @@
-"""Who computes what, where several ranks share the work.
+"""Divides work among ranks.
 
-Every rank works this out for itself, from the same sizes, so nothing is sent. All ranks take the same number of
-forwards: an engine that keeps the weights in parts (ZeRO-3) fetches them from all ranks in each, and one that averages
-gradients meets in each backward. A rank that has fewer groups than another, or none at all, computes something small
-once more and leaves it out of the sums: its groups come with `counts`, which is False for those.
+Every rank computes the division itself from the same sizes, so nothing is sent. All ranks run the same number of
+forward passes: an engine that partitions the weights (ZeRO-3) fetches them from all ranks in each pass, and one that
+averages gradients synchronises in each backward pass. A rank that has fewer groups than another, or none, computes a
+small group once more without counting it: its groups come with a flag that is False for these.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ Share = list[tuple[list[int], bool]]
 def assign_groups(
     sizes: Sequence[int], pack: Callable[[list[int]], list[list[int]]], world: int
 ) -> list[list[list[int]]]:
-    """The groups of a step's examples, by rank; `packed` makes groups of the examples that a rank is dealt.
+    """Divide the examples of a step among the ranks, and return each rank's groups of indices.
 
-    The largest examples are dealt first, each to the rank that has the least to do.
+    The largest examples are assigned first, each to the rank with the least work.
+
+    Args:
+        sizes: of the examples.
+        pack: divides a rank's examples into groups.
+        world: number of ranks.
     """
     assigned: list[list[int]] = [[] for _ in range(world)]
     loads = [0] * world
@@ -31,14 +36,14 @@ def assign_groups(
 
 
 def rank_share(sizes: Sequence[int], pack: Callable[[list[int]], list[list[int]]], rank: int, world: int) -> Share:
-    """The groups of a step's examples that `rank` computes (`dealt`). With one rank all is its share."""
+    """The groups of a step's examples that `rank` computes (see `assign_groups`)."""
     groups = assign_groups(sizes, pack, world)
     smallest = min(range(len(sizes)), key=lambda i: (sizes[i], i))
     return _pad_share(groups[rank], max(map(len, groups)), [smallest])
 
 
 def rank_groups(groups: Sequence[list[int]], rank: int, world: int) -> Share:
-    """The groups that `rank` computes: every `world`-th, those of similar size beside each other."""
+    """The groups that `rank` computes: every `world`-th, so that groups of similar size run at the same time."""
     if not groups:
         return []
     return _pad_share(list(groups[rank::world]), -(-len(groups) // world), groups[0][:1])

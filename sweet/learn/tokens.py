@@ -1,14 +1,13 @@
-"""From dialogues to token ids and supervised spans, for any chat template.
+"""Encodes dialogues as token ids with supervised spans, for any chat template.
 
-The prompt of a turn is the chat template of what the agent saw, rendered with the generation prompt; the reply is what
-follows it: the ids recorded while sampling where they spell the reply, otherwise the tokenised reply and the template's
-end-of-turn token. Which token ends a turn is found once for each tokenizer, by rendering a reply nobody would write and
-looking at what the template puts behind it. Nothing is searched for in the rendered dialogue, so a reply that contains
-marker text cannot move a mask.
+The prompt of a turn is what the agent saw, rendered with the chat template and the generation prompt; the reply
+follows: the ids recorded during sampling if they decode to the reply's text, otherwise the tokenised reply and the
+template's end-of-turn token. The end-of-turn token is determined once for each tokenizer, by rendering a probe reply
+and reading what the template writes after it. Rendered dialogues are never searched for text, so a reply that contains
+marker text cannot shift a mask.
 
-The turns of a dialogue become one sequence as long as the next prompt begins with exactly the ids of the sequence so
-far, and separate sequences where it does not (templates that rewrite history). Both are right: what is not shared is
-simply not merged.
+The turns of a dialogue form one sequence as long as the next prompt starts with exactly the ids so far, and separate
+sequences otherwise (for templates that rewrite history). Both are correct; only the sharing differs.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from sweet.learn.vision_processor import Picture
 
 PROBE = "Zyxwv"
-"""A reply nobody would write: one plain word, so that no template trims or escapes it."""
+"""A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
 
 WHOLE = -1
 """The `turn` of a span that covers a whole sequence (recipe `upstream`, see `sweet.learn.objectives`)."""
 
 
 class TooLong(UsageError):
-    """What is never left out (c, the opening, the last turn) is longer than a sequence may be."""
+    """The parts that are never dropped (c, the opening, the last turn) exceed the maximum length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The ids `[start, stop)` of a sequence that are supervised, and the turn they belong to.
+    """The supervised ids `[start, stop)` of a sequence, and the turn they belong to.
 
-    `reach` is where the turn ends for a regression head, if that is behind `stop`: behind what became of the reply.
+    `reach` is the end of the turn for a regression head, if it is after `stop`: after the result of the reply.
     """
 
     start: int
@@ -57,25 +56,25 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Token ids with the spans that are supervised, in order, and the pictures whose tokens are among them."""
+    """Token ids with supervised spans, in order, and the images whose tokens are among them."""
 
     ids: tuple[int, ...]
     spans: tuple[Span, ...]
     images: tuple[Picture, ...] = ()
 
     def with_whole(self) -> TokenSequence:
-        """The same sequence with one more span over every id but the first, which nothing predicts."""
+        """The same sequence with an additional span over every id but the first, which nothing predicts."""
         return replace(self, spans=(*self.spans, Span(1, len(self.ids), WHOLE)))
 
     def shifted(self, start: int, stop: int) -> TokenSequence:
-        """The same ids with every span moved by `start` at its beginning and `stop` at its end."""
+        """The same ids with the start of every span moved by `start` and its end by `stop`."""
         spans = tuple(replace(s, start=max(1, s.start + start), stop=max(2, s.stop + stop)) for s in self.spans)
         return replace(self, spans=spans)
 
 
 @dataclass(frozen=True)
 class EncodedDialogue:
-    """The sequences of one dialogue, and how many early turns were left out to make it fit."""
+    """The sequences of one dialogue, and the number of early turns that were dropped to make it fit."""
 
     sequences: tuple[TokenSequence, ...]
     dropped: int
@@ -83,7 +82,7 @@ class EncodedDialogue:
 
 @dataclass(frozen=True)
 class ReplyText:
-    """One reply: its text, the ids that were sampled where known, and whether the sampler ended it by itself."""
+    """One reply: its text, the sampled ids if known, and whether the model ended it itself."""
 
     text: str
     token_ids: tuple[int, ...] | None = None
@@ -92,9 +91,9 @@ class ReplyText:
 
 @dataclass(frozen=True)
 class _Target:
-    """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's name.
+    """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's index in the history.
 
-    `behind` are the ids of what became of each reply, which follow it and are not supervised.
+    `suffix` are the ids of each reply's result, which follow the reply and are not supervised.
     """
 
     index: int
@@ -106,7 +105,7 @@ class _Target:
         return self.replies[number] + self.suffix[number]
 
     def span(self, start: int, number: int = 0) -> Span:
-        """The span of a reply that begins at `start`."""
+        """The span of a reply that starts at `start`."""
         stop, suffix = start + len(self.replies[number]), len(self.suffix[number])
         return Span(start, stop, self.turn, stop + suffix if suffix else None)
 
@@ -116,13 +115,13 @@ class ChatEncoder:
 
     Attributes:
         end_of_turn: the id that ends a reply.
-        header: how many ids the generation prompt adds behind the last message.
+        header: number of ids that the generation prompt adds after the last message.
 
     Args:
         tokenizer: a Hugging Face tokenizer with a chat template.
 
     Raises:
-        UsageError: it has no chat template, or one in which replies cannot be told from the rest.
+        UsageError: it has no chat template, or one in which replies cannot be located.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -130,14 +129,14 @@ class ChatEncoder:
         self.name = str(getattr(tokenizer, "name_or_path", "") or "the tokenizer")
         if not getattr(tokenizer, "chat_template", None):
             raise UsageError(
-                "The model has no chat template, so its replies cannot be told from the rest of a dialogue.",
+                "The model has no chat template, so its replies cannot be located in a dialogue.",
                 where=self.name,
                 fix="use an instruction-tuned model, or put a chat_template into its tokenizer_config.json",
             )
         self._chat = ChatTemplate(tokenizer)
         self._probe()
 
-    # What the template does ------------------------------------------------------------------------------------
+    # The chat template ----------------------------------------------------------------------------------------
 
     def _template(self, messages: list[dict[str, str]], *, generate: bool) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=generate))
@@ -150,11 +149,12 @@ class ChatEncoder:
         return UsageError(
             f"The chat template cannot be masked: {why}.",
             where=self.name,
-            fix="use a model whose template puts a reply right behind its generation prompt and ends it with a token",
+            fix="use a model whose template puts a reply directly after the generation prompt and ends it with a token",
         )
 
     def _probe(self) -> None:
-        """Find the end-of-turn token, the header's length and how replies are tokenised; check them on the ids."""
+        """Determine the end-of-turn token, the header's length and how replies are tokenised, and verify them on
+        ids."""
         messages = [{"role": "user", "content": "b"}]
         bare, prompt = self._template(messages, generate=False), self._template(messages, generate=True)
         rendered = self._template([*messages, {"role": "assistant", "content": PROBE}], generate=False)
@@ -162,7 +162,7 @@ class ChatEncoder:
             raise self._unmaskable("a rendered reply does not begin with the generation prompt")
         lead, found, tail = rendered[len(prompt) :].partition(PROBE)
         if not found:
-            raise self._unmaskable("a rendered reply does not hold the text of the reply")
+            raise self._unmaskable("a rendered reply does not contain the text of the reply")
         if not tail:
             raise self._unmaskable("nothing marks the end of a reply")
         self._lead = lead
@@ -170,7 +170,7 @@ class ChatEncoder:
         prompt_ids, bare_ids, tail_ids, standalone, ended, joined, whole = self._tokenize(texts)
         self.end_of_turn = tail_ids[0]
         self.header = len(prompt_ids) - len(bare_ids) if prompt.startswith(bare) else 0
-        # SentencePiece puts a space before a text that stands alone; inside the dialogue there is none.
+        # SentencePiece adds a space before a text that is tokenised alone; inside the dialogue there is none.
         self._anchor: str | None = None
         if joined[: len(prompt_ids)] == prompt_ids and joined[len(prompt_ids) :] != standalone:
             self._anchor, self._anchor_ids = prompt, len(prompt_ids)
@@ -188,8 +188,12 @@ class ChatEncoder:
         """The ids of each conversation with its generation prompt.
 
         Args:
-            hidden: the training-time information c, told at the head of the first user message.
-            recipe: `upstream` puts c before the templated prompt instead, as plain text before the begin-of-text token.
+            hidden: the training-time information c, inserted at the start of the first user message.
+            recipe: `upstream` inserts c before the rendered prompt instead, as plain text before the begin-of-text
+                token.
+
+        Raises:
+            UsageError: the template refuses a conversation.
         """
         before = ""
         if hidden is not None and recipe == "upstream":
@@ -197,17 +201,18 @@ class ChatEncoder:
         try:
             texts = [before + self._chat.text(m if hidden is None else with_hidden(m, hidden)) for m in conversations]
         except ValueError as error:
-            raise UsageError(f"A dialogue cannot be put to the model: {error}.", where=self.name) from error
+            raise UsageError(f"A dialogue cannot be rendered for the model: {error}.", where=self.name) from error
         return self._tokenize(texts) if texts else []
 
     def texts(self, observation: Sequence[Message], replies: Sequence[ReplyText]) -> tuple[str, list[str]]:
-        """A prompt and replies to it as text, the end-of-turn token included, for engines that encode themselves."""
+        """A prompt and replies to it as text, including the end-of-turn token, for engines with their own
+        tokenisation."""
         prompt = self._chat.text(observation)
         end = str(self.tokenizer.convert_ids_to_tokens(self.end_of_turn))
         return prompt, [self._lead + reply.text + (end if reply.ended else "") for reply in replies]
 
     def replies(self, replies: Sequence[ReplyText]) -> list[list[int]]:
-        """The ids of each reply, its end-of-turn token included (unless the sampler was cut short)."""
+        """The ids of each reply, including its end-of-turn token (unless the reply was truncated)."""
         rows: list[list[int] | None] = [self._recorded(reply) for reply in replies]
         missing = [i for i, row in enumerate(rows) if row is None]
         if missing:
@@ -218,7 +223,8 @@ class ChatEncoder:
         return [row or [self.end_of_turn] for row in rows]
 
     def _recorded(self, reply: ReplyText) -> list[int] | None:
-        """The recorded ids with their end, where they are this tokenizer's and spell the text; otherwise None."""
+        """The recorded ids with their end, if they are valid for this tokenizer and decode to the text; otherwise
+        None."""
         if not reply.token_ids:
             return None
         ids = list(reply.token_ids)
@@ -241,12 +247,12 @@ class ChatEncoder:
         recipe: Recipe = "paper",
         max_length: int | None = None,
     ) -> EncodedDialogue:
-        """Every turn of the agent in a dialogue, merged where the ids allow; a span's `turn` indexes its history.
+        """Encode every turn of the agent in a dialogue, merged if the ids allow; a span's `turn` indexes its history.
 
-        Whole early turns are left out until what remains fits `max_length` ids: never the last turn, never c.
+        Early turns are dropped until the rest fits into `max_length` ids; the last turn and c are never dropped.
 
         Raises:
-            TooLong: its last turn does not fit.
+            TooLong: the last turn does not fit.
             UsageError: the dialogue has no turn of the agent.
         """
         messages = self._prepare_messages(as_messages(trajectory.dialogue_history, system))
@@ -276,10 +282,18 @@ class ChatEncoder:
         recipe: Recipe = "paper",
         max_length: int | None = None,
     ) -> tuple[list[TokenSequence], int]:
-        """One sequence for each reply to the same observation, all with the same prompt ids, and the dropped turns.
+        """Encode several replies to one observation.
+
+        Args:
+            turn: index of the turn in its dialogue's history.
+            name: names the turn in errors.
+            hidden, recipe: as for `prompts`.
+
+        Returns:
+            One sequence for each reply, all with the same prompt ids, and the number of dropped turns.
 
         Raises:
-            TooLong: the turn does not fit `max_length`; `name` says which it is.
+            TooLong: the turn does not fit into `max_length` ids.
         """
         target = _Target(
             len(observation), self.replies(replies), turn, [self._reply_suffix(reply) for reply in replies]
@@ -294,25 +308,25 @@ class ChatEncoder:
         ]
         return [self._finalize(row) for row in rows], dropped
 
-    # Overridden by an encoder that shows more than text (`sweet.learn.page_encoder`) ----------------------------------
+    # Overridden by an encoder that encodes more than text (`sweet.learn.page_encoder`) ----------------------------
 
     def prepare(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
-        """Told beforehand which replies and which c will be encoded, to prepare together what they need."""
+        """Announce the replies and the values of c that will be encoded, so that they can be prepared in one batch."""
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write what a model that reads these sequences is kept with: the tokenizer."""
+        """Write what is stored with a model that reads these sequences: the tokenizer."""
         self.tokenizer.save_pretrained(folder)
 
     def _prepare_messages(self, messages: list[Message]) -> list[Message]:
-        """The messages as they are put to the model."""
+        """The messages as the model reads them."""
         return messages
 
     def _reply_suffix(self, reply: ReplyText) -> list[int]:
-        """The ids of what became of a reply, which follow its own."""
+        """The ids of a reply's result, which follow the reply."""
         return []
 
     def _finalize(self, sequence: TokenSequence) -> TokenSequence:
-        """A sequence as the model takes it."""
+        """A sequence in the form that the model accepts."""
         return sequence
 
     def _fit(
@@ -324,7 +338,7 @@ class ChatEncoder:
         max_length: int | None,
         name: str,
     ) -> tuple[list[_Target], list[list[int]], int]:
-        """The turns that are kept, their prompts, and how many early turns were dropped."""
+        """The remaining turns, their prompts, and the number of dropped turns."""
         last = targets[-1].index
         cuts = [i for i, message in enumerate(messages[:last]) if message.role == "assistant"] + [last]
         longest = 0
@@ -349,7 +363,7 @@ class ChatEncoder:
 
 
 def _merge(targets: Sequence[_Target], prompts: Sequence[list[int]]) -> tuple[TokenSequence, ...]:
-    """One sequence as long as each prompt begins with the ids before it."""
+    """One sequence as long as each prompt starts with the ids before it."""
     done: list[TokenSequence] = []
     ids: list[int] = []
     spans: list[Span] = []

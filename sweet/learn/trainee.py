@@ -1,7 +1,7 @@
-"""The model a training starts from, made ready to be trained, and written when it is done.
+"""The model to train: loads it, prepares it for training, and writes the result.
 
-The same for one device and for many ranks: both end with the trained weights by name, and what is written is the model
-it started from with these weights, in the type its own were stored in.
+This is the same for one device and for many ranks: both end with the trained weights by name, and what is written is
+the initial model with these weights, in the type its own weights were stored in.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ class Start:
     """What a training starts from.
 
     Attributes:
-        base: the model, as `sweet.llm.pretrained` takes it.
-        lora: the adapter that is trained in the place of the model.
+        base: the model, as for `sweet.llm.pretrained`.
+        lora: the adapter that is trained instead of the model.
         output: with an adapter, what is written: the model with the adapter merged in, or the adapter alone.
-        recompute: the states inside the layers are computed again in the backward pass; None leaves it to the size
-            of the model.
-        head: a regression head is trained with it, whole beside an adapter too.
+        recompute: gradient checkpointing; None decides by the size of the model.
+        head: also train a regression head, completely even with an adapter.
     """
 
     base: str
@@ -49,19 +48,19 @@ class Start:
 
 
 class Trainee:
-    """A model to be trained.
+    """A model to train.
 
     Attributes:
-        model: the causal model, with the adapter's layers in it where there are any.
-        parameters, trained: how many parameters the model has, adapter and head not counted, and how many are trained.
-        recomputed: whether layers are computed again in the backward pass.
+        model: the causal model, including the layers of an adapter.
+        parameters, trained: number of parameters of the model, without adapter and head, and number of trained ones.
+        recomputed: whether layers are recomputed in the backward pass.
     """
 
     def __init__(self, start: Start, model: Any) -> None:
         self.start, self.model = start, model
         self.parameters = parameter_count(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
-        if start.head:  # behind the adapter, which freezes all that is there
+        if start.head:  # after the adapter, which freezes all existing weights
             attach_head(model)
         self.trained = parameter_count(trainable_weights(model).values())
         self.recomputed = self.parameters >= RECOMPUTE_THRESHOLD if start.recompute is None else start.recompute
@@ -70,24 +69,25 @@ class Trainee:
 
     @classmethod
     def load(cls, start: Start, device: Device, *, tokenizer: Any = None) -> Trainee:
-        """With its weights in fp32, since updates at small rates vanish in bf16. Errors as of `load_model`."""
+        """Load the model with weights in fp32, because small updates vanish in bf16. Raises the errors of
+        `load_model`."""
         return cls(start, load_model(start.base, device, "float32", tokenizer=tokenizer))
 
     @classmethod
     def on_meta(cls, start: Start, *, tokenizer: Any = None) -> Trainee:
-        """Shapes only."""
+        """The model on torch's meta device: shapes only."""
         return cls(start, meta_model(start.base, tokenizer=tokenizer))
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take these for the weights that are trained.
+        """Replace the trained weights.
 
         Raises:
-            ValueError: they are not of this model.
+            ValueError: they do not belong to this model.
         """
         copy_weights(trainable_weights(self.model), weights)
 
     def write(self, tokenizer: Any, folder: Path) -> None:
-        """Write what was trained, with the tokenizer. The model is of no use for training afterwards."""
+        """Write what was trained, with the tokenizer. The model cannot be trained afterwards."""
         if self._adapted is not None and self.start.output == "adapter":
             with _staged_folder(folder, tokenizer) as part, detached_head(self.model) as head:
                 save_adapter(self._adapted, absolute_name(self.start.base), part)
@@ -97,13 +97,13 @@ class Trainee:
         model = self.model if self._adapted is None else self._adapted.merge_and_unload()
         kind = stored_type(self.start.base)
         if kind is not None:
-            with detached_head(model):  # which stays fp32
+            with detached_head(model):  # the head stays fp32
                 model.to(kind)
         save_model(model, tokenizer, folder)
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write model, tokenizer and chat template in the ordinary Hugging Face layout, a regression head beside them."""
+    """Write model, tokenizer and chat template in Hugging Face layout, with a regression head next to them."""
     with _staged_folder(folder, tokenizer) as part, detached_head(model) as head:
         model.save_pretrained(part)
         if head is not None:
@@ -112,15 +112,15 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
 
 @contextmanager
 def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
-    """A place to write to; then the tokenizer is written there too and all moved into `folder`, file by file, the
-    configuration last: a folder that has one is whole."""
+    """A temporary folder to write to. At the end the tokenizer is added and all files are moved into `folder`, the
+    configuration last: a folder with a configuration is complete."""
     last = ("config.json", ADAPTER_CONFIG)
     part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for name in last:
         (folder / name).unlink(missing_ok=True)
-    # DeepSpeed prints where saving imports it.
+    # Saving may import DeepSpeed, which prints.
     with without_progress_bars(), redirect_stdout(io.StringIO()):
         yield part
         tokenizer.save_pretrained(part)

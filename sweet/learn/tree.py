@@ -1,10 +1,10 @@
-"""Prefix trees: token sequences that begin alike are laid out once, and one forward serves them all.
+"""Prefix trees: token sequences with common prefixes are laid out once and computed in one forward pass.
 
-The sequences, sorted, are laid out depth first: each adds only the ids in which it departs from the one before it.
-Slot q may attend to slot k exactly when k <= q < end(k), end(k) being where k's subtree ends, and a slot's position
-counts along its path; so every sequence sees precisely the ids it would see alone. The tree is built from ids, hence
-right for any chat template: what is not shared is simply not merged. Sequences that share nothing stand side by side:
-a tree may have several roots.
+The sequences, sorted, are laid out in depth-first order: each adds only the ids that differ from the previous one. Slot
+q may attend to slot k exactly when k <= q < end(k), where end(k) is the end of k's subtree, and a slot's position
+counts along its path, so every sequence sees exactly the ids that it would see alone. The tree is built from ids, so it
+is correct for any chat template. Sequences without a common prefix are laid out next to each other: a tree may have
+several roots.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Tree:
 
     Attributes:
         ids: the token of each slot.
-        positions: how many slots stand before it on its path.
-        ends: where the subtree of each slot ends (exclusive).
+        positions: the number of slots before it on its path.
+        ends: the end of the subtree of each slot (exclusive).
         paths: for each sequence, in the order given, the slots of its ids.
     """
 
@@ -56,14 +56,14 @@ def build_tree(sequences: Sequence[Sequence[int]]) -> Tree:
 
 
 class Forest:
-    """Counts the slots of the tree of what was added so far, without building it."""
+    """Counts the slots of the tree of the sequences added so far, without building it."""
 
     def __init__(self) -> None:
         self.slots = 0
         self._rows: list[tuple[int, ...]] = []
 
     def add(self, sequences: Iterable[tuple[int, ...]]) -> None:
-        """Add sequences; each needs slots for what it does not share with its nearest neighbours."""
+        """Add sequences; each needs slots for the ids that it does not share with its nearest neighbours."""
         for row in sequences:
             position = bisect(self._rows, row)
             neighbours = self._rows[max(0, position - 1) : position + 1]
@@ -72,7 +72,7 @@ class Forest:
 
 
 def common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """How many ids two sequences share at their beginning."""
+    """The length of the common prefix of two sequences."""
     size = min(len(left), len(right))
     if left[:size] == right[:size]:
         return size

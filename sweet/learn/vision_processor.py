@@ -1,11 +1,11 @@
-"""Pictures in a sequence of tokens: how many tokens one takes, and what the model is given of it.
+"""Images in token sequences: the number of their tokens, and the model's inputs for them.
 
-In the ids a picture is a run of one placeholder token, as many as the model makes states of it. That number follows
-from the picture's size alone, so a sequence holds only where each picture lies; its pixels are read, scaled and cut
-into patches by the model's own image processor (the one that needs Pillow alone) when a forward needs them. Taken are
-models of the shape of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: patches of all pictures in one tensor `pixel_values`
-[patches, numbers], and `image_grid_thw` [pictures, 3], how many patches each has in time, height and width. `merge`
-patches a side become one token. Positions in height and width are computed by the model.
+In the ids an image is a run of one placeholder token, one for each state that the model computes of it. That number
+follows from the image's size, so a sequence stores only the path of each image; its pixels are read, scaled and cut
+into patches by the model's own image processor (the one that needs only Pillow) when a forward pass needs them.
+Supported are models with the inputs of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: patches of all images in one tensor
+`pixel_values` [patches, numbers], and `image_grid_thw` [images, 3], the number of patches in time, height and width.
+`merge_size` x `merge_size` patches become one token. The model computes positions in height and width itself.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.render.screenshot_images import read_image
 
 CACHE_SIZE = 8
-"""Prepared pictures that are kept for the next forward: one of 512 tokens has 10 MB."""
+"""Prepared images that are cached for the next forward pass: one of 512 tokens takes 10 MB."""
 
 _INPUTS = {"pixel_values", "image_grid_thw"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture in a sequence: the file it lies in (PNG), how many tokens it takes, and who prepares it."""
+    """An image in a sequence: its PNG file, the number of its tokens, and the processor that prepares it."""
 
     path: Path
     tokens: int
@@ -40,17 +40,17 @@ class Picture:
 
 
 class VisionProcessor:
-    """How a vision-language model is shown pictures: its image processor with a bound on their size.
+    """Prepares images for a vision-language model: its image processor with a limit on their size.
 
     Attributes:
         token: the id of the placeholder.
 
     Args:
-        name: the model, as `sweet.llm.pretrained` takes it.
-        most_pixels: larger pictures are scaled down to so many; the processor's own bound where not given.
+        name: the model, as for `sweet.llm.pretrained`.
+        max_pixels: larger images are scaled down to this many pixels; by default the processor's own limit.
 
     Raises:
-        UsageError: the model has no image processor, or one that gives something else than named above.
+        UsageError: the model has no image processor, or one with inputs other than those described above.
     """
 
     def __init__(self, name: str, max_pixels: int | None = None) -> None:
@@ -59,13 +59,13 @@ class VisionProcessor:
         token = getattr(config, "image_token_id", None)
         if not set(self.processor.model_input_names) >= _INPUTS or token is None:
             raise UsageError(
-                f"The model {name} takes pictures otherwise than Qwen2-VL and its successors do.",
+                f"The image inputs of the model {name} differ from those of Qwen2-VL and its successors.",
                 where=f"{config.model_type}: {', '.join(self.processor.model_input_names)}",
                 fix="a model of the families Qwen2-VL, Qwen2.5-VL or Qwen3-VL",
             )
         self.token = int(token)
         self.reserved = {int(i) for i in (token, getattr(config, "video_token_id", None)) if i is not None}
-        """Ids that may stand for nothing but what the model is shown."""
+        """Ids that may only be used as placeholders."""
         if max_pixels is not None:
             size = self.processor.size
             longest_edge = min(max_pixels, int(size["longest_edge"]))
@@ -77,7 +77,11 @@ class VisionProcessor:
         self._cached = lru_cache(maxsize=CACHE_SIZE)(self._prepare)
 
     def picture(self, path: Path) -> Picture:
-        """The picture in a file. Only its size is looked at."""
+        """The image in a file; only its size is read.
+
+        Raises:
+            SweetError: the file is not a usable PNG.
+        """
         from PIL import Image
 
         try:
@@ -89,10 +93,10 @@ class VisionProcessor:
         return Picture(path, patches // self._patches_per_token, self)
 
     def patches(self, picture: Picture) -> tuple[Tensor, Tensor]:
-        """Its patches [patches, numbers] and its grid [3].
+        """The patches of an image, [patches, numbers], and its grid [3].
 
         Raises:
-            SweetError: the file is not what it was.
+            SweetError: the file has changed.
         """
         pixels, grid = self._cached(picture.path)
         if int(grid.prod()) // self._patches_per_token != picture.tokens:
@@ -108,12 +112,13 @@ class VisionProcessor:
         return prepared_image["pixel_values"], prepared_image["image_grid_thw"][0]
 
     def save_pretrained(self, folder: Path) -> None:
-        """Write the image processor, its bound included."""
+        """Write the image processor, including the size limit."""
         self.processor.save_pretrained(folder)
 
 
 def image_inputs(model: Any, pictures: Sequence[Picture], ids: Tensor) -> dict[str, Tensor]:
-    """What `model`'s forward takes besides `ids` for the pictures of their rows, in order; nothing without any."""
+    """The arguments of `model`'s forward pass besides `ids` for the images in their rows, in order; empty if there are
+    none."""
     if not pictures:
         return {}
     prepared = [picture.vision.patches(picture) for picture in pictures]
@@ -121,7 +126,7 @@ def image_inputs(model: Any, pictures: Sequence[Picture], ids: Tensor) -> dict[s
         "pixel_values": torch.cat([pixels for pixels, _ in prepared]).to(ids.device),
         "image_grid_thw": torch.stack([grid for _, grid in prepared]).to(ids.device),
     }
-    # Later versions of the library want to be told where the pictures stand, from which positions follow.
+    # Later versions of the library require the positions of the images.
     if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
         inputs["mm_token_type_ids"] = (ids == pictures[0].vision.token).int()
     return inputs

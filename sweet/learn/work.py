@@ -1,7 +1,7 @@
-"""How much a forward computes: the positions it lays out, against the tokens it is given.
+"""Counts the work of a forward pass: the computed positions, compared with the input tokens.
 
-Sequences that begin alike are laid out as a prefix tree where that saves something and they may stand in one, else as
-rows padded to the longest. The one rule is here, for the scorer that computes and for whoever counts beforehand.
+Sequences with common prefixes are laid out as a prefix tree if that saves positions and a tree is possible, otherwise
+as rows padded to the longest. This rule is used by the scorer and by the estimate in the dry run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """Positions that were computed: those of tokens, and padding beside them."""
+    """Computed positions: those of tokens, and padding."""
 
     tokens: int = 0
     padding: int = 0
@@ -33,18 +33,18 @@ class Work:
 
 
 def longest_shared(sequences: Sequence[TokenSequence], max_shared_length: int) -> int:
-    """The longest sequence that may stand in a tree with all of these: 0 where one of them has pictures."""
+    """The maximum length of a sequence in a tree with all of these: 0 if one of them has images."""
     return 0 if any(sequence.images for sequence in sequences) else max_shared_length
 
 
 def uses_tree(lengths: Sequence[int], slots: int, max_shared_length: int) -> bool:
-    """Whether sequences of these lengths are computed as their tree of `slots`; `shares_up_to` as of a scorer."""
+    """Whether sequences of these lengths are computed as a tree of `slots`, given a scorer's `max_shared_length`."""
     longest = max(lengths)
     return longest <= max_shared_length and slots < len(lengths) * longest
 
 
 def computed_work(lengths: Sequence[int], slots: int, max_shared_length: int) -> Work:
-    """What one forward over sequences of these lengths computes; arguments as of `stands_in_tree`."""
+    """The work of one forward pass over sequences of these lengths; arguments as for `uses_tree`."""
     if uses_tree(lengths, slots, max_shared_length):
         return Work(slots)
     return Work(sum(lengths), len(lengths) * max(lengths) - sum(lengths))

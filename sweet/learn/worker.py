@@ -1,9 +1,9 @@
 """One rank of a training, as a launcher starts it: `python -m sweet.learn.worker FOLDER`.
 
-It reads the job from the folder, meets the other ranks, and runs the loop with the engine of many. Rank 0 tells how far
-it is and writes the model; every rank that fails leaves its error in the folder and ends at once, upon which the
-launcher ends the others. A rank does not outlive its launcher (Linux), nor, where there are several machines, the
-command that the training belongs to, whose pulse it watches.
+It reads the job from the folder, joins the other ranks, and runs the loop with the distributed engine. Rank 0 reports
+progress and writes the model; a rank that fails writes its error to the folder and ends at once, upon which the
+launcher ends the others. A rank does not outlive its launcher (on Linux) nor, with several machines, the command of the
+training, whose heartbeat it monitors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(folder: Path) -> None:
-    """Do this rank's part of the job in `folder`."""
+    """Run this rank's part of the job in `folder`."""
     job = Job.read(folder / FILE)
     device = init_ranks(job.device)
     log = JsonlWriter(folder / PROGRESS) if torch.distributed.get_rank() == 0 else None
@@ -52,7 +52,7 @@ def run(folder: Path) -> None:
     def make_engine(model: Any, clip: float) -> ZeroEngine:
         return ZeroEngine(model, clip, job.zero, device)
 
-    # An adapter to start from is merged into whole weights.
+    # An adapter to start from must be merged into unpartitioned weights.
     partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
     with partitioned_loading(job.zero, job.settings.clip) if partitioned else nullcontext():
         trainee = Trainee.load(job.start, job.device if partitioned else "cpu")
@@ -93,12 +93,12 @@ def main(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         _write_error(folder, error)
         sys.stderr.flush()
-        os._exit(1)  # the other ranks wait in an exchange, and an orderly end would wait for them
+        os._exit(1)  # the other ranks wait in a collective operation, and a regular exit would wait for them
     return 0
 
 
 def _write_error(folder: Path, error: Exception) -> None:
-    """The error, for the command to show."""
+    """Write the error for the command to report."""
     if isinstance(error, torch.OutOfMemoryError):
         smaller = Hint("a smaller ", option("micro_batch_tokens"))
         others = (option("gradient_checkpointing", "on"), option("zero", 3), option("offload"))
@@ -108,7 +108,7 @@ def _write_error(folder: Path, error: Exception) -> None:
 
 
 def exit_with_command(heartbeat: Path) -> None:
-    """End this process once the pulse has stood still, or the command has ended."""
+    """End this process once the heartbeat has stopped or the command has ended."""
     listener = HeartbeatReader(heartbeat)
     while listener.silence() < HEARTBEAT_TIMEOUT and not listener.ended:
         time.sleep(HEARTBEAT_TIMEOUT / 10)

@@ -1,15 +1,15 @@
-"""The engine of several ranks: DeepSpeed's ZeRO.
+"""The engine for several ranks: DeepSpeed's ZeRO.
 
-What is kept in parts: the optimizer's moments (stage 1), the gradients too (2), the weights too (3); stage 0 keeps all
-on every rank. Weights, gradients and moments are fp32 as they are with one device, and a GPU computes in bf16 through
-the scorer's autocast, so one rank or many, any stage, makes the same updates up to the order of sums. AdamW is torch's,
-on GPUs and for what is offloaded to the host: DeepSpeed's own would have to be compiled first.
+Partitioned are the optimizer's moments (stage 1), also the gradients (2), also the weights (3); stage 0 replicates
+everything. Weights, gradients and moments are fp32 as on one device, and a GPU computes in bf16 through the scorer's
+autocast, so any number of ranks and any stage make the same updates up to the order of sums. AdamW is torch's, on GPUs
+and for what is offloaded to the host: DeepSpeed's own would have to be compiled first.
 
-DeepSpeed sees one module whose forward is the whole of a scorer's: where weights are fetched before they are used and
-let go afterwards, its hooks must see the output layer inside the same forward.
+DeepSpeed sees one module whose forward is the scorer's whole computation: if weights are fetched before use and
+released afterwards, its hooks must see the output layer inside the same forward pass.
 
-Under stage 3 no process but the first ever holds the whole model: it is loaded in parts (`loading`), and the first
-reads the stored weights and deals them out, layer by layer.
+Under stage 3 no process but the first ever has the whole model: it is loaded partitioned (`partitioned_loading`), and
+the first process reads the stored weights and distributes them layer by layer.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ Offload = Literal["none", "optimizer", "all"]
 T = TypeVar("T")
 
 CHECKPOINT_FILE = "settled.json"
-"""Beside the folders of checkpoints: which one counts. Replaced when a checkpoint is whole."""
+"""Next to the checkpoint folders: names the valid one. Replaced when a checkpoint is complete."""
 
 
 @dataclass(frozen=True)
 class ZeroSettings:
-    """The stage, and what is kept in the host's memory: the optimizer (from stage 1), the weights too (stage 3)."""
+    """The stage, and what is stored in the host's memory: the optimizer (from stage 1), also the weights (stage 3)."""
 
     stage: int
     offload: Offload = "none"
 
 
 def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
-    """Meet the other ranks that the launcher has started; the device of this one."""
-    os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would take a GPU that is there
+    """Join the other ranks that the launcher has started; return this rank's device."""
+    os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would use an available GPU
     import deepspeed
     from deepspeed.runtime import compiler
 
@@ -61,7 +61,7 @@ def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     # takes each rank two seconds.
     compiler.compile = lambda: lambda function: function
     if device == "cpu":
-        # Its shared-memory exchange would be compiled first, for minutes, and a stopped compiler leaves locks.
+        # Its shared-memory communication would be compiled for minutes, and an interrupted compiler leaves locks.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         place = torch.device("cpu")
     else:
@@ -73,7 +73,7 @@ def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
 
 @contextmanager
 def partitioned_loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
-    """While it is open, models are loaded as `settings` will keep them. The ranks load together."""
+    """Load models partitioned as in `settings` while the context is open. All ranks must load together."""
     if settings.stage < 3:
         yield
         return
@@ -84,7 +84,7 @@ def partitioned_loading(settings: ZeroSettings, clip: float) -> Iterator[None]:
     try:
         yield
     finally:
-        del config  # the library knows it as long as it lives
+        del config  # the library uses it as long as the object exists
         library.unset_hf_deepspeed_config()
 
 
@@ -103,7 +103,7 @@ class _Forward(torch.nn.Module):
 
 
 class _DeepSpeedScorer(Scorer):
-    """A scorer whose forwards go through DeepSpeed."""
+    """A scorer whose forward passes go through DeepSpeed."""
 
     deepspeed_engine: Any = None
 
@@ -111,7 +111,7 @@ class _DeepSpeedScorer(Scorer):
         return super().__call__(sequences)
 
     def __call__(self, sequences: Sequence[TokenSequence]) -> SpanScores:
-        # Weights that are fetched in inference mode could not be changed afterwards. Leaving it enables gradients.
+        # Weights fetched in inference mode cannot be updated afterwards. Leaving inference mode would enable gradients.
         grad_enabled = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.set_grad_enabled(grad_enabled):
             return SpanScores(*self.deepspeed_engine(sequences))
@@ -121,9 +121,9 @@ class ZeroEngine:
     """Implements `sweet.learn.engine.Engine` on all ranks.
 
     Args:
-        model: with fp32 weights, on the CPU and on every rank the same, or as `loading` had it loaded.
-        clip: the norm that gradients are clipped to.
-        device: what `join` gave.
+        model: with fp32 weights, on the CPU and the same on every rank, or loaded in `partitioned_loading`.
+        clip: the maximum gradient norm.
+        device: the result of `init_ranks`.
     """
 
     def __init__(self, model: Any, clip: float, settings: ZeroSettings, device: torch.device) -> None:
@@ -134,7 +134,7 @@ class ZeroEngine:
         self._zero = deepspeed.zero
         config = deepspeed_config(settings, clip, self.world)
         if settings.stage == 3:
-            # Weight by weight, so that the whole model need never be on the device.
+            # Weight by weight, so that the whole model is never on the device.
             self._zero.Init(module=model, config_dict_or_path=config, dtype=torch.float32)
             for buffer in model.buffers():
                 buffer.data = buffer.data.to(device)
@@ -150,14 +150,14 @@ class ZeroEngine:
             dist_init_required=False,
         )
         self._engine.eval()
-        # FlexAttention tries its gradients outside of DeepSpeed's backward pass, which ZeRO-3 knows nothing of.
+        # Testing FlexAttention's gradients runs a backward pass outside DeepSpeed, which ZeRO-3 does not support.
         forward.scorer = _DeepSpeedScorer(model, device=device, attention="blocks")
         forward.scorer.deepspeed_engine = self._engine
         self.scorer: Scorer = forward.scorer
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:
         self._engine.set_gradient_accumulation_boundary(last)
-        # DeepSpeed averages over the ranks, and the gradients of a step are a sum.
+        # DeepSpeed averages over the ranks, while the gradients of a step are a sum.
         self._engine.backward(loss * self.world, scale_wrt_gas=False)
         if not last:
             self._engine.step()
@@ -184,7 +184,7 @@ class ZeroEngine:
         return result
 
     def weights(self) -> dict[str, Tensor] | None:
-        """All trained weights by name, whole, fp32, on the host of rank 0; None on the others."""
+        """All trained weights by name, complete, fp32, on the host of rank 0; None on the others."""
         content = {}
         for name, parameter in trainable_weights(self.model).items():
             with self._zero.GatheredParameters([parameter], enabled=self.settings.stage == 3):
@@ -195,7 +195,7 @@ class ZeroEngine:
     # Checkpoints -----------------------------------------------------------------------------------------------
 
     def save(self, path: Path, state: dict[str, Any]) -> None:
-        """Each rank writes its part into a new folder beside `path`, which then names that folder."""
+        """Each rank writes its part to a new folder next to `path`, which then names that folder."""
         tag = f"step-{state['step']}"
         self._engine.save_checkpoint(
             str(path.parent), tag=tag, save_latest=False, exclude_frozen_parameters=self._frozen
@@ -223,7 +223,7 @@ class ZeroEngine:
         if layout != (self.world, self.settings.stage):
             raise UsageError(
                 f"The checkpoint was made by {layout[0]} ranks with ZeRO {layout[1]}, and these are {self.world} with "
-                f"ZeRO {self.settings.stage}: its parts are cut otherwise.",
+                f"ZeRO {self.settings.stage}: it is partitioned differently.",
                 where=path,
                 fix=Hint(option("devices"), " and ", option("zero", layout[1]), " as before, or ", fix),
             )
@@ -231,12 +231,12 @@ class ZeroEngine:
             str(path.parent), tag=metadata["tag"], load_module_strict=not self._frozen
         )
         if result is None:
-            raise UsageError("The checkpoint is not whole.", where=path.parent / metadata["tag"], fix=fix)
+            raise UsageError("The checkpoint is incomplete.", where=path.parent / metadata["tag"], fix=fix)
         return state
 
 
 def deepspeed_config(settings: ZeroSettings, clip: float, world: int) -> dict[str, Any]:
-    """What DeepSpeed is told. The size of a batch is of no meaning to it: the loop decides when a step ends."""
+    """DeepSpeed's configuration. Its batch size has no effect: the loop decides when a step ends."""
     zero: dict[str, Any] = {"stage": settings.stage}
     if settings.offload != "none":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
@@ -246,7 +246,7 @@ def deepspeed_config(settings: ZeroSettings, clip: float, world: int) -> dict[st
         "train_batch_size": world,
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
-        # Without ZeRO DeepSpeed clips and keeps the norm to itself.
+        # Without ZeRO, DeepSpeed clips but does not expose the norm.
         "gradient_clipping": clip if settings.stage > 0 else 0.0,
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,

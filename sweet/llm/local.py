@@ -125,7 +125,7 @@ class LocalServing:
             raise UsageError(
                 f"Options for vllm were given, and no vllm is started: {why}.",
                 where="what follows --",
-                fix="leave out what follows --",
+                fix="omit the options after --",
             )
 
     def choose(self, model: str) -> Choice:

@@ -248,7 +248,7 @@ class RemoteClient:
             try:
                 raw = await target.channel.post(_CHAT, {"model": target.model, **body, **fields})
             except StatusError as error:
-                # Perhaps only what is asked for besides is refused: ask for less, and go on so if that helps.
+                # The server may refuse only the extra fields: request fewer, and remember the level that works.
                 smaller = [level for level in range(extras) if self._extra_fields(sampling, level) != fields]
                 if not smaller or error.status not in (400, 422) or _overflows(error):
                     raise

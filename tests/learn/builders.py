@@ -1,4 +1,4 @@
-"""Builders for tests: small tokenizers with several families' chat templates, tiny random models, dialogues."""
+"""Builders for tests: small tokenizers with the chat templates of several families, tiny random models, dialogues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEMPLATES = {
         "{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
         "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
     ),
-    # Rewrites history: only the last reply keeps its empty thought.
+    # Rewrites history: only the last reply has an empty thought.
     "qwen": (
         "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
         "{% if m['role'] == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}"

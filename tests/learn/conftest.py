@@ -1,4 +1,4 @@
-"""The builders of this room as fixtures."""
+"""The builders as fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny random vision-language models in folders of their own, and albums of painted pages."""
+"""Tiny random vision-language models, each in a folder, and screenshots of painted pages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: 
 
 
 class _Kept:
-    """A tokenizer and an image processor, as a hub has them in one folder."""
+    """A tokenizer and an image processor, as on the hub in one folder."""
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
         self.parts = (tokenizer, processor)
@@ -118,7 +118,8 @@ def paint(colour: str, width: int = 40, height: int = 24, corner: str | None = N
 
 
 class PaintedAlbum:
-    """Screenshots by page (implements sweet.learn.page_encoder.Album): PNG bytes, or words; remembers what was told."""
+    """Screenshots by page (implements sweet.learn.page_encoder.Screenshots): PNG bytes, or an error text; records the
+    requests."""
 
     def __init__(self, folder: Path, shots: dict[str, bytes | str]) -> None:
         self.told: list[str] = []

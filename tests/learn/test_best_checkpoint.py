@@ -1,4 +1,4 @@
-"""The best epoch's weights are kept, through a stop as well, and of equals the later ones."""
+"""The weights of the best epoch are kept, also if the training is interrupted; on a tie the later ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.learn.test_loop import CRITIC, make_data
 
 
 class Scripted(Loop):
-    """Held-out accuracies by epoch, as they are told; the weights at each."""
+    """Held-out accuracies by epoch from a list; records the weights at each."""
 
     accuracies: Sequence[float] = ()
     seen: list[dict[str, torch.Tensor]]
@@ -52,7 +52,7 @@ def same(one: dict[str, torch.Tensor] | None, other: dict[str, torch.Tensor]) ->
 @pytest.mark.parametrize(
     ("accuracies", "best"), [((0.5, 1.0, 0.75), 1), ((1.0, 0.5, 1.0), 2), ((0.5, 0.5, 0.25), 1), ((0.9, 0.8, 0.7), 0)]
 )
-def test_the_best_epoch_is_kept_and_the_later_of_equals(
+def test_the_best_epoch_is_kept_and_the_later_on_a_tie(
     tokenizer: Any, tmp_path: Path, accuracies: Sequence[float], best: int
 ) -> None:
     loop = make(tokenizer, tmp_path / "c.pt", accuracies)
@@ -64,7 +64,9 @@ def test_the_best_epoch_is_kept_and_the_later_of_equals(
 
 @pytest.mark.parametrize("stopped_at", [3, 4, 5, 6])
 @pytest.mark.parametrize("save_every", [None, 3])
-def test_the_best_survives_a_stop(tokenizer: Any, tmp_path: Path, stopped_at: int, save_every: int | None) -> None:
+def test_the_best_weights_survive_an_interruption(
+    tokenizer: Any, tmp_path: Path, stopped_at: int, save_every: int | None
+) -> None:
     accuracies = (0.5, 1.0, 0.75)
     whole = make(tokenizer, tmp_path / "whole.pt", accuracies, save_every=save_every)
     expected = whole.run()
@@ -82,10 +84,8 @@ def test_the_best_survives_a_stop(tokenizer: Any, tmp_path: Path, stopped_at: in
     assert same(again.final_weights(), whole.seen[1])
 
 
-def test_a_checkpoint_finds_the_best_it_knows_of_though_a_better_one_came_after_it(
-    tokenizer: Any, tmp_path: Path
-) -> None:
-    """Stopped between the weights of a better epoch and the checkpoint that would know of it, and then it is none."""
+def test_resuming_uses_the_best_weights_that_the_checkpoint_records(tokenizer: Any, tmp_path: Path) -> None:
+    """Interrupted after better weights were written and before the checkpoint that records them."""
     path = tmp_path / "c.pt"
 
     def stop(record: Record) -> None:
@@ -101,7 +101,7 @@ def test_a_checkpoint_finds_the_best_it_knows_of_though_a_better_one_came_after_
     assert {file.name for file in best_files(path)} == {"c.pt.best-2"}
 
 
-def test_weights_that_are_gone_are_told(tokenizer: Any, tmp_path: Path) -> None:
+def test_missing_weights_are_reported(tokenizer: Any, tmp_path: Path) -> None:
     loop = make(tokenizer, tmp_path / "c.pt", (1.0, 0.5))
     loop.run()
     best_files(tmp_path / "c.pt")[0].write_bytes(b"torn")
@@ -109,6 +109,6 @@ def test_weights_that_are_gone_are_told(tokenizer: Any, tmp_path: Path) -> None:
         loop.final_weights()
 
 
-def test_without_a_place_or_a_measure_there_is_no_best(tokenizer: Any) -> None:
+def test_keep_best_requires_a_checkpoint_and_held_out_examples(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="beside a checkpoint"):
         make(tokenizer, None, (1.0,))

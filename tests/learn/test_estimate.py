@@ -1,4 +1,4 @@
-"""Memory is estimated as it is measured, and ZeRO divides what its stage says."""
+"""The memory estimate matches measurements, and ZeRO divides it according to its stage."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def measured(
         for _ in range(6)
     ]
     examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(3)]
-    # One example a micro-batch, so that the gradients of the first are there when the next are computed.
+    # One example per micro-batch, so that gradients exist when the second one is computed.
     settings = LoopSettings(lr=1e-4, epochs=2, batch=3, token_budget=1)
     loops: list[Loop] = []
 
@@ -123,8 +123,8 @@ def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:
     assert found.peak / TOLERANCE < found.states + found.rest < TOLERANCE * found.peak
 
 
-def test_layers_that_are_computed_again_keep_no_copies_of_weights() -> None:
-    """Autocast would keep those of all layers to the end of the forward, on every device."""
+def test_recomputed_layers_store_no_copies_of_weights() -> None:
+    """Autocast would keep those of all layers until the end of the forward pass, on every device."""
     kept, dropped = (measured(256, 12, 1024, 512, 60, 20, mixed=True, recompute=again) for again in (False, True))
     assert kept.peak - kept.states > 2 * kept.parameters
     assert dropped.peak - dropped.states < dropped.parameters
@@ -148,17 +148,17 @@ def test_zero_divides(
     assert (states.weights, states.gradients, states.optimizer, states.host) == (weights, gradients, optimizer, host)
 
 
-def test_offloading_all_leaves_no_weights_on_the_device() -> None:
+def test_offloading_everything_stores_no_weights_on_the_device() -> None:
     states = model_states(P, P, ZeroSettings(3, "all"), devices=2)
     assert (states.weights, states.optimizer) == (0, 0)
     assert states.host == 12 * P / 2
 
 
-def test_one_device_keeps_everything() -> None:
+def test_one_device_stores_everything() -> None:
     assert model_states(P, P) == model_states(P, P, ZeroSettings(0), devices=8)
 
 
-def test_checkpointing_and_half_precision_take_less() -> None:
+def test_checkpointing_and_half_precision_need_less_memory() -> None:
     shape = Shape(hidden=64, layers=8, queries=64, keys=16, inner=256, vocabulary=1000)
     full = activations(shape, 100, mixed=False)
     assert activations(shape, 200, mixed=False) == 2 * full
@@ -170,7 +170,7 @@ def test_checkpointing_and_half_precision_take_less() -> None:
     assert logits(shape, 10**9) == 4 * 4 * (1 << 24)
 
 
-def test_buffers_are_those_of_deepspeeds_defaults() -> None:
+def test_buffers_match_the_defaults_of_deepspeed() -> None:
     zero_config = pytest.importorskip("deepspeed.runtime.zero.config", reason="DeepSpeed is not installed")
     defaults = zero_config.DeepSpeedZeroConfig()
     assert (defaults.max_live_parameters, defaults.reduce_bucket_size) == (LIVE_PARAMETERS, BUCKET)

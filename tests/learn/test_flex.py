@@ -1,4 +1,5 @@
-"""FlexAttention over trees, by torch's reference of it on a CPU: the numbers and gradients of plain sequences."""
+"""FlexAttention over trees with torch's reference implementation on a CPU: the results and gradients of plain
+sequences."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_flex_attention_gives_the_means_and_gradients_of_plain_sequences(family:
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12))
 @settings(deadline=None)
-def test_tiles_are_those_of_the_whole_mask(sequences: list[list[int]]) -> None:
+def test_tiles_match_the_whole_mask(sequences: list[list[int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flex, "TILE", 3)
         ends = build_tree(sequences).ends
@@ -70,7 +71,7 @@ def test_tiles_are_those_of_the_whole_mask(sequences: list[list[int]]) -> None:
         assert torch.equal(part, tiles.any(2) & ~tiles.all(2))
 
 
-def test_what_flex_attention_cannot_do_goes_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_used_if_flex_attention_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch has no gradients for it on a CPU."""
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     scorer = Scorer(build_model(VOCABULARY), attention="flex")

@@ -1,4 +1,5 @@
-"""The head's scores are those of the mean of the states, in trees and plain sequences; it is kept beside the model."""
+"""The head's scores equal those of the mean of the states, in trees and plain sequences; it is stored next to the
+model."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_means_run_along_each_path(paths: list[list[int]], data: st.DataObject) 
 def test_scores_and_gradients_are_those_of_the_mean_of_the_states(
     family: str, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In trees, whole and cut, and in plain sequences of differing lengths."""
+    """In trees, whole and divided, and in plain sequences of different lengths."""
     monkeypatch.setattr(attention, "BLOCK", 37)
     model = with_head(build_model(VOCABULARY, family=family))
     rows = dialogue_of()
@@ -82,7 +83,7 @@ def test_scores_and_gradients_are_those_of_the_mean_of_the_states(
         assert close(torch.cat([p.grad.flatten() for p in model.parameters()]), gradients, 1e-4)
 
 
-def test_a_long_dialogue_is_read_to_its_end() -> None:
+def test_a_long_dialogue_is_scored_to_its_end() -> None:
     random = torch.Generator().manual_seed(0)
     ids = tuple(torch.randint(0, VOCABULARY, (1000,), generator=random).tolist())
     turns = tuple(Span(start, start + 30, start) for start in range(50, 960, 50))
@@ -95,7 +96,7 @@ def test_a_long_dialogue_is_read_to_its_end() -> None:
     torch.testing.assert_close(torch.cat(parts), whole[::4], rtol=1e-5, atol=1e-5)
 
 
-def test_log_probabilities_are_what_they_are_without_a_head_and_nan_where_not_asked_for() -> None:
+def test_the_head_does_not_change_log_probabilities_and_they_are_nan_if_not_computed() -> None:
     model, rows = build_model(VOCABULARY), random_sequences(4)
     with torch.no_grad():
         bare = Scorer(model)(rows)
@@ -111,7 +112,7 @@ def test_log_probabilities_are_what_they_are_without_a_head_and_nan_where_not_as
     assert values_alone.sums.isnan().all()
 
 
-def test_a_head_begins_at_zero() -> None:
+def test_a_head_is_initialised_to_zero() -> None:
     model = build_model(VOCABULARY)
     attach_head(model)
     values = Scorer(model)(random_sequences(2)).values
@@ -119,7 +120,7 @@ def test_a_head_begins_at_zero() -> None:
     assert values.tolist() == [0.0] * 4
 
 
-def test_a_vision_language_model_takes_the_head() -> None:
+def test_a_vision_language_model_can_have_a_head() -> None:
     from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
     rope: dict[str, Any] = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
@@ -141,7 +142,7 @@ def test_a_vision_language_model_takes_the_head() -> None:
             torch.testing.assert_close(values, naive(model, row), rtol=1e-4, atol=1e-5)
 
 
-def test_a_model_that_hides_its_states_cannot_have_a_head() -> None:
+def test_a_model_without_hidden_states_cannot_have_a_head() -> None:
     model = with_head(build_model(VOCABULARY))
 
     def shift(_module: object, _inputs: object, output: Any) -> Any:
@@ -154,7 +155,7 @@ def test_a_model_that_hides_its_states_cannot_have_a_head() -> None:
     assert "--variant" in str(caught.value.fix)
 
 
-def test_it_is_saved_beside_a_model_that_any_program_loads(tmp_path: Path, tokenizer: Any) -> None:
+def test_it_is_saved_next_to_a_model_that_other_programs_can_load(tmp_path: Path, tokenizer: Any) -> None:
     from safetensors.torch import load_file
 
     from sweet.llm.pretrained import load_model
@@ -178,7 +179,7 @@ def test_it_is_saved_beside_a_model_that_any_program_loads(tmp_path: Path, token
     assert again.weight.dtype == torch.float32
 
 
-def test_a_head_that_is_not_the_models_is_refused(tmp_path: Path, tokenizer: Any) -> None:
+def test_a_head_of_another_model_is_refused(tmp_path: Path, tokenizer: Any) -> None:
     save_model(with_head(build_model(len(tokenizer), width=64)), tokenizer, tmp_path)
     with pytest.raises(UsageError, match="not of this model"):
         load_head(build_model(len(tokenizer)), tmp_path)

@@ -1,4 +1,4 @@
-"""A job that was written is read as it was."""
+"""A job is read as it was written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweet.learn.trainee import Start
 from sweet.learn.zero import ZeroSettings
 
 
-def test_a_job_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_job_round_trips(tmp_path: Path) -> None:
     pool = [TokenSequence((1, 2, 3), (Span(1, 3, 0),)), TokenSequence((1, 2), (Span(1, 2, 0),))]
     job = Job(
         start=Start("micro", LoraSettings(4, 8, ("q_proj",)), "adapter", head=True),

@@ -1,4 +1,4 @@
-"""The log-probabilities of spans equal those of a full forward, gradients included, for several families."""
+"""The log-probabilities of spans, and their gradients, equal those of a full forward pass, for several families."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_shared_prompts_give_the_same_means(family: str) -> None:
                 assert mean == pytest.approx(want, abs=1e-5, rel=1e-5)
 
 
-def test_a_model_whose_logits_are_its_own_affair_is_still_right(make_model: Callable[..., Any]) -> None:
+def test_a_model_with_unusual_logits_is_computed_by_its_own_forward(make_model: Callable[..., Any]) -> None:
     model = build_model(VOCABULARY)
 
     def shift(_module: object, _inputs: object, output: Any) -> Any:
@@ -121,7 +121,7 @@ def dialogue_of(turns: int = 3, candidates: int = 4, seed: int = 0) -> list[Toke
         replies.append(replies[1][:4] + ids(7))
         for reply in replies:
             span = Span(len(prompt), len(prompt) + len(reply), turn)
-            # The opening is supervised too, so that what is shared has a gradient of its own.
+            # The opening is supervised too, so that the shared part has a gradient.
             rows.append(TokenSequence((*prompt, *reply), (Span(3, 9, 0), span)))
         prompt = prompt + replies[0] + ids(5)
     return [*rows, *random_sequences(2, seed + 1)]
@@ -158,7 +158,7 @@ def test_a_tree_gives_the_means_and_gradients_of_plain_sequences(
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_a_tree_leaves_the_attention_of_the_model_as_it_was(family: str) -> None:
+def test_a_tree_restores_the_attention_of_the_model(family: str) -> None:
     model = build_model(VOCABULARY, family=family)
     ids = torch.tensor([[5, 6, 7, 8]])
     before = model.config._attn_implementation, model(input_ids=ids).logits
@@ -168,7 +168,7 @@ def test_a_tree_leaves_the_attention_of_the_model_as_it_was(family: str) -> None
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8), st.integers(1, 9))
-def test_blocks_show_each_slot_its_own_path(sequences: list[list[int]], size: int) -> None:
+def test_in_blocks_each_slot_sees_exactly_its_path(sequences: list[list[int]], size: int) -> None:
     tree = build_tree(sequences)
     seen = {
         block.start + row: [int(block.keys[place]) for place in block.visible[row].nonzero()[:, 0]]
@@ -187,7 +187,7 @@ def test_blocks_show_each_slot_its_own_path(sequences: list[list[int]], size: in
     ),
     st.integers(1, 40),
 )
-def test_packs_hold_every_bundle_once_within_the_budget(bundles: list[list[list[int]]], budget: int) -> None:
+def test_packs_contain_every_bundle_once_within_the_budget(bundles: list[list[list[int]]], budget: int) -> None:
     scorer = Scorer.__new__(Scorer)
     scorer.max_shared_length = 6
     rows = [[TokenSequence(tuple(ids), (Span(1, 2, 0),)) for ids in bundle] for bundle in bundles]
@@ -212,7 +212,7 @@ def test_a_tree_is_not_used_beyond_a_sliding_window() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8))
-def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> None:
+def test_in_a_tree_each_sequence_sees_exactly_its_path(sequences: list[list[int]]) -> None:
     tree = build_tree(sequences)
     for sequence, path in zip(sequences, tree.paths, strict=True):
         assert [tree.ids[slot] for slot in path] == sequence
@@ -226,14 +226,14 @@ def test_a_tree_shows_each_sequence_its_own_path(sequences: list[list[int]]) -> 
     assert grove.slots == len(tree.ids)
 
 
-def test_nothing_supervised_is_no_nan() -> None:
+def test_a_sequence_without_supervised_tokens_is_refused() -> None:
     scorer = Scorer(build_model(VOCABULARY))
-    with pytest.raises(ValueError, match="nothing supervised"):
+    with pytest.raises(ValueError, match="no supervised token"):
         scorer([TokenSequence((1, 2, 3), ())])
 
 
 @given(st.lists(st.integers(1, 300), max_size=60), st.integers(50, 1000))
-def test_batches_hold_everything_once_within_the_budget(lengths: list[int], budget: int) -> None:
+def test_batches_contain_everything_once_within_the_budget(lengths: list[int], budget: int) -> None:
     made = list(batches(lengths, budget))
     assert sorted(i for batch in made for i in batch) == list(range(len(lengths)))
     for batch in made:

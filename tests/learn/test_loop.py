@@ -1,4 +1,4 @@
-"""The loop learns, does not depend on its micro-batches, and goes on exactly where it stopped."""
+"""The loop learns, does not depend on its micro-batches, and resumes exactly where it was interrupted."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class _StoppedError(Exception):
 
 
 class Watched(Loop):
-    """Tells the names of the examples of each step."""
+    """Records the names of the examples of each step."""
 
     def _step(self, step: int, examples: list[Example], reference: Reference | None) -> Work:
         taken.append([example.name for example in examples])
@@ -144,7 +144,7 @@ class Watched(Loop):
 taken: list[list[str]] = []
 
 
-def test_kin_come_together_in_an_order_of_their_own(tokenizer: Any) -> None:
+def test_groups_stay_together_and_are_shuffled(tokenizer: Any) -> None:
     pool, examples = make_data(tokenizer, 9)
     grouped = [Example(e.name, e.chosen, e.rejected, group=str(number % 3)) for number, e in enumerate(examples)]
     settings = LoopSettings(lr=1e-3, epochs=2, batch=3, grouped=True)
@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_training_is_refused(tokenizer: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_is_not_finite_names_step_and_items(tokenizer: Any, value: float) -> None:
+def test_the_error_of_a_value_that_is_not_finite_names_step_and_items(tokenizer: Any, value: float) -> None:
     pool, examples = make_data(tokenizer, 4)
     model = build_model(len(tokenizer))
     loop = Loop(model, pool.sequences, examples, CRITIC, SETTINGS)
@@ -210,7 +210,7 @@ def test_a_number_that_is_not_finite_names_step_and_items(tokenizer: Any, value:
     assert "pair" in str(caught.value.where)
 
 
-def test_the_rate_warms_up_and_ends_at_a_tenth() -> None:
+def test_the_learning_rate_warms_up_and_ends_at_a_tenth() -> None:
     settings = LoopSettings(lr=1.0, epochs=1, batch=1)
     rates = [learning_rate(step, 100, settings) for step in range(100)]
     assert rates[:3] == pytest.approx([1 / 3, 2 / 3, 1.0])
@@ -218,7 +218,7 @@ def test_the_rate_warms_up_and_ends_at_a_tenth() -> None:
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_saved_model_is_whole_and_loads_again(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_saved_model_is_complete_and_can_be_loaded(tokenizer: Any, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = build_model(len(tokenizer))
@@ -233,5 +233,5 @@ def test_a_saved_model_is_whole_and_loads_again(tokenizer: Any, tmp_path: Path) 
     assert AutoTokenizer.from_pretrained(path).chat_template == tokenizer.chat_template
 
 
-def test_no_utilisation_is_invented_for_a_cpu() -> None:
+def test_no_utilisation_is_reported_for_a_cpu() -> None:
     assert peak_flops(torch.device("cpu")) is None

@@ -1,4 +1,5 @@
-"""An adapter is trained in the place of its model, against the model alone, and merged gives what it gives."""
+"""An adapter is trained instead of its model, with the model itself as the reference; merging it does not change the
+results."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def save_base(folder: Path, tokenizer: Any, kind: torch.dtype = torch.float32) -
     return str(folder)
 
 
-def test_an_adapter_stands_beside_every_linear_layer_but_the_output(tokenizer: Any) -> None:
+def test_every_linear_layer_but_the_output_is_adapted(tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     add_lora(model, LORA)
     adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in trainable_weights(model)}
@@ -52,7 +53,7 @@ def test_an_adapter_stands_beside_every_linear_layer_but_the_output(tokenizer: A
     assert len(trainable_weights(few)) == 2 * 2 * 2
 
 
-def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any) -> None:
+def test_initially_and_with_the_adapter_disabled_the_model_is_unchanged(tokenizer: Any) -> None:
     base, model = build_model(len(tokenizer)), build_model(len(tokenizer))
     add_lora(model, LORA)
     expected = scores(base, tokenizer)
@@ -65,7 +66,7 @@ def test_at_first_and_with_the_adapter_off_it_is_the_model_it_was(tokenizer: Any
     assert trainable_weights(model)
 
 
-def test_a_regression_head_is_trained_whole_beside_the_adapter(tokenizer: Any, tmp_path: Path) -> None:
+def test_a_regression_head_is_trained_completely_with_an_adapter(tokenizer: Any, tmp_path: Path) -> None:
     base = save_base(tmp_path / "base", tokenizer, torch.bfloat16)
     for output in get_args(LoraOutput):
         trainee = Trainee.load(Start(base, LORA, output, head=True), "cpu")
@@ -81,7 +82,7 @@ def test_a_regression_head_is_trained_whole_beside_the_adapter(tokenizer: Any, t
             assert torch.equal(found[name], value), "fp32, whatever the model is stored in"
 
 
-def test_the_seed_alone_decides_and_nothing_else_is_drawn(tokenizer: Any) -> None:
+def test_the_adapter_depends_only_on_the_seed_and_global_random_state_is_unchanged(tokenizer: Any) -> None:
     made = []
     for noise, seed in ((1, 3), (2, 3), (1, 4)):
         model = build_model(len(tokenizer))
@@ -95,7 +96,7 @@ def test_the_seed_alone_decides_and_nothing_else_is_drawn(tokenizer: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_merged_gives_what_the_adapter_gives_in_the_type_of_the_base(
+def test_the_merged_model_equals_the_adapted_one_in_the_type_of_the_base(
     tokenizer: Any, tmp_path: Path, kind: torch.dtype
 ) -> None:
     start = Start(save_base(tmp_path / "base", tokenizer, kind), LORA)
@@ -114,7 +115,7 @@ def test_merged_gives_what_the_adapter_gives_in_the_type_of_the_base(
     torch.testing.assert_close(scores(merged, tokenizer), expected, rtol=1e-5 if exact else 5e-2, atol=1e-4)
 
 
-def test_the_adapter_alone_is_peft_s_folder_and_loads_as_what_was_trained(tokenizer: Any, tmp_path: Path) -> None:
+def test_an_adapter_is_saved_in_peft_s_format_and_can_be_loaded(tokenizer: Any, tmp_path: Path) -> None:
     base = save_base(tmp_path / "base", tokenizer)
     trainee = Trainee.load(Start(base, LORA, "adapter"), "cpu")
     nudge(trainee.model)
@@ -147,7 +148,7 @@ class _StoppedError(Exception):
     pass
 
 
-def test_resumed_equals_uninterrupted_and_the_checkpoint_holds_the_adapter_alone(
+def test_resumed_equals_uninterrupted_and_the_checkpoint_contains_only_the_adapter(
     tokenizer: Any, tmp_path: Path
 ) -> None:
     whole = loop_of(tokenizer, tmp_path / "a.pt")
@@ -176,7 +177,7 @@ def test_resumed_equals_uninterrupted_and_the_checkpoint_holds_the_adapter_alone
     assert expected.accuracy == 1.0, "it learns"
 
 
-def test_the_reference_is_the_base_whatever_the_adapter_holds(tokenizer: Any, tmp_path: Path) -> None:
+def test_the_reference_is_the_base_whatever_the_adapter_contains(tokenizer: Any, tmp_path: Path) -> None:
     loop = loop_of(tokenizer, tmp_path / "c.pt")
     nudge(loop.model)
     reference = loop.reference()
@@ -228,7 +229,7 @@ def test_a_job_with_an_adapter_is_read_as_it_was_written(tmp_path: Path) -> None
     assert Job.read(tmp_path / "job.pt") == job
 
 
-def test_an_engine_moves_the_adapter_alone(tokenizer: Any) -> None:
+def test_an_engine_updates_only_the_adapter(tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     add_lora(model, LORA)
     engine = TorchEngine(model, 1.0)

@@ -1,4 +1,4 @@
-"""What is counted is what was computed: advantages by turn, shared prefixes, padding, utilisation."""
+"""Metrics count what was computed: advantages by turn, shared prefixes, padding, utilisation."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_margins_are_the_advantages_of_all_turns(tokenizer: Any) -> None:
     assert records[0]["advantage_chosen"] == pytest.approx([0, 0, 0], abs=1e-5)
 
 
-def test_a_turn_that_no_side_has_is_none() -> None:
+def test_a_turn_that_no_side_has_has_no_advantage() -> None:
     pool = [TokenSequence((1, 2, 3), (Span(1, 3, 5),)), TokenSequence((1, 2), (Span(1, 2, 1),))]
     places, counts = turn_positions(pool, [Example("a", (0,), (1,))], max_turns(pool))
     assert (places, counts) == ([2, 3], [0, 0, 1, 1, 0, 0])
@@ -81,7 +81,7 @@ def test_a_turn_that_no_side_has_is_none() -> None:
     assert (means["advantage_chosen"], means["advantage_rejected"]) == ([None, None, 0.5], [0.25, None, None])
 
 
-def test_sharing_and_padding_are_told(tokenizer: Any) -> None:
+def test_sharing_and_padding_are_reported(tokenizer: Any) -> None:
     shared, loop = train(tokenizer)
     plain, _ = train(tokenizer, share=False)
     for row in shared:
@@ -95,7 +95,7 @@ def test_sharing_and_padding_are_told(tokenizer: Any) -> None:
     assert loop.scorer.work.tokens > sum(row["tokens_computed"] for row in shared)  # the reference pass too
 
 
-def test_the_device_is_waited_for_once_a_step(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_is_synchronised_once_per_step(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[str] = []
     for name in ("__float__", "item", "tolist", "__bool__"):
         inner = getattr(torch.Tensor, name)
@@ -124,7 +124,7 @@ def test_utilisation_counts_both_ways() -> None:
 
 
 @given(rows, st.sampled_from([0, 3, 100]))
-def test_work_is_no_more_than_the_rows(sequences: list[list[int]], max_shared_length: int) -> None:
+def test_a_tree_is_never_more_work_than_rows(sequences: list[list[int]], max_shared_length: int) -> None:
     lengths = [len(row) for row in sequences]
     work = computed_work(lengths, len(build_tree(sequences).ids), max_shared_length)
     assert work.tokens <= sum(lengths)
@@ -144,5 +144,5 @@ def test_sums_of_steps_add_up(steps: list[list[float]]) -> None:
     assert total.means(preference=True)["advantage_rejected"] == [None]
 
 
-def test_figures_are_rounded_in_lists_too() -> None:
+def test_metrics_are_rounded_in_lists_too() -> None:
     assert rounded({"a": 1.23456789, "b": [0.123456789, None, 3]}) == {"a": 1.23457, "b": [0.123457, None, 3]}

@@ -1,4 +1,4 @@
-"""A node finds its work in the folder that all see, and knows when it is over."""
+"""A node finds its job in the shared folder, and detects when the training is over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rendezvous(tmp_path: Path) -> Rendezvous:
 
 @pytest.fixture
 def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
-    """Has the pulse of a path beat until the test is over, and lets the nodes wait for no other one for long."""
+    """Keeps the heartbeat of a path alive until the end of the test, and shortens the time-outs."""
     monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.05)
     monkeypatch.setattr(multinode, "HEARTBEAT_INTERVAL", 0.4)
     over = threading.Event()
@@ -48,7 +48,7 @@ def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         thread.join()
 
 
-def test_what_the_nodes_are_told_is_read_as_it_was_written(tmp_path: Path, rendezvous: Rendezvous) -> None:
+def test_a_rendezvous_is_read_as_it_was_written(tmp_path: Path, rendezvous: Rendezvous) -> None:
     assert Rendezvous.read(tmp_path) == rendezvous
     assert {"sweet", "python", "torch"} <= rendezvous.versions.keys()
     node_heartbeat(tmp_path, 1).touch()
@@ -57,7 +57,7 @@ def test_what_the_nodes_are_told_is_read_as_it_was_written(tmp_path: Path, rende
     assert [path.name for path in tmp_path.iterdir()] == ["nodes"]
 
 
-def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, rendezvous: Rendezvous) -> None:
+def test_a_node_with_other_versions_is_refused_and_reported_to_all(tmp_path: Path, rendezvous: Rendezvous) -> None:
     replace(rendezvous, versions=dict(rendezvous.versions) | {"torch": "1.0"}).write(tmp_path)
     with pytest.raises(UsageError, match=r"different versions: torch .* \(node 0: 1\.0\)"):
         run_node(tmp_path, 1, None, tmp_path / "log")
@@ -66,14 +66,14 @@ def test_a_node_with_other_versions_is_refused_and_all_are_told(tmp_path: Path, 
     assert str(told.where).startswith("node 1 (")
 
 
-def test_what_another_version_has_left_is_refused(tmp_path: Path, rendezvous: Rendezvous) -> None:
+def test_an_invalid_rendezvous_is_refused(tmp_path: Path, rendezvous: Rendezvous) -> None:
     for text in ("{", "[]", "{}", '{"log": "x", "shape": 3}'):
         (tmp_path / RENDEZVOUS).write_text(text)
-        with pytest.raises(UsageError, match="not understood"):
+        with pytest.raises(UsageError, match="rendezvous file of node 0 is invalid"):
             Rendezvous.read(tmp_path)
 
 
-def test_a_number_is_given_once(tmp_path: Path, rendezvous: Rendezvous) -> None:
+def test_a_node_number_is_used_once(tmp_path: Path, rendezvous: Rendezvous) -> None:
     Heartbeat(node_heartbeat(tmp_path, 1))
     with pytest.raises(UsageError, match="Another node is number 1 already"):
         run_node(tmp_path, 1, None, tmp_path / "log")
@@ -86,12 +86,12 @@ def test_a_node_without_its_gpus_is_refused(
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     replace(rendezvous, device="cuda", devices=8).write(tmp_path)
-    with pytest.raises(UsageError, match="torch sees 0 GPUs, and 8 are to be used") as caught:
+    with pytest.raises(UsageError, match="torch sees 0 GPUs, but 8 are required") as caught:
         run_node(tmp_path, 1, None, tmp_path / "log")
     assert "--gpus-per-node" in str(caught.value.fix)
 
 
-def test_a_node_that_does_not_see_the_folder_says_so_in_the_log(
+def test_a_node_that_does_not_see_the_folder_logs_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SLURM_NODEID", "1")
@@ -105,7 +105,7 @@ def test_a_node_that_does_not_see_the_folder_says_so_in_the_log(
     assert "disk is not shared" in told.what
 
 
-def test_a_launcher_that_dies_is_told_by_its_node(
+def test_a_launcher_that_dies_is_reported_by_its_node(
     tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch, living: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["false"])
@@ -116,7 +116,7 @@ def test_a_launcher_that_dies_is_told_by_its_node(
     assert node_heartbeat(tmp_path, 1).read_text() == heartbeat.ENDED
 
 
-def test_an_error_elsewhere_ends_this_nodes_launcher(
+def test_an_error_on_another_node_ends_this_node_s_launcher(
     tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
@@ -129,7 +129,7 @@ def test_an_error_elsewhere_ends_this_nodes_launcher(
     assert time.monotonic() - started < 30
 
 
-def test_a_node_that_is_stopped_says_so_to_the_others(
+def test_a_node_that_is_stopped_reports_it_to_the_others(
     tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multinode, "torch_launcher", lambda *_: ["sleep", "100"])
@@ -150,25 +150,23 @@ def test_the_end_of_the_command_ends_its_nodes(
         run_node(tmp_path, 1, None, tmp_path / "log")
 
 
-def test_nodes_that_fall_silent_or_never_come_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_stop_or_never_join_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multinode, "HEARTBEAT_TIMEOUT", 0.3)
     monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 0.6)
     monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.0)
     Heartbeat(node_heartbeat(tmp_path, 1))
-    Heartbeat(node_heartbeat(tmp_path, 2)).end()  # an end of another time
+    Heartbeat(node_heartbeat(tmp_path, 2)).end()  # left over from another training
     monitor = NodeMonitor(tmp_path, (1, 3))
     assert not monitor.should_stop()
     time.sleep(1)
     monitor.should_stop()
     assert monitor.should_stop()
     words = {who: json.loads(error_path(tmp_path, f"node-{who}").read_text())["what"] for who in (1, 3)}
-    assert "is gone: nothing was heard of it" in words[1]
-    assert words[3].startswith("Node 3 has not come within")
+    assert "is gone: no heartbeat" in words[1]
+    assert words[3].startswith("Node 3 has not joined within")
 
 
-def test_ranks_that_fail_beside_living_nodes_are_not_the_nodes_fault(
-    tmp_path: Path, living: Callable[[Path], None]
-) -> None:
+def test_nodes_that_are_alive_are_not_blamed_for_failed_ranks(tmp_path: Path, living: Callable[[Path], None]) -> None:
     write_error(tmp_path, 0, RuntimeError("Connection closed by peer"))
     living(node_heartbeat(tmp_path, 1))
     NodeMonitor(tmp_path, (1,)).report_missing()
@@ -180,14 +178,12 @@ def test_ranks_that_fail_beside_living_nodes_are_not_the_nodes_fault(
     assert "is gone" in error_of(tmp_path, tmp_path / "log", 1).what
 
 
-def test_a_pulse_of_another_time_is_no_training(
-    tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_heartbeat_is_ignored(tmp_path: Path, rendezvous: Rendezvous, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 2.0)
     folder = tmp_path / "critic-1" / "ranks"
     rendezvous.write(folder)
     stale = Heartbeat(folder / HEARTBEAT)
-    with pytest.raises(SweetError, match="No training by several nodes began"):
+    with pytest.raises(SweetError, match="No training on several nodes started"):
         wait_for_job(tmp_path, "*/ranks", 2)
     stale.end()
     monkeypatch.setattr(multinode, "JOIN_TIMEOUT", 30.0)
@@ -199,7 +195,7 @@ def test_a_pulse_of_another_time_is_no_training(
         wait_for_job(tmp_path, "*/ranks", 3)
 
 
-def test_an_end_counts_after_a_beat_alone(tmp_path: Path) -> None:
+def test_an_end_counts_only_after_a_heartbeat(tmp_path: Path) -> None:
     heart = Heartbeat(tmp_path / "p")
     heart.end()
     late = HeartbeatReader(tmp_path / "p")

@@ -1,4 +1,4 @@
-"""The objectives on numbers worked out by hand, and each difference of the published code."""
+"""The objectives on numbers computed by hand, and each difference of the published code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_upstream_divides_by_all_tokens_and_flips_the_preference() -> None:
     assert upstream[0] < upstream[1]
 
 
-def test_dpo_takes_plain_sums() -> None:
+def test_dpo_uses_plain_sums() -> None:
     torch.testing.assert_close(side_scores(POLICY, REFERENCE, COUNTS, OWNER, 2, "none"), torch.tensor([-8.0, 1.0]))
 
 
@@ -77,7 +77,7 @@ def test_upstream_nll_averages_over_system_and_user_tokens_too(tokenizer: Any) -
     st.lists(st.tuples(st.floats(-50, 0), st.floats(-50, 0), st.integers(1, 30)), min_size=1, max_size=8),
     st.floats(-5, 5),
 )
-def test_a_loss_falls_as_the_margin_grows_and_is_log_2_at_none(
+def test_the_loss_decreases_with_the_margin_and_is_log_2_at_zero(
     rows: list[tuple[float, float, int]], other: float
 ) -> None:
     policy, reference, counts = (torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True))
@@ -92,13 +92,13 @@ def test_a_loss_falls_as_the_margin_grows_and_is_log_2_at_none(
 SCORES = torch.tensor([1.0, -0.5, 2.0])
 
 
-def test_a_heads_scores_add_up_as_advantages_do_and_of_outcomes_the_last_counts() -> None:
+def test_dialogue_scores_are_sums_for_preferences_and_the_last_turn_for_outcomes() -> None:
     torch.testing.assert_close(dialogue_scores(SCORES, OWNER, 3, "preference"), torch.tensor([0.5, 2.0, 0.0]))
     for target in ("binary", "real"):
         torch.testing.assert_close(dialogue_scores(SCORES, OWNER, 3, target), torch.tensor([-0.5, 2.0, 0.0]))
 
 
-def test_outcomes_are_missed_by_an_average_over_turns() -> None:
+def test_the_outcome_loss_is_an_average_over_turns() -> None:
     goals = torch.tensor([1.0, 0.0, 1.0])
     odds = [math.log(1 + math.exp(-1.0)), math.log(1 + math.exp(0.5)), math.log(1 + math.exp(2.0))]
     expected = torch.tensor([(odds[0] + odds[1]) / 2, odds[2], 0.0])

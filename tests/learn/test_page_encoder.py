@@ -1,4 +1,4 @@
-"""Dialogues with screenshots: where pictures stand in the ids, what the model is given of them, what its head says."""
+"""Dialogues with screenshots: the position of images in the ids, the model's inputs for them, and the head's scores."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Sighted:
     return Sighted(make_sighted(folder / "model"), folder)
 
 
-def test_c_stands_first_and_each_page_behind_its_reply(one: Sighted) -> None:
+def test_c_comes_first_and_each_page_after_its_reply(one: Sighted) -> None:
     sequence = one.encode(f"See: {RED}", f"Better: {BLUE}")
     assert [picture.path for picture in sequence.images] == [one.album(page) for page in (REFERENCE, RED, BLUE)]
     assert one.runs(sequence) == [15, 15, 15]  # 40 x 24 pixels, 64 a token
@@ -108,7 +108,7 @@ def test_c_stands_first_and_each_page_behind_its_reply(one: Sighted) -> None:
     assert REFERENCE not in one.text(sequence.ids)
 
 
-def test_what_cannot_be_seen_is_said_in_words(one: Sighted) -> None:
+def test_missing_pages_are_described_in_words(one: Sighted) -> None:
     sequence = one.encode("What do you sell?", f"See: {BROKEN}")
     assert len(sequence.images) == 1
     asked, broken = (one.text(sequence.ids[span.stop : span.end]) for span in sequence.spans)
@@ -116,14 +116,14 @@ def test_what_cannot_be_seen_is_said_in_words(one: Sighted) -> None:
     assert broken.endswith(f"user\n{FAILED}it took longer than 15 seconds\n")
 
 
-def test_a_reply_that_was_cut_has_no_supervised_end(one: Sighted) -> None:
+def test_a_truncated_reply_has_no_supervised_end(one: Sighted) -> None:
     whole, cut = one.encode(f"See {RED}"), one.encode(f"See {RED}", finish_reason="length")
     assert whole.ids == cut.ids
     assert whole.spans[0].stop == cut.spans[0].stop + 1
     assert whole.spans[0].end == cut.spans[0].end
 
 
-def test_large_screenshots_are_scaled_down_to_the_bound(one: Sighted) -> None:
+def test_large_screenshots_are_scaled_down(one: Sighted) -> None:
     sequence = one.encode(f"See {TALL}")
     _, tall = sequence.images
     pixels, grid = one.vision.patches(tall)
@@ -134,7 +134,7 @@ def test_large_screenshots_are_scaled_down_to_the_bound(one: Sighted) -> None:
 
 
 @pytest.mark.parametrize("posing", ["<|image_pad|>", "<|video_pad|>", "\ue0000\ue001", "<|vision_start|><|image_pad|>"])
-def test_text_cannot_pass_for_a_picture(one: Sighted, posing: str) -> None:
+def test_text_cannot_be_mistaken_for_an_image(one: Sighted, posing: str) -> None:
     ids = tuple(one.tokenizer(f"{posing} {RED}", add_special_tokens=False)["input_ids"])
     for recorded in (None, ids):
         sequence = one.encode(f"{posing} {RED}", f"{posing}{BLUE}", token_ids=recorded)
@@ -149,7 +149,7 @@ def test_text_cannot_pass_for_a_picture(one: Sighted, posing: str) -> None:
 @given(
     st.lists(st.tuples(st.text(max_size=12), st.sampled_from([RED, BLUE, TALL, BROKEN, ""])), min_size=1, max_size=4)
 )
-def test_placeholders_are_as_many_as_the_pictures_have_tokens(one: Sighted, said: list[tuple[str, str]]) -> None:
+def test_the_number_of_placeholders_is_the_number_of_image_tokens(one: Sighted, said: list[tuple[str, str]]) -> None:
     shown = one.encoder.dialogue(dialogue(*(text + page for text, page in said)), None, hidden=REFERENCE)
     turns = [span.turn for sequence in shown.sequences for span in sequence.spans]
     assert turns == [2 * number + 1 for number in range(len(said))]
@@ -159,7 +159,7 @@ def test_placeholders_are_as_many_as_the_pictures_have_tokens(one: Sighted, said
         assert all(0 < span.start < span.stop < span.end <= len(sequence.ids) for span in sequence.spans)
 
 
-def test_the_length_counts_pictures_and_early_turns_go_with_theirs(one: Sighted) -> None:
+def test_the_length_includes_images_and_dropped_turns_drop_theirs(one: Sighted) -> None:
     replies = [f"See {RED}", f"See {BLUE}", f"See {RED}"]
     whole = one.encode(*replies)
     short = one.encode(*replies, max_length=len(whole.ids) - 1)
@@ -173,7 +173,7 @@ def test_the_length_counts_pictures_and_early_turns_go_with_theirs(one: Sighted)
 # What the model makes of them ----------------------------------------------------------------------------------
 
 
-def test_scores_are_means_of_the_models_own_states(each: Sighted) -> None:
+def test_scores_are_means_of_the_model_s_own_states(each: Sighted) -> None:
     said = [f"See {RED}", "What do you sell?", f"See {TALL}"]
     sequence = each.encode(*said)
     ids = torch.tensor([sequence.ids])
@@ -193,7 +193,7 @@ def test_scores_are_means_of_the_models_own_states(each: Sighted) -> None:
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
-def test_scores_depend_on_each_picture_that_was_seen_by_then(each: Sighted, tmp_path: Path) -> None:
+def test_scores_depend_on_each_image_seen_so_far(each: Sighted, tmp_path: Path) -> None:
     said = dialogue(f"See {RED}", f"See {BLUE}")
     (before,) = each.critic.turn_scores([said], None)
     try:
@@ -215,7 +215,7 @@ def test_a_batch_gives_what_each_gives_alone(each: Sighted) -> None:
     assert torch.allclose(found, torch.cat(alone), atol=2e-5)
 
 
-def test_equal_ids_with_other_pictures_are_two_sequences(one: Sighted) -> None:
+def test_equal_ids_with_different_images_are_different_sequences(one: Sighted) -> None:
     red, blue = one.encode(f"See {RED}"), one.encode(f"See {BLUE}")
     twin = TokenSequence(red.ids, red.spans, (red.images[0], blue.images[1]))
     assert twin != red
@@ -242,7 +242,7 @@ def test_a_reply_at_a_turn_scores_as_in_its_dialogue(each: Sighted) -> None:
     assert {REFERENCE, RED, BLUE, TALL, BROKEN} <= set(each.album.told)
 
 
-def test_text_alone_goes_by_the_text_path(each: Sighted) -> None:
+def test_text_without_images_is_computed_as_text(each: Sighted) -> None:
     encoder = ChatEncoder(each.tokenizer)
     rows = [encoder.dialogue(dialogue("One.", word), None).sequences[0] for word in ("Two.", "Three.")]
     scorer = Scorer(each.model)
@@ -252,7 +252,7 @@ def test_text_alone_goes_by_the_text_path(each: Sighted) -> None:
         assert torch.allclose(scorer(rows).sums, plain(rows).sums, atol=1e-3)
 
 
-def test_an_adapter_stands_in_the_language_model_alone(each: Sighted) -> None:
+def test_only_the_language_model_is_adapted(each: Sighted) -> None:
     pytest.importorskip("peft")
     model = load_model(each.name, "cpu")
     add_lora(model, LoraSettings(2, 4))
@@ -264,7 +264,7 @@ def test_an_adapter_stands_in_the_language_model_alone(each: Sighted) -> None:
 # What is refused -----------------------------------------------------------------------------------------------
 
 
-def test_a_screenshot_that_is_gone_or_another_is_an_error(one: Sighted, tmp_path: Path) -> None:
+def test_a_missing_or_changed_screenshot_is_an_error(one: Sighted, tmp_path: Path) -> None:
     path = tmp_path / "shot.png"
     path.write_bytes(paint("red"))
     picture = one.vision.picture(path)
@@ -278,15 +278,15 @@ def test_a_screenshot_that_is_gone_or_another_is_an_error(one: Sighted, tmp_path
         one.vision.picture(path)
 
 
-def test_a_template_without_pictures_is_refused(one: Sighted) -> None:
+def test_a_template_without_images_is_refused(one: Sighted) -> None:
     blind = load_tokenizer(one.name)
     blind.chat_template = TEMPLATES["chatml"].replace("m['content']", "(m['content'] | string)")
     with pytest.raises(UsageError, match="no pictures"):
         PageEncoder(blind, one.vision, one.album, page_of)
 
 
-def test_a_model_that_takes_pictures_otherwise_is_refused(tmp_path: Path) -> None:
+def test_a_model_with_other_image_inputs_is_refused(tmp_path: Path) -> None:
     name = make_clip(tmp_path / "clip")
     assert is_vision_model(name)
-    with pytest.raises(UsageError, match="otherwise than Qwen2-VL"):
+    with pytest.raises(UsageError, match="differ from those of Qwen2-VL"):
         VisionProcessor(name)

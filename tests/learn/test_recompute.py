@@ -1,4 +1,4 @@
-"""Layers that are computed again in the backward pass give the same gradients, and keep less until then."""
+"""Layers that are recomputed in the backward pass give the same gradients and store less until then."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_gradients_are_the_same_in_trees_and_plain(tokenizer: Any, lora: bool, f
         assert found[share, True][1] < 0.5 * found[share, False][1]
 
 
-def test_the_attention_is_the_models_own_afterwards(tokenizer: Any) -> None:
+def test_the_attention_is_restored_afterwards(tokenizer: Any) -> None:
     pool, examples = make_data(tokenizer, 2)
     model = build_model(len(tokenizer))
     recompute_layers(model)
@@ -85,6 +85,6 @@ def test_the_attention_is_the_models_own_afterwards(tokenizer: Any) -> None:
 
 
 def test_a_model_without_known_layers_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be computed again") as caught:
+    with pytest.raises(UsageError, match="cannot be recomputed") as caught:
         recompute_layers(torch.nn.Linear(2, 2))
     assert "--gradient-checkpointing off" in str(caught.value.fix)

@@ -1,4 +1,4 @@
-"""Reference log-probabilities are computed once for each sequence, whoever asks, and a damaged file is no source."""
+"""Reference log-probabilities are computed once for each sequence, and damaged files are ignored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def base(tmp_path: Path, tokenizer: Any) -> str:
     save_model(build_model(len(tokenizer)), tokenizer, tmp_path / "base")
-    old = time.time() - 60  # a file that was just written is not trusted to stay as it is
+    old = time.time() - 60  # a file that was just written may still change
     for file in (tmp_path / "base").iterdir():
         os.utime(file, (old, old))
     return str(tmp_path / "base")
@@ -74,7 +74,7 @@ def test_a_second_training_computes_no_reference(
         raise AssertionError("a reference pass")
 
     monkeypatch.setattr(reference, "span_logprobs", no_pass)
-    # Another packing, another batch, another order.
+    # Different packing, batch size and order.
     second, other = train(base, tokenizer, share=False, batch=3, seed=9, token_budget=100)
     assert counts(second) == (12, 0)
     monkeypatch.undo()
@@ -105,14 +105,14 @@ def test_another_model_or_type_finds_nothing(base: str, tokenizer: Any, cache: P
     assert ReferenceCache("some/where").find(digests, spans, "float32") == {}
 
 
-def test_a_torn_or_foreign_file_is_not_there(base: str, tokenizer: Any, cache: Path) -> None:
+def test_a_damaged_or_foreign_file_is_ignored(base: str, tokenizer: Any, cache: Path) -> None:
     train(base, tokenizer)
     (kept,) = cache.glob("*/*.safetensors")
     whole = kept.read_bytes()
     kept.write_bytes(whole[:-5])
     assert counts(train(base, tokenizer)[0]) == (0, 12)
-    assert kept.read_bytes() == whole  # the torn one was replaced by what was computed anew
-    # The file of another model, under its right name, in this one's folder; and things of no use.
+    assert kept.read_bytes() == whole  # the damaged file was replaced
+    # The file of another model, correctly named, in this one's folder; and unusable files.
     elsewhere = kept.parent.with_name("0" * 64)
     kept.parent.rename(elsewhere)
     shutil.copytree(elsewhere, kept.parent)
@@ -132,7 +132,7 @@ def test_a_torn_or_foreign_file_is_not_there(base: str, tokenizer: Any, cache: P
     assert (kept.parent / "notes.safetensors").read_bytes() == b"mine"
 
 
-def test_a_pass_that_is_stopped_has_kept_what_it_found(
+def test_an_interrupted_pass_keeps_its_results(
     base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reference, "GROUPS_PER_FILE", 2)
@@ -154,7 +154,7 @@ def test_a_pass_that_is_stopped_has_kept_what_it_found(
     assert computed == 12 - cached
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
+def test_a_folder_that_cannot_be_written_only_costs_time(
     base: str, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
     assert counts(train(base, tokenizer)[0]) == (0, 12)
 
 
-def test_the_least_used_files_go_when_all_are_too_large(
+def test_the_least_recently_used_files_are_removed_beyond_the_limit(
     base: str, tokenizer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(base, tokenizer, count=3)
@@ -190,7 +190,7 @@ def test_pruning_starts_with_the_oldest(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.b", "6.a", "7.a", "8.a", "9.a"]
 
 
-def test_weights_are_told_apart_by_content(base: str, tokenizer: Any, cache: Path, tmp_path: Path) -> None:
+def test_weights_are_identified_by_content(base: str, tokenizer: Any, cache: Path, tmp_path: Path) -> None:
     digest = weights_digest(base)
     assert digest is not None
     assert weights_digest(base) == digest
@@ -206,23 +206,23 @@ def test_weights_are_told_apart_by_content(base: str, tokenizer: Any, cache: Pat
     assert weights_digest("micro") is not None
 
 
-def test_a_sum_is_remembered_and_a_damaged_memory_is_not_believed(cache: Path, tmp_path: Path) -> None:
+def test_a_digest_is_cached_and_a_damaged_cache_is_ignored(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "weights"
     file.write_bytes(b"a")
     young = remembered_sum(file)
-    assert not list(cache.parent.glob("sums/*"))  # its time does not yet tell its content
+    assert not list(cache.parent.glob("sums/*"))  # too recent to rely on its modification time
     os.utime(file, (1000, 1000))
     assert remembered_sum(file) == young
     (memo,) = cache.parent.glob("sums/*.sum")
     file.write_bytes(b"b")
-    os.utime(file, (1000, 1000))  # the same place, size, time: by design taken for the same
+    os.utime(file, (1000, 1000))  # the same path, size and time: considered unchanged by design
     assert remembered_sum(file) == young
     memo.write_text(memo.read_text().replace(young[:4], "0000"))
     assert remembered_sum(file) != young
 
 
 @given(ids, spans, ids, spans)
-def test_digests_differ_where_sequences_do(
+def test_different_sequences_have_different_digests(
     a: list[int], x: list[tuple[int, int]], b: list[int], y: list[tuple[int, int]]
 ) -> None:
     one = TokenSequence(tuple(a), tuple(Span(*bounds, 1) for bounds in x))

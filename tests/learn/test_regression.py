@@ -1,4 +1,4 @@
-"""The critic with a regression head: targets are learned, stopped and resumed the same, and judged by as trained."""
+"""The critic with a regression head: it learns every target, resumes exactly, and ranks as it was trained."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_a_batch_gives_what_its_examples_give_alone(tokenizer: Any, name: str) -
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_goals_must_be_there_for_each_side(tokenizer: Any) -> None:
+def test_each_side_needs_a_goal(tokenizer: Any) -> None:
     pool, pairs = make_data(tokenizer, 1)
     with pytest.raises(ValueError, match="a goal is needed"):
         losses(Scorer(headed(tokenizer)), OBJECTIVES["real"], pool.sequences, pairs, None)
-    with pytest.raises(ValueError, match="without a regression head"):
+    with pytest.raises(ValueError, match="has no regression head"):
         losses(Scorer(build_model(len(tokenizer))), PREFERENCE, pool.sequences, pairs, None)
 
 
@@ -119,7 +119,7 @@ REPLIES = [ReplyText("What is the rate?"), ReplyText("It is 5."), ReplyText("Wha
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_an_advantage_is_the_score_less_the_mean_of_what_was_drawn(share: bool) -> None:
+def test_an_advantage_is_the_score_minus_the_mean_of_the_sampled_replies(share: bool) -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model = with_head(build_model(len(tokenizer)))
     critic = RegressionCritic(model, ChatEncoder(tokenizer), share=share)
@@ -136,14 +136,14 @@ def test_an_advantage_is_the_score_less_the_mean_of_what_was_drawn(share: bool) 
         assert [v.tokens for v in scored] == [len(reply) for reply in encoder.replies(REPLIES)]
         assert scored[0] == scored[2]
         assert all(reply.logprob is None and reply.reference is None for reply in scored)
-    assert found[0][0].score != pytest.approx(found[1][0].score, abs=1e-4), "c is told"
+    assert found[0][0].score != pytest.approx(found[1][0].score, abs=1e-4), "the critic reads c"
     everything = critic.judge([TurnReplies("x", 1, OBSERVATION, "C0", REPLIES, [None] * 4)])[0]
     assert sum(reply.advantage for reply in everything) == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.parametrize("template", ["chatml", "qwen"])
 @pytest.mark.parametrize("target", ["preference", "binary", "real"])
-def test_a_dialogue_is_liked_as_the_training_compares_it(template: str, target: Target) -> None:
+def test_dialogues_are_scored_as_the_training_compares_them(template: str, target: Target) -> None:
     """With a template that rewrites history as well, where a dialogue is several sequences."""
     tokenizer = build_tokenizer(TEMPLATES[template])
     model = with_head(build_model(len(tokenizer)))
@@ -160,7 +160,7 @@ def test_a_dialogue_is_liked_as_the_training_compares_it(template: str, target: 
             assert score == pytest.approx(critic.judge([replies])[0][0].score, abs=1e-5)
 
 
-def test_a_model_without_a_head_is_no_critic(tokenizer: Any) -> None:
+def test_a_model_without_a_head_is_refused(tokenizer: Any) -> None:
     pool, _ = make_data(tokenizer, 1)
-    with pytest.raises(ValueError, match="without a regression head"):
+    with pytest.raises(ValueError, match="has no regression head"):
         span_values(Scorer(build_model(len(tokenizer))), pool.sequences)

@@ -1,4 +1,4 @@
-"""Ranks share a step's work: all of it, once, in as many forwards each."""
+"""Ranks divide a step's work: all of it, once, with the same number of forward passes on each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 
 
 @given(SIZES, st.integers(1, 7), st.integers(1, 120))
-def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int], world: int, budget: int) -> None:
+def test_every_example_counts_once_and_ranks_run_equally_many_passes(sizes: list[int], world: int, budget: int) -> None:
     shares = [rank_share(sizes, within(budget, sizes), rank, world) for rank in range(world)]
     assert len({len(share) for share in shares}) == 1
     counted = [index for share in shares for group, counts in share if counts for index in group]
@@ -32,13 +32,13 @@ def test_every_example_counts_once_and_all_take_as_many_forwards(sizes: list[int
 
 
 @given(SIZES, st.integers(1, 120))
-def test_one_rank_works_as_if_there_were_no_ranks(sizes: list[int], budget: int) -> None:
+def test_one_rank_works_as_without_ranks(sizes: list[int], budget: int) -> None:
     alone = [(group, True) for group in batches(sizes, budget)]
     assert rank_share(sizes, within(budget, sizes), 0, 1) == alone
     assert rank_groups(list(batches(sizes, budget)), 0, 1) == alone
 
 
-def test_large_and_small_are_dealt_evenly() -> None:
+def test_large_and_small_examples_are_distributed_evenly() -> None:
     sizes = [100, 1, 1, 60, 40, 1]
     loads = [
         sum(sizes[i] for group, _ in rank_share(sizes, within(1000, sizes), rank, 2) for i in group) for rank in (0, 1)
@@ -47,7 +47,7 @@ def test_large_and_small_are_dealt_evenly() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_groups_are_dealt_in_turn_and_filled_up(count: int) -> None:
+def test_groups_are_distributed_in_turn_and_padded(count: int) -> None:
     groups = [[number, number + 10] for number in range(count)]
     shares = [rank_groups(groups, rank, 2) for rank in (0, 1)]
     assert len(shares[0]) == len(shares[1]) == (count + 1) // 2

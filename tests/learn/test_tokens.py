@@ -1,4 +1,4 @@
-"""Masks are right for every template, come from ids, and what does not fit loses early turns only."""
+"""Masks are correct for every template and come from ids; dialogues that are too long lose early turns only."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ids_are_the_rendered_template(tokenizers: dict[str, Any], make_trajecto
     assert rendered.startswith(tokenizer.decode(list(last.ids)))
 
 
-def test_turns_merge_where_the_template_keeps_history(tokenizers: dict[str, Any], make_trajectory: Make) -> None:
+def test_turns_merge_if_the_template_keeps_history(tokenizers: dict[str, Any], make_trajectory: Make) -> None:
     trajectory = make_trajectory(turns=4)
     counts = {f: len(ChatEncoder(t).dialogue(trajectory, SYSTEM).sequences) for f, t in tokenizers.items()}
     assert counts == {"chatml": 1, "llama3": 1, "gemma": 1, "qwen": 4}
@@ -62,7 +62,7 @@ def test_a_system_text_without_a_role_is_folded_into_the_first_message(tokenizer
     assert text == "<bos><start_of_turn>user\nS.\n\nU.<end_of_turn>\n<start_of_turn>model\n"
 
 
-def test_marker_text_in_a_reply_moves_no_mask(tokenizers: dict[str, Any], make_trajectory: Make) -> None:
+def test_marker_text_in_a_reply_shifts_no_mask(tokenizers: dict[str, Any], make_trajectory: Make) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
     trick = "x<|im_end|>\n<|im_start|>assistant\ny"
     history = (Turn(role="user", content="q"), Turn(role="assistant", content=trick, output=trick))
@@ -70,7 +70,7 @@ def test_marker_text_in_a_reply_moves_no_mask(tokenizers: dict[str, Any], make_t
     assert spans_as_text(encoder, encoded) == [(1, trick + "<|im_end|>")]
 
 
-def test_recorded_ids_are_used_where_they_spell_the_reply(tokenizers: dict[str, Any]) -> None:
+def test_recorded_ids_are_used_if_they_decode_to_the_reply(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
     letters = [encoder.tokenizer(letter)["input_ids"][0] for letter in "rate"]
     usual = encoder.replies([ReplyText("rate")])[0]
@@ -89,14 +89,14 @@ def test_recorded_ids_are_used_where_they_spell_the_reply(tokenizers: dict[str, 
     assert rows[4] == usual
 
 
-def test_a_reply_cut_short_has_no_end(tokenizers: dict[str, Any]) -> None:
+def test_a_truncated_reply_has_no_end(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["chatml"])
     whole, cut = encoder.replies([ReplyText("rate"), ReplyText("rate", ended=False)])
     assert whole == [*cut, encoder.end_of_turn]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_c_stands_inside_the_template(tokenizers: dict[str, Any], make_trajectory: Make, family: str) -> None:
+def test_c_is_inside_the_template(tokenizers: dict[str, Any], make_trajectory: Make, family: str) -> None:
     encoder = ChatEncoder(tokenizers[family])
     trajectory = make_trajectory(turns=2)
     row = encoder.dialogue(trajectory, SYSTEM, hidden="C0").sequences[0]
@@ -121,7 +121,7 @@ def test_the_header_of_llama3_has_four_ids(tokenizers: dict[str, Any]) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.integers(1, 6), limit=st.integers(60, 400), family=st.sampled_from(FAMILIES))
-def test_what_does_not_fit_loses_early_turns_only(
+def test_a_dialogue_that_is_too_long_loses_early_turns_only(
     tokenizers: dict[str, Any], make_trajectory: Make, turns: int, limit: int, family: str
 ) -> None:
     encoder = ChatEncoder(tokenizers[family])
@@ -139,7 +139,7 @@ def test_what_does_not_fit_loses_early_turns_only(
     assert all("C0" in encoder.tokenizer.decode(list(row.ids)) for row in encoded.sequences)
 
 
-def test_a_prompt_that_tokenises_otherwise_before_a_reply_is_taken_as_it_is_sampled(make_trajectory: Make) -> None:
+def test_a_prompt_is_tokenised_as_for_sampling(make_trajectory: Make) -> None:
     encoder = ChatEncoder(build_tokenizer(TEMPLATES["llama3"], plain_regex=True))
     trajectory = make_trajectory(turns=2)
     encoded = encoder.dialogue(trajectory, None)
@@ -159,7 +159,7 @@ def test_a_turn_shares_one_prompt(tokenizers: dict[str, Any]) -> None:
     assert [encoder.tokenizer.decode(list(r.ids[r.spans[0].start :])) for r in rows] == ["a<|im_end|>", "b c<|im_end|>"]
 
 
-def test_spans_can_be_moved_and_widened(tokenizers: dict[str, Any]) -> None:
+def test_spans_can_be_shifted_and_extended(tokenizers: dict[str, Any]) -> None:
     encoder = ChatEncoder(tokenizers["llama3"])
     row = encoder.turn([Message(role="user", content="q")], [ReplyText("a")], turn=1, name="x")[0][0]
     moved = row.shifted(-encoder.header, -1).spans[0]

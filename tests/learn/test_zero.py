@@ -1,4 +1,4 @@
-"""Two ranks under every ZeRO stage train as one process does, and go on where they stopped."""
+"""Two ranks under every ZeRO stage train as one process does, and resume where they were interrupted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.learn.builders import build_model
 from tests.learn.zero_ranks import CASES, MODEL, RESUMED, STOPPED_AT, case_name, make_loop
 
 OF_THE_SHARE = {"tokens_per_second", "tokens_computed", "tokens_computed_per_second", "sharing", "padding"}
-"""Figures that depend on who computes what."""
+"""Metrics that depend on how the work is divided."""
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
@@ -69,11 +69,11 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 
 
 @needs_deepspeed
-def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: Path, tokenizer: Any) -> None:
+def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     save_model(model, tokenizer, tmp_path / MODEL)
     start(tmp_path)
-    # Each rank holds its half and what fills it up.
+    # Each rank stores its half and padding.
     whole = sum(parameter.numel() for parameter in model.parameters())
     assert all(whole / 2 <= int((tmp_path / f"held-{rank}").read_text()) < 0.6 * whole for rank in range(2))
     by_one = {objective: alone(tokenizer, objective, tmp_path) for _, objective in CASES}
@@ -110,7 +110,7 @@ def test_ranks_train_as_one_process_does_and_go_on_where_they_stopped(tmp_path: 
     assert sizes["lora"] < 0.6 * sizes["critic"]
 
 
-def test_a_checkpoint_that_is_cut_otherwise_or_of_another_training_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_with_another_partition_or_training_is_refused(tmp_path: Path) -> None:
     engine = object.__new__(ZeroEngine)
     engine.world, engine.settings = 2, ZeroSettings(3)
     path = tmp_path / "settled.json"
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_is_cut_otherwise_or_of_another_training_is_refused(tm
         engine.load(path, "one")
 
 
-def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path) -> None:
+def test_one_machine_uses_torch_s_launcher_and_hosts_deepspeed_s(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     here = launch_command(Layout(8), tmp_path, 1234)
     assert here == [
@@ -139,7 +139,7 @@ def test_one_machine_is_torchs_launcher_and_hosts_are_deepspeeds(tmp_path: Path)
     assert launch_command(Layout(4, hosts), tmp_path, 1234) == [*everywhere, "--num_gpus=4", *ends]
 
 
-def test_nodes_with_a_launcher_each_are_numbered_by_hand_or_by_srun(tmp_path: Path) -> None:
+def test_nodes_are_numbered_by_the_user_or_by_srun(tmp_path: Path) -> None:
     by_hand = launch_command(Layout(8, nodes=Nodes(4, "node-a", 0)), tmp_path, 1234)
     assert by_hand == [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
@@ -156,7 +156,7 @@ def test_nodes_with_a_launcher_each_are_numbered_by_hand_or_by_srun(tmp_path: Pa
         assert ("GLOO_SOCKET_IFNAME" in told) == there
 
 
-def test_the_ranks_import_this_package_and_nothing_from_where_they_stand() -> None:
+def test_ranks_import_this_package_and_nothing_from_the_working_directory() -> None:
     environment = launch_environment(Layout(2), {"PYTHONPATH": "/mine", "HOME": "/h"})
     assert environment["HOME"] == "/h"
     assert environment["PYTHONPATH"].endswith("/mine")
@@ -164,7 +164,7 @@ def test_the_ranks_import_this_package_and_nothing_from_where_they_stand() -> No
     assert "GLOO_SOCKET_IFNAME" not in launch_environment(Layout(2, Path("hosts")), {})
 
 
-def test_what_deepspeed_is_told() -> None:
+def test_the_configuration_of_deepspeed() -> None:
     told = deepspeed_config(ZeroSettings(3, "all"), 1.0, 8)
     assert told["train_batch_size"] == 8
     assert told["zero_optimization"]["stage"] == 3

@@ -53,7 +53,7 @@ def case_name(settings: ZeroSettings, objective: str) -> str:
 
 
 class Falling(Loop):
-    """Every epoch does worse than the one before."""
+    """Every epoch is worse than the previous one."""
 
     def evaluate(self, examples: Sequence[Example], reference: Reference | None) -> float:
         super().evaluate(examples, reference)
@@ -106,7 +106,7 @@ def main(folder: Path) -> None:
             held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
             (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
         loop = make_loop(tokenizer, objective, records, **more)
-        assert loop.scorer.max_shared_length, "the scorer's trials succeed on weights that are in parts as well"
+        assert loop.scorer.max_shared_length, "the scorer's checks succeed with partitioned weights too"
         loop.run()
         _leave(folder / name, records, loop.final_weights())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:

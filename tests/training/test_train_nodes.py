@@ -150,5 +150,5 @@ def test_a_node_that_does_not_see_the_run_says_so(run: Run, monkeypatch: pytest.
     with sweet(run, *SLURM) as command:
         said = command.communicate(timeout=PATIENCE)[1]
     assert command.returncode == 2, said
-    assert "does not see the run: its disk is not shared" in said
+    assert "does not see the run: the disk is not shared" in said
     assert not processes_about(run.path)
