@@ -110,5 +110,5 @@ def test_missing_weights_are_reported(tokenizer: Any, tmp_path: Path) -> None:
 
 
 def test_keep_best_requires_a_checkpoint_and_held_out_examples(tokenizer: Any) -> None:
-    with pytest.raises(ValueError, match="beside a checkpoint"):
+    with pytest.raises(ValueError, match="requires a checkpoint"):
         make(tokenizer, None, (1.0,))

@@ -146,7 +146,7 @@ def test_the_end_of_the_command_ends_its_nodes(
     monkeypatch.setattr(multinode, "GRACE_PERIOD", 0.2)
     command = Heartbeat(tmp_path / HEARTBEAT)
     threading.Timer(1.0, command.end).start()
-    with pytest.raises(SweetError, match="Node 0 has ended before this one"):
+    with pytest.raises(SweetError, match="Node 0 ended before this node"):
         run_node(tmp_path, 1, None, tmp_path / "log")
 
 

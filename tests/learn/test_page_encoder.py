@@ -281,7 +281,7 @@ def test_a_missing_or_changed_screenshot_is_an_error(one: Sighted, tmp_path: Pat
 def test_a_template_without_images_is_refused(one: Sighted) -> None:
     blind = load_tokenizer(one.name)
     blind.chat_template = TEMPLATES["chatml"].replace("m['content']", "(m['content'] | string)")
-    with pytest.raises(UsageError, match="no pictures"):
+    with pytest.raises(UsageError, match="does not support images"):
         PageEncoder(blind, one.vision, one.album, page_of)
 
 
