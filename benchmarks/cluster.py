@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.sandbox.tiers import WORKERS_A_CORE
-from sweet.scoring.on_ray import open_spread_scorer
+from sweet.scoring.on_ray import open_ray_scorer
 from sweet.stages.base import Silent
 from sweet.tasks.micro import load
 from sweet.tasks.registry import task_kind
@@ -87,7 +87,7 @@ class Arena:
         extra = None if kill is None else self.cluster.add_node(num_cpus=1)
         self.cluster.wait_for_nodes()
         began = time.perf_counter()
-        with open_spread_scorer(self.cluster.address, "code", self.request) as scorer:
+        with open_ray_scorer(self.cluster.address, "code", self.request) as scorer:
             opened = time.perf_counter() - began
             timer = threading.Timer(kill or 0, self._kill, (extra,))
             timer.start()
@@ -145,7 +145,7 @@ def killed(arena: Arena, answers: int, kills: int) -> dict[str, Any]:
 def grown(arena: Arena, sizes: list[int]) -> list[dict[str, Any]]:
     found = []
     for size in sizes:
-        with open_spread_scorer(arena.cluster.address, "code", arena.request) as scorer:
+        with open_ray_scorer(arena.cluster.address, "code", arena.request) as scorer:
             began = time.perf_counter()
             count = sum(1 for _ in scorer.score(dialogues(size)))
             seconds = time.perf_counter() - began

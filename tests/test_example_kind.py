@@ -199,7 +199,7 @@ def test_view_import_and_refused_options(
     assert sql("eval", "runs/again")["metrics"]["success_rate"] == 1
 
     assert run(["eval", "runs/sql", "--similarity", "clip"]) == 2
-    assert "does not concern tasks of the kind sql" in capsys.readouterr().err
+    assert "does not apply to tasks of the kind sql" in capsys.readouterr().err
     prompts = Path("prompts")
     shutil.copytree(EXAMPLE / "sweet_sql" / "texts", prompts)
     (prompts / "agent.txt").write_text("Be brief.")

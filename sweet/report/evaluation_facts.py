@@ -22,7 +22,7 @@ from sweet.report.schema import (
 )
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact, Manifest
-from sweet.scoring.results.comparability import unfair
+from sweet.scoring.results.comparability import unfairness
 from sweet.scoring.results.compare import pair_figures, shared_tasks
 from sweet.scoring.results.evaluation import Evaluation, Values, distinct
 from sweet.scoring.results.metrics import ComparedMetric
@@ -152,7 +152,7 @@ def comparison(before: Evaluation, after: Evaluation, values: tuple[Values, Valu
         after=after.scores.id,
         tasks=len(shared),
         measures=[_measure(name, figure) for name, figure in figures.items()],
-        warnings=[caveat.text for caveat in unfair(before, after, values, shared)],
+        warnings=[caveat.text for caveat in unfairness(before, after, values, shared)],
     )
 
 

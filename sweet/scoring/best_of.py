@@ -1,10 +1,10 @@
 """Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
 
-The critic judges whole dialogues, the training-time information in sight: it adds up the advantages of their turns, or
-what its regression head says of them (`sweet.learn.critic.Critic.likings`). For each N the success of the dialogue it
-likes best of N (its reward, where the kind of task knows no success) is told as an expectation over all choices of N of
-the task's dialogues, so nothing is drawn; beside it what a choice at random and one that knows the rewards would reach.
-The interval is over tasks.
+The critic scores whole dialogues, with the training-time information in its context: the sum of the advantages of their
+turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). For each N the result is the
+expected success of the dialogue with the highest score of N (its reward, if the kind of task has no success), over all
+choices of N of the task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that
+knows the rewards. The interval is over tasks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from sweet.tasks.trajectory import Trajectory
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
 
-_TOGETHER = 64
+_BATCH = 64
+"""Dialogues that the critic scores in one call."""
 
 
 @dataclass(frozen=True)
-class Liked:
-    """A dialogue: how much the critic likes it, and whether it solved its task."""
+class ScoredDialogue:
+    """A dialogue with the critic's score; `solved` is 1 or 0, or its reward if rewards are degrees."""
 
-    liking: float
+    score: float
     solved: float
 
 
@@ -51,7 +52,7 @@ def measure_best_of(
     device: Device,
     reporter: Reporter,
 ) -> BestOfMetrics:
-    """Success of the best of N = 1, 2, 4, … dialogues of a task, for `metrics`.
+    """Return the success of the best of N = 1, 2, 4, … dialogues of a task.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
@@ -62,19 +63,19 @@ def measure_best_of(
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
     artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
-    by_task: dict[str, list[Liked]] = {}
+    by_task: dict[str, list[ScoredDialogue]] = {}
     critic = load_critic(run, artifact, reporter, CriticSettings(device=device))
     left_out = 0
     with reporter.progress("judged", len(dialogues)) as bar:
-        for dialogue, liking in _likings(critic, dialogues, agent_system(run, rollouts)):
-            if liking is None:
+        for dialogue, score in _scored(critic, dialogues, agent_system(run, rollouts)):
+            if score is None:
                 left_out += 1
             else:
-                by_task.setdefault(dialogue.task_id, []).append(Liked(liking, rewards[dialogue.id]))
+                by_task.setdefault(dialogue.task_id, []).append(ScoredDialogue(score, rewards[dialogue.id]))
             bar.advance()
     warn_dropped_turns(critic.reader, reporter)
     if left_out:
-        reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not chosen among.")
+        reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not candidates.")
     most = max(map(len, by_task.values()), default=0)
     if most < 2:
         raise SweetError(
@@ -86,31 +87,33 @@ def measure_best_of(
     return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number)
 
 
-def at(n: int, by_task: dict[str, list[Liked]]) -> BestOfRates:
-    """Success of the best of `n`, over the tasks that have as many dialogues."""
+def at(n: int, by_task: dict[str, list[ScoredDialogue]]) -> BestOfRates:
+    """Return the success of the best of `n`, over the tasks that have at least `n` dialogues."""
     tasks = {task: found for task, found in by_task.items() if len(found) >= n}
 
-    def rate(value: Callable[[list[Liked]], float]) -> Rate:
+    def rate(value: Callable[[list[ScoredDialogue]], float]) -> Rate:
         return clustered_mean([value(found) for found in tasks.values()], list(tasks)).rate()
 
     return BestOfRates(
         tasks=len(tasks),
-        critic=rate(lambda found: expected_last(n, by_liking(found))),
+        critic=rate(lambda found: expected_last(n, by_score(found))),
         random=rate(lambda found: fmean(d.solved for d in found)),
         oracle=rate(lambda found: expected_last(n, sorted(d.solved for d in found))),
     )
 
 
-def by_liking(found: Sequence[Liked]) -> list[float]:
-    """What the dialogues of a task solve, the best liked last; of those liked equally any may be chosen, so each counts
-    their mean."""
+def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
+    """Return the success of a task's dialogues in the order of their scores, the highest last.
+
+    Any of several dialogues with equal scores may be chosen, so each counts as their mean.
+    """
     worth: dict[float, list[float]] = {}
     for dialogue in found:
-        worth.setdefault(dialogue.liking, []).append(dialogue.solved)
-    return [mean for liking in sorted(worth) for mean in [fmean(worth[liking])] * len(worth[liking])]
+        worth.setdefault(dialogue.score, []).append(dialogue.solved)
+    return [mean for score in sorted(worth) for mean in [fmean(worth[score])] * len(worth[score])]
 
 
-def _likings(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
-    for start in range(0, len(dialogues), _TOGETHER):
-        part = dialogues[start : start + _TOGETHER]
+def _scored(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
+    for start in range(0, len(dialogues), _BATCH):
+        part = dialogues[start : start + _BATCH]
         yield from zip(part, critic.score_dialogues(part, system), strict=True)

@@ -1,8 +1,8 @@
-"""Scoring on the nodes of a Ray cluster: each opens the scorer of the run's kind, and their scores come back in order.
+"""Score on the nodes of a Ray cluster: each node opens the scorer of the run's kind, and scores are returned in order.
 
-Rewards by different scorers are never mixed: a node whose scorer is another one (other software, another similarity) is
-left out. Sandboxes may differ in strength; the weakest is recorded. A node without one cannot open its scorer and is
-left out, unless `--sandbox unsafe` asks for none.
+Rewards by different scorers are never mixed: a node whose scorer differs (other software, another similarity) is
+excluded. Sandboxes may differ in strength; the weakest is recorded. A node without a sandbox cannot open its scorer and
+is excluded, unless `--sandbox unsafe` is given.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from sweet.tasks.scores import Metric, Score, ScoringRequest, TrajectoryScorer
 from sweet.tasks.trajectory import Trajectory
 
 TOGETHER = 32
-"""Trajectories that go to a node together."""
+"""Trajectories of one chunk."""
 
 AT_ONCE = AHEAD // TOGETHER
-"""Chunks that a node has: as many answers as a sandbox looks ahead, so that one that hangs holds up no others."""
+"""Chunks of a node at once: as many answers as a sandbox looks ahead, so that a hanging answer delays no others."""
 
 SANDBOX = "sandbox"
 _STRONGEST_FIRST: tuple[Tier, ...] = (*SAFE_TIERS, "unsafe")
 
 
 @contextmanager
-def open_spread_scorer(address: str, kind: str, request: ScoringRequest) -> Iterator[SpreadScorer]:
+def open_ray_scorer(address: str, kind: str, request: ScoringRequest) -> Iterator[RayScorer]:
     """Open the scorer of a kind of task on every node of the cluster.
 
     Raises:
         SweetError: there is no cluster, or no node on which the scorer can be opened.
     """
     agreed = _Agreed()
-    opening = partial(_open_on_node, kind, replace(request, say=Silent().say))  # nobody reads what is said on a node
+    opening = partial(_open_on_node, kind, replace(request, say=Silent().say))  # the output of a node is not read
     with (
         open_cluster(address) as cluster,
         Scheduler[Trajectory, Score](
             cluster, opening, chunks_per_worker=AT_ONCE, accept=agreed.accept, say=request.say
-        ) as spread,
+        ) as scheduler,
     ):
         agreed.fixed = True
-        yield SpreadScorer(spread, agreed)
+        yield RayScorer(scheduler, agreed)
 
 
 @contextmanager
@@ -84,53 +84,53 @@ class _Agreed:
     """What the nodes' scorers have in common.
 
     Attributes:
-        told: by the first of them.
-        sandbox: the weakest of their sandboxes; None where they have none.
-        fixed: what is recorded does not change any more.
+        first: the description of the first scorer.
+        sandbox: the weakest of their sandboxes; None if they have none.
+        fixed: the recorded values can no longer change.
     """
 
-    told: Mapping[str, Any] | None = None
+    first: Mapping[str, Any] | None = None
     sandbox: Tier | None = None
     fixed: bool = False
 
-    def accept(self, name: str, told: Mapping[str, Any]) -> str | None:
-        """Why a scorer is of no use beside the others; None where it is."""
-        if self.told is None:
-            self.told, self.sandbox = told, told[SANDBOX]
+    def accept(self, name: str, info: Mapping[str, Any]) -> str | None:
+        """Return why a scorer cannot be used with the others; None if it can."""
+        if self.first is None:
+            self.first, self.sandbox = info, info[SANDBOX]
             return None
-        ours, theirs = _decisive(self.told), _decisive(told)
+        ours, theirs = _decisive(self.first), _decisive(info)
         if ours != theirs:
             differ = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
-            return f"its scorer is another one: {', '.join(f'{key} {theirs.get(key)}' for key in differ)}"
-        tier = told[SANDBOX]
+            return f"its scorer differs: {', '.join(f'{key} {theirs.get(key)}' for key in differ)}"
+        tier = info[SANDBOX]
         if tier is not None and self.sandbox is not None:
             weaker = max(tier, self.sandbox, key=_STRONGEST_FIRST.index)
             if self.fixed and weaker != self.sandbox:
-                return f"it came later, and its sandbox {tier} is weaker than {self.sandbox}, which is recorded"
+                return f"it joined later, and its sandbox {tier} is weaker than the recorded {self.sandbox}"
             self.sandbox = weaker
         return None
 
 
-def _decisive(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides rewards."""
-    return {"scorer": told["name"], **{name: value for name, value in told["meta"].items() if name != SANDBOX}}
+def _decisive(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what affects rewards."""
+    return {"scorer": info["name"], **{name: value for name, value in info["meta"].items() if name != SANDBOX}}
 
 
-class SpreadScorer:
+class RayScorer:
     """Implements sweet.tasks.scores.TrajectoryScorer."""
 
-    def __init__(self, spread: Scheduler[Trajectory, Score], agreed: _Agreed) -> None:
-        assert agreed.told is not None
-        told, weakest = agreed.told, {} if agreed.sandbox is None else {SANDBOX: agreed.sandbox}
-        self._spread = spread
-        self.name: str = told["name"]
-        self.option: str = told["option"]
-        self.meta: Mapping[str, Any] = told["meta"] | weakest
-        self.metrics: Mapping[str, Metric] = told["metrics"]
-        self.environment: dict[str, Any] = told["environment"] | weakest
+    def __init__(self, scheduler: Scheduler[Trajectory, Score], agreed: _Agreed) -> None:
+        assert agreed.first is not None
+        info, weakest = agreed.first, {} if agreed.sandbox is None else {SANDBOX: agreed.sandbox}
+        self._scheduler = scheduler
+        self.name: str = info["name"]
+        self.option: str = info["option"]
+        self.meta: Mapping[str, Any] = info["meta"] | weakest
+        self.metrics: Mapping[str, Metric] = info["metrics"]
+        self.environment: dict[str, Any] = info["environment"] | weakest
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:
-        """Each trajectory with its score, in their order; at the end `environment` tells what each node did."""
+        """Yield each trajectory with its score, in order; afterwards `environment` records what each node did."""
         sent: deque[Trajectory] = deque()
 
         def items() -> Iterator[Trajectory]:
@@ -138,6 +138,6 @@ class SpreadScorer:
                 sent.append(trajectory)
                 yield trajectory
 
-        for score in self._spread.results(items(), TOGETHER, lambda trajectory: trajectory.task.id):
+        for score in self._scheduler.results(items(), TOGETHER, lambda trajectory: trajectory.task.id):
             yield sent.popleft(), score
-        self.environment[NODES] = self._spread.record(SANDBOX)
+        self.environment[NODES] = self._scheduler.record(SANDBOX)

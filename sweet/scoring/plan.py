@@ -59,7 +59,7 @@ def plan_scoring(
         more = {"tests": tests, "reference_tests": sum(tasks.values())}
     work = work.model_copy(update=more)
     if config.best_of is not None:
-        builder.assumed.append("What the critic reads for --best-of is not counted among the operations.")
+        builder.assumed.append("The operations of the critic for --best-of are not counted.")
 
     def speedup(earlier: EarlierAttempt) -> float:
         """Compare the workers where they were given both times, the cores where they were given neither time."""
@@ -74,7 +74,7 @@ def plan_scoring(
 
 
 def _pages(trajectory: Trajectory) -> set[str]:
-    """What is rendered to score a dialogue: the page that counts, where there is one, and the reference."""
+    """Return the pages that are rendered to score a dialogue: the reference, and the last page if there is one."""
     from sweet.tasks.html.page import extract_page
     from sweet.tasks.html.scoring import last_page, reference_page
 

@@ -1,9 +1,9 @@
-"""`sweet eval`: score the answers of a run's trajectories and tell the rates with their intervals.
+"""`sweet eval`: score the answers of a run's trajectories, and report the rates with their intervals.
 
-What an answer is worth, the scorer of the run's kind of task says (sweet.tasks.scores): hidden tests in the sandbox,
-or a page's likeness to the reference. Scores are written one row each in the trajectories' order, as they are known.
+The scorer of the run's kind of task computes the rewards (sweet.tasks.scores): hidden tests in the sandbox, or a page's
+similarity to the reference. Scores are written one row each in the trajectories' order, as soon as they are known.
 A dialogue that ended by a fault (of a server, the clock, the context) scores as one without an answer and is counted
-apart. A task whose reference fails by itself is invalid: its rows say so and no rate counts them.
+separately. A task whose own reference fails is invalid: its rows say so and no rate counts them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sweet.runs.run import Run
 from sweet.scoring.best_of import measure_best_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalMetrics, EvalWork
-from sweet.scoring.results.comparability import check_alike, score_again
+from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
 from sweet.scoring.results.metrics import SamplesMetrics
@@ -56,12 +56,12 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")},
     )
     began = time.monotonic()
-    with run.attempt("eval", config, inputs=[rollouts]) as attempt, _opened(run, kind, config, request) as scorer:
+    with run.attempt("eval", config, inputs=[rollouts]) as attempt, _open_scorer(run, kind, config, request) as scorer:
         attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
         if baseline is not None:
-            mend = score_again(baseline, scorer.option)
+            fix = score_again(baseline, scorer.option)
             allow = config.allow_different
-            check_alike(baseline, kind=run.manifest().task, scorer=scorer.name, mend=mend, allow=allow)
+            check_comparable(baseline, kind=run.manifest().task, scorer=scorer.name, fix=fix, allow=allow)
         meta = ScoresMeta(
             scoring=to_jsonable_python({**scorer.meta, "scorer": scorer.name}, fallback=str), rollouts=rollouts.id
         )
@@ -89,15 +89,15 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     return StageResult("eval", run.path, metrics, [artifact])
 
 
-def _opened(
+def _open_scorer(
     run: Run, kind: TaskKind, config: EvalConfig, request: ScoringRequest
 ) -> AbstractContextManager[TrajectoryScorer]:
-    """The scorer of the kind, here or on the nodes of a cluster."""
+    """Open the scorer of the kind, on this machine or on the nodes of a cluster."""
     if config.ray is None or kind.spreads:
         return kind.open_scorer(replace(request, ray=config.ray))
-    from sweet.scoring.on_ray import open_spread_scorer
+    from sweet.scoring.on_ray import open_ray_scorer
 
-    return open_spread_scorer(config.ray, run.manifest().task, request)
+    return open_ray_scorer(config.ray, run.manifest().task, request)
 
 
 def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork]:
@@ -107,30 +107,30 @@ def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
-    reporter.say(f"Looking at the dialogues of {rollouts.id}.")
+    reporter.say(f"Counting the dialogues of {rollouts.id}.")
     trajectories = read_jsonl(run.file(rollouts), Trajectory)
     machines = [usable_cores()] if config.ray is None else [node.cpus for node in nodes_of(config.ray)]
     return plan_scoring(run, config, kind, trajectories, gpus=_gpus(kind, config), machines=machines)
 
 
 def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
-    """GPUs that are held: a model may compare pages, and choose among dialogues."""
+    """Return the GPUs in use: a model may compare pages, and choose among dialogues."""
     return gpus_held(config.device, [()] if kind.visual or config.best_of is not None else [])
 
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:
-    """Raise UsageError where an option was given that would decide the rewards of another kind of task."""
+    """Raise UsageError if an option is given that affects only the rewards of other kinds of task."""
     for name in SCORER_OPTIONS:
         if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
             raise UsageError(
-                Hint(option(name), f" does not concern tasks of the kind {kind.name}."),
+                Hint(option(name), f" does not apply to tasks of the kind {kind.name}."),
                 where=option(name),
-                fix=Hint("leave ", option(name), " out"),
+                fix=Hint("omit ", option(name)),
             )
 
 
 class _Tally:
-    """The scores so far, and what is counted apart."""
+    """The scores so far, and the counts of faults and invalid tasks."""
 
     def __init__(self, figures: Mapping[str, Metric]) -> None:
         self.figures = figures

@@ -129,4 +129,4 @@ def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
 def warn_dropped_turns(reader: Reads, reporter: Reporter) -> None:
     """Warn of early turns that the critic was not shown."""
     if reader.dropped:
-        reporter.warn(f"{reader.dropped} early turns were left out to fit --max-length {reader.max_length}.")
+        reporter.warn(f"{reader.dropped} early turns were omitted to fit --max-length {reader.max_length}.")

@@ -11,7 +11,7 @@ from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run
-from sweet.scoring.best_of import Liked, at, measure_best_of
+from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
@@ -20,8 +20,8 @@ from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, s
 
 
 def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chance() -> None:
-    knows = {f"t{i}": [Liked(float(k == i % 4), float(k == i % 4)) for k in range(4)] for i in range(8)}
-    errs = {task: [Liked(-d.liking, d.solved) for d in found] for task, found in knows.items()}
+    knows = {f"t{i}": [ScoredDialogue(float(k == i % 4), float(k == i % 4)) for k in range(4)] for i in range(8)}
+    errs = {task: [ScoredDialogue(-d.score, d.solved) for d in found] for task, found in knows.items()}
     for n in (1, 2, 4):
         told = at(n, knows).as_json()
         assert told["critic"] == told["oracle"] == pytest.approx(n / 4)
@@ -33,10 +33,13 @@ def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chanc
 
 def test_of_dialogues_liked_equally_any_may_be_chosen() -> None:
     for rewards in ((1.0, 0.0), (0.0, 1.0)):
-        assert at(2, {"t": [Liked(0.5, reward) for reward in rewards]}).as_json()["critic"] == 0.5, (
+        assert at(2, {"t": [ScoredDialogue(0.5, reward) for reward in rewards]}).as_json()["critic"] == 0.5, (
             "whatever their order"
         )
-    assert at(2, {"t": [Liked(0.5, 1.0), Liked(0.5, 0.0), Liked(0.1, 1.0)]}).as_json()["critic"] == 0.5
+    assert (
+        at(2, {"t": [ScoredDialogue(0.5, 1.0), ScoredDialogue(0.5, 0.0), ScoredDialogue(0.1, 1.0)]}).as_json()["critic"]
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize("recipe", ["paper", "upstream"])

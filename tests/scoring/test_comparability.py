@@ -36,8 +36,8 @@ def test_nothing_is_said_where_nothing_but_the_agent_differs(tmp_path: Path) -> 
         ({"max_turns": 5}, "max_turns", "Turn limit: 10 in A, 5 in B."),
         ({"temperature": 0.5}, "temperature", "Temperature: 1.0 in A, 0.5 in B."),
         ({"top_p": 0.5}, "top_p", "Nucleus (top-p): 1.0 in A, 0.5 in B."),
-        ({"max_tokens": 64}, "max_tokens", "Tokens a reply: 1024 in A, 64 in B."),
-        ({"token_limit": 640}, "token_limit", "Tokens a dialogue: none in A, 640 in B."),
+        ({"max_tokens": 64}, "max_tokens", "Tokens per reply: 1024 in A, 64 in B."),
+        ({"token_limit": 640}, "token_limit", "Tokens per dialogue: none in A, 640 in B."),
         ({"seed": 7}, "seed", "Seed: 0 in A, 7 in B."),
         ({"recipe": "upstream"}, "recipe", "Recipe: paper in A, upstream in B."),
         ({"sim": "big"}, "sim", "Simulated human: scripted in A, big in B."),
@@ -88,7 +88,7 @@ def test_other_data_sets(tmp_path: Path) -> None:
     found = warnings(a, b)
     assert list(found) == ["tasks", "split", "tasks_not_shared"]
     assert found["tasks"]["text"] == "Data set: micro in A, copy.jsonl in B."
-    assert found["tasks_not_shared"]["text"] == "Tasks of one side alone: 0 in A, 1 in B. They are left out."
+    assert found["tasks_not_shared"]["text"] == "Tasks of one side only: 0 in A, 1 in B. They are excluded."
 
 
 def test_tasks_of_the_same_id_with_another_text(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_tasks_of_the_same_id_with_another_text(tmp_path: Path) -> None:
     changed = [make_task("t1"), make_task("t2", "A price, rounded."), make_task("t3")]
     found = warnings(a, evaluate(tmp_path / "b", REWARDS, tasks=changed))
     assert list(found) == ["task_content"]
-    assert found["task_content"]["text"] == "Tasks of the same id are not the same tasks: t2."
+    assert found["task_content"]["text"] == "Tasks with the same id differ: t2."
     many = {f"t{i}": [1.0] for i in range(9)}
     others = [make_task(name, "Another price.") for name in many]
     text = warnings(evaluate(tmp_path / "c", many), evaluate(tmp_path / "d", many, tasks=others))["task_content"][
         "text"
     ]
-    assert text == "Tasks of the same id are not the same tasks: t0, t1, t2 and 6 more."
+    assert text == "Tasks with the same id differ: t0, t1, t2 and 6 more."
 
 
 def test_invalid_tasks_and_dialogues_a_task(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_invalid_tasks_and_dialogues_a_task(tmp_path: Path) -> None:
     b = evaluate(tmp_path / "b", {"t1": [1.0], "t2": [None], "t3": [1.0]}, samples=2)
     found = warnings(a, b)
     assert found["invalid_tasks"]["text"] == "Invalid tasks, which count in no rate: 0 in A, 1 in B."
-    assert found["samples"]["text"] == "Dialogues a task: 1–2 in A, 1 in B."
+    assert found["samples"]["text"] == "Dialogues per task: 1–2 in A, 1 in B."
     assert (found["tasks_not_shared"]["a"], found["tasks_not_shared"]["b"]) == (1, 0)
     assert measure_comparison(a, b).as_json()["tasks"] == 2
 
@@ -152,7 +152,7 @@ def change_scorer(path: Path) -> Evaluation:
 @pytest.mark.parametrize(
     ("change", "about", "said", "fix"),
     [
-        (change_kind, "kind", "tasks of the kind html, what is compared with it of code", "--allow-different"),
+        (change_kind, "kind", "tasks of the kind html, the other side of the kind code", "--allow-different"),
         (change_scorer, "scorer", "scored by upstream.* scored by strict", "--from rollouts-1 --scorer strict"),
     ],
 )

@@ -221,10 +221,10 @@ def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Pat
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path, painter: Painter) -> None:
     run = make_run(tmp_path / "run", trajectory("a", FAR, reference=REFERENCE))
-    with pytest.raises(UsageError, match="scorer does not concern"):
+    with pytest.raises(UsageError, match="scorer does not apply"):
         evaluate(run, scorer="upstream")
     assert evaluate(run, sandbox="docker", workers=1)[0]["trajectories"] == 1
-    with pytest.raises(UsageError, match="similarity does not concern"):
+    with pytest.raises(UsageError, match="similarity does not apply"):
         run_eval(Run.create(tmp_path / "code", "code"), EvalConfig(similarity="clip"), Silent())
 
 
@@ -274,7 +274,7 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     listening = Listening()
     critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3, max_length=600), listening)
     assert critic.metrics.as_json()["steps"] >= 1
-    assert any("early turns were left out" in line for line in listening.warned)
+    assert any("early turns were omitted" in line for line in listening.warned)
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.3, max_tokens=8), Silent())
     found = list(read_jsonl(run.file(ranked.artifacts[0]), CandidateRow))
     assert all(len(row.candidates) == 3 for row in found)

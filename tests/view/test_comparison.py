@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweet.scoring.best_of import Liked, at
+from sweet.scoring.best_of import ScoredDialogue, at
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.scoring.results.statistics import p_in_words
@@ -130,7 +130,7 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
 
 
 def test_the_critics_choice_fits_a_terminal() -> None:
-    liked = {f"t{index}": [Liked(0.5, 1.0), Liked(0.2, 0.0)] for index in range(1500)}
+    liked = {f"t{index}": [ScoredDialogue(0.5, 1.0), ScoredDialogue(0.2, 0.0)] for index in range(1500)}
     told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked).as_json() for n in (1, 2)}}
     (section,) = samples({"best_of": told})
     file = io.StringIO()

@@ -1,8 +1,9 @@
-"""What makes a comparison of two evaluations unfair: everything, but the agent, that is not the same on both sides.
+"""Find what makes a comparison of two evaluations unfair: every difference between the sides other than the agent.
 
-The manifests tell how the dialogues were played and scored, the rows how many tasks, dialogues and invalid tasks there
-are. Whether tasks of the same id are the same tasks, the digests of the data sets tell; only where these differ are the
-dialogues read. Another scorer, or another kind of task, is no matter of a warning: its rewards mean something else.
+The manifests record how the dialogues were played and scored; the rows give the numbers of tasks, dialogues and invalid
+tasks. The digests of the data sets show whether tasks with the same id are the same tasks; the dialogues are read only
+if the digests differ. Another scorer, or another kind of task, is an error and not a warning: its rewards have another
+meaning.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from sweet.stages.base import digest_of
 from sweet.tasks.base import Task
 
 _UNKNOWN = object()
-"""What a manifest says nothing of."""
+"""A setting that the manifest does not record."""
 
 _NAMED = 3
-"""Tasks that a warning names."""
+"""Number of tasks that a warning names."""
 
 _PLAYED = {
     "recipe": "recipe",
     "max_turns": "turn limit",
     "temperature": "temperature",
     "top_p": "nucleus (top-p)",
-    "max_tokens": "tokens a reply",
-    "token_limit": "tokens a dialogue",
+    "max_tokens": "tokens per reply",
+    "token_limit": "tokens per dialogue",
     "seed": "seed",
 }
-"""Settings of the dialogues that must be the same, in words."""
+"""Settings of the dialogues that must be equal, with their names in messages."""
 
 
-def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: str, allow: bool) -> None:
-    """Refuse a baseline whose rewards mean something else than those it is compared with.
+def check_comparable(baseline: Evaluation, *, kind: str, scorer: str | None, fix: str, allow: bool) -> None:
+    """Refuse a baseline whose rewards have another meaning than those it is compared with.
 
     Args:
-        kind, scorer: of what is compared with it, which need not be scored yet.
-        mend: the command that scores one of them as the other is.
-        allow: whether they are compared nevertheless, with a warning.
+        kind, scorer: of the other side, which may not be scored yet.
+        fix: the command that scores one side the same way as the other.
+        allow: accept different scorers and kinds; `unfairness` then warns.
 
     Raises:
         UsageError: kinds or scorers differ.
@@ -54,31 +55,31 @@ def check_alike(baseline: Evaluation, *, kind: str, scorer: str | None, mend: st
         return
     if baseline.manifest.task != kind:
         raise UsageError(
-            f"The baseline is of tasks of the kind {baseline.manifest.task}, what is compared with it of {kind}.",
+            f"The baseline has tasks of the kind {baseline.manifest.task}, the other side of the kind {kind}.",
             where=baseline.run.path,
-            fix=Hint("compare runs of one kind; ", option("allow_different", True), " compares them nevertheless"),
+            fix=Hint("compare runs of one kind; ", option("allow_different", True), " compares them anyway"),
         )
     if baseline.scorer != scorer:
         raise UsageError(
             Hint(
-                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, what is compared with it is "
-                f"scored by {scorer}. (",
+                f"The baseline's {baseline.scores.id} was scored by {baseline.scorer}, the other side is scored by "
+                f"{scorer}. (",
                 option("allow_different", True),
-                " compares them nevertheless.)",
+                " compares them anyway.)",
             ),
             where=baseline.run.file(baseline.scores),
-            fix=mend,
+            fix=fix,
         )
 
 
 def score_again(evaluation: Evaluation, options: str) -> str:
-    """The command that scores the same dialogues with these options of `sweet eval`."""
+    """Return the command that scores the same dialogues with these options of `sweet eval`."""
     chosen = [] if evaluation.rollouts is None else ["--from", evaluation.rollouts.id]
     return f"{shlex.join(['sweet', 'eval', str(evaluation.run.path), *chosen])} {options}".rstrip()
 
 
 def scorer_options(evaluation: Evaluation) -> str | None:
-    """The options of `sweet eval` that ask for the scorer of an evaluation; None where it was scored elsewhere."""
+    """Return the options of `sweet eval` that select the scorer of an evaluation; None if it was scored elsewhere."""
     attempt = evaluation.scored_by
     if attempt is None or attempt.stage != "eval":
         return None
@@ -86,8 +87,8 @@ def scorer_options(evaluation: Evaluation) -> str | None:
     return shlex.join(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value)))
 
 
-def unfair(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: Sequence[str]) -> list[Caveat]:
-    """All that makes the comparison unfair, the gravest first."""
+def unfairness(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: Sequence[str]) -> list[Caveat]:
+    """Return everything that makes the comparison unfair, the most serious first."""
     return [*_scoring(a, b), *_tasks(a, b, values, shared), *_playing(a, b), *_state(a, b)]
 
 
@@ -95,7 +96,7 @@ def _scoring(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     yield from _differs("kind", "kind of task", a.manifest.task, b.manifest.task)
     yield from _differs("scorer", "scorer", a.scorer, b.scorer)
     ours, theirs = a.scores.meta, b.scores.meta
-    named = {"scorer", "rollouts", "similarity"}  # similarity is the scorer's name once more
+    named = {"scorer", "rollouts", "similarity"}  # similarity repeats the scorer's name
     for key in sorted((ours.keys() & theirs.keys()) - named):
         yield from _differs(key, "sandbox" if key == "sandbox" else f"the scorer's {key}", ours[key], theirs[key])
 
@@ -108,11 +109,11 @@ def _tasks(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: 
         changed = _changed(a, b, shared)
         if changed:
             more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-            text = f"Tasks of the same id are not the same tasks: {', '.join(changed[:_NAMED])}{more}."
+            text = f"Tasks with the same id differ: {', '.join(changed[:_NAMED])}{more}."
             yield Caveat(about="task_content", text=text, a=len(changed), b=len(changed))
     alone = [len(side.ids.keys() - set(shared)) for side in values]
     if any(alone):
-        text = f"Tasks of one side alone: {_sides(*alone)}. They are left out."
+        text = f"Tasks of one side only: {_sides(*alone)}. They are excluded."
         yield Caveat(about="tasks_not_shared", text=text, a=alone[0], b=alone[1])
     invalid = [len(side.invalid) for side in values]
     if any(invalid):
@@ -121,14 +122,14 @@ def _tasks(a: Evaluation, b: Evaluation, values: tuple[Values, Values], shared: 
     counts = [sorted({len(side.ids[task]) for task in shared}) for side in values]
     if counts[0] != counts[1]:
         shown = ["–".join(str(end) for end in dict.fromkeys((row[0], row[-1]))) for row in counts]
-        yield Caveat(about="samples", text=f"Dialogues a task: {_sides(*shown)}.", a=shown[0], b=shown[1])
+        yield Caveat(about="samples", text=f"Dialogues per task: {_sides(*shown)}.", a=shown[0], b=shown[1])
 
 
 def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     unknown = [name for name, side in (("A", a), ("B", b)) if side.played_by is None]
     if unknown:
         whose = " and ".join(unknown)
-        text = f"How the dialogues of {whose} were played (human, turns, temperature, …) is not known to the run."
+        text = f"The run does not record how the dialogues of {whose} were played (human, turns, temperature, …)."
         yield Caveat(about="played", text=text, a=a.played_by is not None, b=b.played_by is not None)
         return
     yield from _differs("sim", "simulated human", _human(a), _human(b))
@@ -160,13 +161,13 @@ def _state(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
 
 
 def _changed(a: Evaluation, b: Evaluation, shared: Sequence[str]) -> list[str]:
-    """The shared tasks whose content is not the same."""
+    """Return the shared tasks whose content differs."""
     ours, theirs = (_contents(side, set(shared)) for side in (a, b))
     return sorted(task for task in ours.keys() & theirs.keys() if ours[task] != theirs[task])
 
 
 def _contents(side: Evaluation, wanted: set[str]) -> dict[str, str]:
-    """The digest of each wanted task, read until all are there."""
+    """Return the digest of each wanted task; reads until all are found."""
     found: dict[str, str] = {}
     if side.rollouts is None or not (path := side.run.file(side.rollouts)).is_file():
         return found
@@ -177,22 +178,22 @@ def _contents(side: Evaluation, wanted: set[str]) -> dict[str, str]:
             try:
                 found[name] = digest_of(Task.model_validate(task).model_dump(mode="json"))
             except ValidationError as error:
-                raise InputError("The row's task is broken.", path=path, line=number) from error
+                raise InputError("The row's task is invalid.", path=path, line=number) from error
             if len(found) == len(wanted):
                 break
     return found
 
 
 def _human(side: Evaluation) -> str:
-    """The simulated human's model, and what the server called it where that is another name."""
+    """Return the simulated human's model, with the server's name for it if that differs."""
     asked, attempt = str(side.played.get("sim")), side.played_by
     served = asked if attempt is None else attempt.environment.get("human", asked)
     return asked if served == asked else f"{asked} (served as {served})"
 
 
 def _faults(side: Evaluation) -> int:
-    told = 0 if side.scored_by is None else side.scored_by.metrics.get("faults", 0)
-    return told if isinstance(told, int) else 0
+    count = 0 if side.scored_by is None else side.scored_by.metrics.get("faults", 0)
+    return count if isinstance(count, int) else 0
 
 
 def _version(side: Evaluation, who: Callable[[Evaluation], Any]) -> Any:

@@ -1,19 +1,19 @@
-"""`sweet compare A B` and `sweet eval B --compare A`: evaluations of the same tasks, paired.
+"""`sweet compare A B` and `sweet eval B --compare A`: compare two evaluations of the same tasks, paired by task.
 
-Every difference is B - A. A task's value on a side is the mean over its dialogues there, a side's figure the mean over
-the tasks that both have, so that the figures differ by exactly what is told. Intervals are by bootstrap over tasks;
-McNemar's exact test judges figures of 0 and 1 where both sides have one dialogue a task, the paired permutation test
-all others. Nothing is written: the report is made from the manifests and the rows of scores.
+Every difference is B - A. A task's value on a side is the mean over its dialogues there, a side's metric the mean over
+the tasks that both have, so the two metrics differ by exactly the reported difference. Intervals are by bootstrap over
+tasks; the p-value is McNemar's exact test for metrics of 0 and 1 if both sides have one dialogue per task, the paired
+permutation test otherwise. Nothing is written: the result comes from the manifests and the rows of scores.
 
 The metrics:
-    a, b            which scores of which dialogues, with the agent, the seed, the dialogues and tasks there are
-    tasks           shared by both sides, of which everything below is told
+    a, b            the scores and dialogues of each side, with the agent, the seed, the numbers of dialogues and tasks
+    tasks           number of tasks on both sides; everything below is about these
     win_rate        by the rewards, with its interval
-    figures         by name, the rewards too: a, b, difference and win_rate, each with its interval, p_value, test,
-                    wins, losses, ties
-    flips           lost and gained: tasks that (most of their dialogues) A or B alone solves; where rewards are
-                    degrees, those whose reward changed, the most first
-    pass_at_k, best_of_k    by k, where there are several dialogues a task (sweet.scoring.results.pass_at_k)
+    figures         metrics by name, rewards included: a, b, difference and win_rate, each with its interval, p_value,
+                    test, wins, losses, ties
+    flips           lost and gained: tasks that only A or only B solves (in most of their dialogues); if rewards are
+                    degrees, tasks whose reward changed, the largest change first
+    pass_at_k, best_of_k    by k, if tasks have several dialogues (sweet.scoring.results.pass_at_k)
     repeats         for a and b: how much repeats vary (sweet.scoring.results.repeats)
     warnings        what makes the comparison unfair (sweet.scoring.results.comparability)
 """
@@ -30,7 +30,7 @@ from pydantic import Field
 
 from sweet.errors import UsageError
 from sweet.runs.run import Run
-from sweet.scoring.results.comparability import check_alike, score_again, scorer_options, unfair
+from sweet.scoring.results.comparability import check_comparable, score_again, scorer_options, unfairness
 from sweet.scoring.results.evaluation import REWARD, Evaluation, Values, evaluations, find_evaluation
 from sweet.scoring.results.metrics import (
     ComparedMetric,
@@ -48,18 +48,17 @@ from sweet.stages.base import StageConfig, StageResult
 from sweet.tasks.scores import RewardRule
 
 _SOLVED = 0.5
-"""A task is solved on a side where more than this share of its dialogues solve it."""
+"""A task is solved on a side if more than this share of its dialogues solve it."""
 
 FLIPS = 10
-"""Flipped tasks of each direction that are told, where nobody asks for more."""
+"""Default number of flipped tasks to list in each direction."""
 
 
 class CompareConfig(StageConfig):
     flips: int = Field(default=FLIPS, ge=0)
-    """Flipped tasks to name, of each direction."""
+    """Flipped tasks to list in each direction."""
     repeats: list[Path] = Field(default_factory=list)
-    """A further run whose evaluations count as repeats where nothing but the seed differs; may be given several
-    times."""
+    """A further run whose evaluations count as repeats if they differ only in the seed; may be given several times."""
     allow_different: bool = False
     """Compare rewards by different scorers, or of different kinds of task; a warning says so."""
     markdown: bool = False
@@ -67,15 +66,15 @@ class CompareConfig(StageConfig):
 
 
 def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageResult[ComparisonMetrics]:
-    """Compare B with A, each RUN, RUN:scores-2 or RUN:rollouts-1.
+    """Compare B with A, each given as RUN, RUN:scores-2 or RUN:rollouts-1.
 
     Raises:
-        UsageError: one of them is not there, they are the same, are not alike, or share no valid task.
+        UsageError: one of them does not exist, both are the same or not comparable, or they share no valid task.
     """
     baseline, other = (find_evaluation(reference, needed_by="compare") for reference in (a, b))
     options = scorer_options(other)
-    mend = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
-    check_alike(baseline, kind=other.manifest.task, scorer=other.scorer, mend=mend, allow=config.allow_different)
+    fix = score_again(other, scorer_options(baseline) or "") if options is None else score_again(baseline, options)
+    check_comparable(baseline, kind=other.manifest.task, scorer=other.scorer, fix=fix, allow=config.allow_different)
     runs = [Run.open(path) for path in config.repeats]
     metrics = measure_comparison(baseline, other, flips=config.flips, runs=runs)
     return StageResult("compare", other.run.path, metrics)
@@ -84,14 +83,14 @@ def run_compare(a: str | Path, b: str | Path, config: CompareConfig) -> StageRes
 def measure_comparison(
     a: Evaluation, b: Evaluation, *, flips: int = FLIPS, runs: Sequence[Run] = ()
 ) -> ComparisonMetrics:
-    """The metrics of the comparison.
+    """Return the metrics of the comparison.
 
     Args:
-        flips: tasks that are named of each direction.
-        runs: where repeats are looked for, beside the runs of A and B.
+        flips: number of flipped tasks to list in each direction.
+        runs: further runs to search for repeats, besides those of A and B.
 
     Raises:
-        UsageError: both are the same scores, or share no valid task.
+        UsageError: both are the same scores, or they share no valid task.
     """
     if a.same_as(b):
         raise _same(a)
@@ -101,7 +100,7 @@ def measure_comparison(
         raise UsageError(
             f"{a.name} and {b.name} share no valid task.",
             where=a.run.path,
-            fix="; ".join(dict.fromkeys(f"{side.run.path} has {_there(side.run)}" for side in (a, b))),
+            fix="; ".join(dict.fromkeys(f"{side.run.path} has {_evaluations_in_words(side.run)}" for side in (a, b))),
         )
     figures = pair_figures(*values, shared)
     rule = b.kind.rewards
@@ -118,34 +117,34 @@ def measure_comparison(
             a=measure_repeats(a, values[0], everywhere),
             b=measure_repeats(b, values[1], everywhere),
         ),
-        warnings=unfair(a, b, values, shared),
+        warnings=unfairness(a, b, values, shared),
     )
 
 
 def _same(evaluation: Evaluation) -> UsageError:
-    """Both sides are one: names what else could be meant."""
+    """Both sides are the same scores; the error proposes others."""
     others = [one for one in evaluations(evaluation.run) if not one.same_as(evaluation)]
     digest = evaluation.played.get("tasks_digest")
-    alike = [one for one in others if one.played.get("tasks_digest") == digest] or others
-    if alike:
-        first, second = sorted((alike[-1], evaluation), key=lambda one: one.scores.number)
+    same_tasks = [one for one in others if one.played.get("tasks_digest") == digest] or others
+    if same_tasks:
+        first, second = sorted((same_tasks[-1], evaluation), key=lambda one: one.scores.number)
         fix = shlex.join(["sweet", "compare", first.name, second.name])
     else:
         fix = "name another run as A, or play and score once more in this one"
     return UsageError(
-        f"Both sides are {evaluation.scores.id}. The run has {_there(evaluation.run)}.",
+        f"Both sides are {evaluation.scores.id}. The run has {_evaluations_in_words(evaluation.run)}.",
         where=evaluation.run.path,
         fix=fix,
     )
 
 
-def _there(run: Run) -> str:
-    """The evaluations of a run, in words."""
+def _evaluations_in_words(run: Run) -> str:
+    """Return the evaluations of a run, in words."""
     words = []
     for one in evaluations(run):
         of = "unknown dialogues" if one.rollouts is None else one.rollouts.id
-        told = [str(one.played[key]) for key in ("agent", "tasks", "split") if one.played.get(key) is not None]
-        words.append(f"{one.scores.id} (of {': '.join(filter(None, (of, ', '.join(told))))})")
+        settings = [str(one.played[key]) for key in ("agent", "tasks", "split") if one.played.get(key) is not None]
+        words.append(f"{one.scores.id} (of {': '.join(filter(None, (of, ', '.join(settings))))})")
     return ", ".join(words)
 
 
@@ -164,12 +163,12 @@ def _side(evaluation: Evaluation, values: Values) -> ComparedSide:
 
 
 def shared_tasks(a: Values, b: Values) -> list[str]:
-    """The valid tasks that both sides have."""
+    """Return the valid tasks that both sides have."""
     return sorted(a.ids.keys() & b.ids.keys())
 
 
 def pair_figures(a: Values, b: Values, shared: Sequence[str]) -> dict[str, ComparedMetric]:
-    """Each figure that both sides have, that of the rewards first."""
+    """Return each metric that both sides have, the rewards first."""
     found = {name: _figure(a, b, name, shared) for name in a.figures if name in b.figures}
     return {name: figure for name, figure in found.items() if figure is not None}
 
@@ -203,7 +202,7 @@ def _figure(a: Values, b: Values, name: str, shared: Sequence[str]) -> ComparedM
 
 
 def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: int) -> Flips:
-    """The tasks that A alone solves, and B alone; where rewards are degrees, those that fell and those that rose."""
+    """Return the tasks that only A, and only B, solves; if rewards are degrees, those that fell and those that rose."""
     worth = [{task: [rule.worth(reward) for reward in side.of(REWARD)[task]] for task in shared} for side in (a, b)]
     means = [{task: fmean(row) for task, row in side.items()} for side in worth]
     lost: list[str] = []
@@ -221,8 +220,8 @@ def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: 
                 task=task,
                 a=round(means[0][task], 6),
                 b=round(means[1][task], 6),
-                a_ids=_telling(a.ids[task], a.of(REWARD)[task], best_first=sign > 0),
-                b_ids=_telling(b.ids[task], b.of(REWARD)[task], best_first=sign < 0),
+                a_ids=_by_reward(a.ids[task], a.of(REWARD)[task], best_first=sign > 0),
+                b_ids=_by_reward(b.ids[task], b.of(REWARD)[task], best_first=sign < 0),
             )
             for task in tasks[:most]
         ]
@@ -232,7 +231,7 @@ def _flips(a: Values, b: Values, shared: Sequence[str], rule: RewardRule, most: 
     return Flips(by=by, lost=flipped(lost, 1), gained=flipped(gained, -1))
 
 
-def _telling(ids: Sequence[str], rewards: Sequence[float], *, best_first: bool) -> list[str]:
-    """A task's dialogues, the one that shows best why it flipped at the head."""
+def _by_reward(ids: Sequence[str], rewards: Sequence[float], *, best_first: bool) -> list[str]:
+    """Return a task's dialogues, the one that best shows why the task flipped first."""
     order = sorted(zip(ids, rewards, strict=True), key=lambda row: (-row[1] if best_first else row[1], row[0]))
     return [id for id, _ in order]

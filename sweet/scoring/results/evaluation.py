@@ -1,8 +1,7 @@
-"""A finished evaluation: which one is meant, what its dialogues were, and its values by task.
+"""A finished evaluation: its scores, the dialogues that were scored, and its values by task.
 
-It is named as people name it: a run (its newest scores), or an artifact in one, RUN:scores-2, RUN:rollouts-1 (the
-newest scores of these dialogues). Scores are read row by row; of each its id, its task and its figures' values are
-kept.
+A reference to one is a run (its newest scores), or an artifact in a run: RUN:scores-2, RUN:rollouts-1 (the newest
+scores of these dialogues). Scores are read row by row, and only ids, tasks and the values of the metrics are kept.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from sweet.tasks.scores import Metric, Score, reward
 V = TypeVar("V")
 
 REWARD = "reward"
-"""The name of the rewards beside those of the figures."""
+"""The name of the rewards, next to those of the metrics."""
 
 
 class Values:
-    """The values of the rewards and of each figure, by task; an invalid task has none.
+    """The values of the rewards and of each metric, by task; an invalid task has none.
 
     Attributes:
-        figures: by name, that of the rewards first.
-        ids: of each task's dialogues, in the order of the rows, as all values of a task are.
+        figures: the metrics by name, the rewards first.
+        ids: the ids of each task's dialogues, in the order of the rows, which all values of a task have.
         invalid: the tasks whose own reference fails.
     """
 
@@ -62,11 +61,11 @@ class Values:
         return self._values[name]
 
     def means(self, name: str) -> dict[str, float]:
-        """Each task's mean over its dialogues."""
+        """Return each task's mean over its dialogues."""
         return {task: fmean(values) for task, values in self._values[name].items()}
 
     def rates(self) -> dict[str, Interval | None]:
-        """The mean of each figure over dialogues, with its interval over tasks; None where no task has a value."""
+        """Return the mean of each metric over dialogues, with its interval over tasks; None if no task has a value."""
         return {name: self._rate(name) for name in self.figures}
 
     def _rate(self, name: str) -> Interval | None:
@@ -81,11 +80,11 @@ class Values:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a run and what the manifest knows of how they came about.
+    """Scores of a run, with what the manifest records about them.
 
     Attributes:
-        manifest: as it was when the scores were looked up.
-        rollouts: the dialogues that were scored; None where the run does not know them.
+        manifest: as of the lookup of the scores.
+        rollouts: the dialogues that were scored; None if the run does not know them.
     """
 
     run: Run
@@ -94,7 +93,7 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """As it can be given: RUN:scores-2."""
+        """The reference to it: RUN:scores-2."""
         return f"{self.run.path}:{self.scores.id}"
 
     @cached_property
@@ -111,34 +110,34 @@ class Evaluation:
 
     @property
     def played_by(self) -> Attempt | None:
-        """The rollout; None where the dialogues were played elsewhere."""
+        """The rollout; None if the dialogues were played elsewhere."""
         attempt = None if self.rollouts is None else self.manifest.attempt(self.rollouts.attempt)
         return attempt if attempt is not None and attempt.stage == "rollout" else None
 
     @property
     def played(self) -> dict[str, Any]:
-        """The settings of the dialogues: the rollout's configuration, and what the artifact says of itself."""
+        """The settings of the dialogues: the rollout's configuration, updated by the artifact's meta."""
         config = {} if self.played_by is None else self.played_by.config
         return {**config, **(self.rollouts.meta if self.rollouts is not None else {})}
 
     @property
     def scorer(self) -> str | None:
-        """What the rewards are by. Rewards under different names are not alike."""
+        """The name of the scorer. Rewards under different names are not comparable."""
         return ScoresMeta.of(self.scores).scorer
 
     def same_as(self, other: Evaluation) -> bool:
         return self.scores.id == other.scores.id and self.run.path.resolve() == other.run.path.resolve()
 
     def of_same_dialogues(self, other: Evaluation) -> bool:
-        mine, theirs = self.rollouts, other.rollouts
+        ours, theirs = self.rollouts, other.rollouts
         same_run = self.run.path.resolve() == other.run.path.resolve()
-        return same_run and mine is not None and theirs is not None and mine.id == theirs.id
+        return same_run and ours is not None and theirs is not None and ours.id == theirs.id
 
     def values(self) -> Values:
-        """Read from the rows of its scores.
+        """Read the values from the rows of its scores.
 
         Raises:
-            InputError: a row is broken.
+            InputError: a row is invalid.
         """
         found = Values(self.kind.metrics)
         for score in read_jsonl(self.run.file(self.scores), Score):
@@ -147,12 +146,12 @@ class Evaluation:
 
 
 def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
-    """The evaluation that RUN, RUN:scores-2 or RUN:rollouts-1 names; the newest of several.
+    """Return the evaluation that RUN, RUN:scores-2 or RUN:rollouts-1 refers to; the newest of several.
 
     Raises:
-        UsageError: there is none; names what there is.
+        UsageError: it does not exist; the error lists those that do.
     """
-    path, id = _parted(str(reference))
+    path, id = _split(str(reference))
     run = Run.open(path)
     if id is None or not id.startswith("rollouts-"):
         scores = run.find("scores", id, needed_by=needed_by)
@@ -169,7 +168,7 @@ def find_evaluation(reference: str | Path, *, needed_by: str) -> Evaluation:
 
 
 def evaluations(run: Run) -> Iterator[Evaluation]:
-    """The finished evaluations of a run whose rows are there, the newest last."""
+    """Yield the finished evaluations of a run whose file of scores exists, the newest last."""
     manifest = run.manifest()
     for scores in manifest.of_kind("scores", "done"):
         if run.file(scores).is_file():
@@ -177,13 +176,13 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
 
 
 def distinct(figures: Mapping[str, V]) -> dict[str, V]:
-    """Paired figures to show: without the rewards where another one is the same."""
+    """Return the paired metrics to show: without the rewards if another metric equals them."""
     twice = any(row == figures[REWARD] for name, row in figures.items() if name != REWARD)
     return {name: row for name, row in figures.items() if not (twice and name == REWARD)}
 
 
-def _parted(reference: str) -> tuple[Path, str | None]:
-    """RUN and the artifact's id. A folder whose own name has a colon is a folder."""
+def _split(reference: str) -> tuple[Path, str | None]:
+    """Split a reference into RUN and the artifact's id. An existing folder whose name contains a colon is a RUN."""
     folder, colon, id = reference.rpartition(":")
     if colon and folder and id and not Path(reference).exists() and Path(folder).is_dir():
         return Path(folder), id

@@ -100,7 +100,7 @@ class ComparedMetric(Record):
 
 
 class FlippedTask(Record):
-    """A task that one side alone solves."""
+    """A task that only one side solves."""
 
     task: str
     """id of the task"""

@@ -1,7 +1,8 @@
-"""What several dialogues of a task are worth together: pass@k and best of k, k = 1, 2, 4, …
+"""pass@k and best of k over several dialogues of a task, k = 1, 2, 4, …
 
-pass@k is the chance that one of k dialogues of a task solves it, best of k the expected reward of the best of k: both
-over every choice of k of the dialogues there are (`statistics.expected_last`), over the tasks that have as many.
+pass@k is the probability that at least one of k dialogues of a task solves it, best of k the expected reward of the
+best of k: both over every choice of k of the existing dialogues (`statistics.expected_last`), over the tasks that have
+at least k.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ByTask = Mapping[str, Sequence[float]]
 
 
 def measure_samples(values: Values, rule: RewardRule) -> SamplesMetrics:
-    """Return `pass_at_k` and `best_of_k`, by k; neither where every task has one dialogue."""
+    """Return `pass_at_k` and `best_of_k`, by k; neither if every task has one dialogue."""
     found = {
         name: {str(k): _rate(worth, k, bounds) for k in powers_of_two(_most(worth))}
         for name, (worth, bounds) in _measures(values, rule).items()
@@ -39,7 +40,7 @@ def compare_samples(a: Values, b: Values, rule: RewardRule, shared: Sequence[str
 
 
 def _measures(values: Values, rule: RewardRule) -> dict[str, tuple[ByTask, tuple[float, float]]]:
-    """What each dialogue of a task counts, and its bounds, for each measure that the kind of task knows."""
+    """Return the value of each dialogue of a task, and its bounds, for each measure that the kind of task has."""
     rewards = values.of(REWARD)
     found: dict[str, tuple[ByTask, tuple[float, float]]] = {}
     if rule.solved is not None:

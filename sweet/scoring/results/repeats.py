@@ -1,8 +1,8 @@
-"""How much an evaluation varies when nothing but chance does.
+"""Measure how much an evaluation varies by chance alone.
 
-A repeat is one dialogue on every task: the dialogues of one sample number, and those of other evaluations whose
-rollouts differ in nothing but the seed. Their rates vary by what they drew. The binomial spread is how much they would
-if every dialogue of every task hit at the same rate: the tasks being the same each time, one expects less.
+A repeat is one dialogue on every task: the dialogues with one sample number, and those of other evaluations whose
+rollouts differ only in the seed. The binomial deviation is the standard deviation that their rates would have if every
+dialogue of every task succeeded with the same probability; with the same tasks each time, less is expected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweet.scoring.results.metrics import RepeatRate, RepeatsMetrics
 from sweet.scoring.results.statistics import binomial_deviation
 
 _COMPLETE = 0.9
-"""A repeat with fewer than this share of the tasks of the fullest one is left out."""
+"""A repeat with less than this share of the tasks of the most complete one is ignored."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Repeat:
     """One dialogue on each task.
 
     Attributes:
-        scores: where it stands, RUN:scores-2.
+        scores: the reference to its scores, RUN:scores-2.
         values: by task.
     """
 
@@ -39,14 +39,14 @@ class Repeat:
 
 
 def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run]) -> RepeatsMetrics:
-    """The rates of the repeats, their mean and spread, for metrics.
+    """Return the rates of the repeats, their mean and their deviation.
 
     Args:
-        runs: where other evaluations are looked for, beside the evaluation's own run.
+        runs: runs to search for other evaluations, besides the evaluation's own run.
     """
     name = next(iter(evaluation.kind.metrics))
     found = _repeats(evaluation, values, name)
-    for other in _others(evaluation, runs):
+    for other in _other_seeds(evaluation, runs):
         found += _repeats(other, other.values(), name)
     fullest = max((len(repeat.values) for repeat in found), default=0)
     kept = [repeat for repeat in found if len(repeat.values) >= _COMPLETE * fullest]
@@ -72,38 +72,38 @@ def measure_repeats(evaluation: Evaluation, values: Values, runs: Iterable[Run])
 
 
 def _repeats(evaluation: Evaluation, values: Values, figure: str) -> list[Repeat]:
-    """An evaluation's dialogues by their sample number."""
+    """Return an evaluation's dialogues by their sample number."""
     by_sample: dict[int, dict[str, float]] = {}
     for task, row in values.of(figure).items():
-        for number, value in zip(_numbers(values.ids[task], task, len(row)), row, strict=True):
+        for number, value in zip(_sample_numbers(values.ids[task], task, len(row)), row, strict=True):
             by_sample.setdefault(number, {})[task] = value
-    told = evaluation.played.get("seed")
-    seed = told if isinstance(told, int) else None
+    recorded = evaluation.played.get("seed")
+    seed = recorded if isinstance(recorded, int) else None
     return [Repeat(evaluation.name, number, seed, by_sample[number]) for number in sorted(by_sample)]
 
 
-def _numbers(names: Sequence[str], task: str, count: int) -> list[int]:
-    """The sample numbers in the names of a task's dialogues; their places where they were named elsewhere."""
-    told = [number for name in names if (number := sample_of(name, task)) is not None]
-    return told if len(set(told)) == len(names) == count else list(range(count))
+def _sample_numbers(names: Sequence[str], task: str, count: int) -> list[int]:
+    """Return the sample numbers in the ids of a task's dialogues; their indices if the ids have another form."""
+    numbers = [number for name in names if (number := sample_of(name, task)) is not None]
+    return numbers if len(set(numbers)) == len(names) == count else list(range(count))
 
 
-def _others(evaluation: Evaluation, runs: Iterable[Run]) -> list[Evaluation]:
-    """The newest evaluation of every other seed, played and scored alike."""
-    wanted = _sameness(evaluation)
+def _other_seeds(evaluation: Evaluation, runs: Iterable[Run]) -> list[Evaluation]:
+    """Return the newest evaluation of every other seed with the same settings."""
+    wanted = _settings(evaluation)
     found: dict[Any, Evaluation] = {}
     if wanted is None:
         return []
-    places = {run.path.resolve(): run for run in (evaluation.run, *runs)}
-    for run in places.values():
+    by_path = {run.path.resolve(): run for run in (evaluation.run, *runs)}
+    for run in by_path.values():
         for other in evaluations(run):
-            if _sameness(other) == wanted and other.played["seed"] != evaluation.played["seed"]:
+            if _settings(other) == wanted and other.played["seed"] != evaluation.played["seed"]:
                 found[other.played["seed"]] = other
     return [found[seed] for seed in sorted(found)]
 
 
-def _sameness(evaluation: Evaluation) -> dict[str, Any] | None:
-    """All that decides what one dialogue brings but the seed; None where it is not known."""
+def _settings(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Return all settings, except the seed, that affect a dialogue and its score; None if they are not recorded."""
     if evaluation.played_by is None or "seed" not in evaluation.played:
         return None
     skipped = {"seed", "samples", *RolloutConfig.operational()}

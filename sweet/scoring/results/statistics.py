@@ -1,9 +1,8 @@
-"""Rates with intervals and paired comparisons, for dialogues that come in clusters: several of one task.
+"""Rates with intervals and paired comparisons, for dialogues in clusters: several of one task.
 
-Dialogues of one task are alike, so tasks, not dialogues, are what a further evaluation would draw anew: the bootstrap
-resamples tasks, and a comparison pairs them. Where several dialogues of a task are there, what the best of k of them is
-worth is an expectation over all choices of k, so nothing is drawn for it (`expected_last`). Pure functions,
-deterministic under their seed.
+Dialogues of one task are correlated, and a further evaluation would draw other tasks, so the bootstrap resamples tasks,
+and a comparison pairs them. The value of the best of k dialogues is an expectation over all choices of k, so nothing is
+sampled for it (`expected_last`). Pure functions, deterministic under their seed.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TESTS = {"mcnemar": "McNemar, exact", "permutation": "paired permutation"}
-"""The tests of a comparison, in words."""
+"""The names of the tests, in words."""
 _EXACT_SIGNS = 14
-"""Up to so many differing pairs every assignment of signs is tried."""
+"""Up to this number of differing pairs every assignment of signs is enumerated."""
 _PERMUTATIONS = 10_000
 _DRAWS = 40_000_000
-"""Bound on random draws of one bootstrap: with very many tasks fewer resamples are needed anyway."""
+"""Limit of random draws of one bootstrap: with very many tasks fewer resamples suffice."""
 _TOGETHER = 1_000_000
-"""Random numbers that are held at once."""
+"""Random numbers in memory at once."""
 _ROUNDING = 1e-11
-"""Relative error of a sum of floats: what is closer than this counts as equal."""
+"""Relative error of a sum of floats: values closer than this count as equal."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,10 @@ class Comparison:
     """Two evaluations of the same tasks, `ours` minus `theirs`.
 
     Attributes:
-        difference: of the means over tasks, with its interval.
+        difference: difference of the means over tasks, with its interval.
         p_value: two-sided, by `test`.
-        win_rate: share of the tasks on which ours is higher, one on which both are equal counting half.
-        wins, losses, ties: tasks on which ours is higher, lower, equal.
+        win_rate: share of the tasks on which `ours` is higher; a tie counts half.
+        wins, losses, ties: tasks on which `ours` is higher, lower, equal.
     """
 
     difference: Interval
@@ -79,16 +78,16 @@ def clustered_mean(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """The mean of `values`, its interval by bootstrap over clusters.
+    """Return the mean of `values` with its interval by bootstrap over clusters.
 
-    Where all values are equal a bootstrap knows no spread; the Wilson interval for as many clusters then stands in.
-    The order of the values is of no account.
+    If all values are equal, a bootstrap has no spread, and the Wilson interval for the number of clusters is used. The
+    result does not depend on the order of the values.
 
     Args:
-        values: [n], one a dialogue.
+        values: [n], one per dialogue.
         clusters: [n], the task of each.
-        bounds: between which values lie.
-        level: of confidence.
+        bounds: the least and the greatest possible value.
+        level: confidence level.
     """
     if len(values) != len(clusters):
         raise ValueError("one cluster for each value")
@@ -112,11 +111,11 @@ def clustered_mean(
 def t_interval(
     values: Sequence[float], *, bounds: tuple[float, float] = (-math.inf, math.inf), level: float = 0.95
 ) -> Interval | None:
-    """The mean of a few independent values (one a seed), its interval by Student's t; None where there is but one
-    value, which says nothing of their spread.
+    """Return the mean of a few independent values (one per seed) with its interval by Student's t; None for a single
+    value, whose spread is unknown.
 
     Args:
-        bounds: between which a mean can lie.
+        bounds: the least and the greatest possible mean.
     """
     if len(values) < 2:
         return None
@@ -126,10 +125,10 @@ def t_interval(
 
 
 def student_t(level: float, freedom: int) -> float:
-    """The t between whose -t and t a share of `level` of Student's distribution lies.
+    """Return t such that a share of `level` of Student's distribution is between -t and t.
 
     With theta = atan(t / sqrt(freedom)) that share is a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4), which
-    rises with theta: so theta is found by halving.
+    increases with theta, so theta is found by bisection.
     """
     low, high = 0.0, math.pi / 2
     while (middle := (low + high) / 2) not in (low, high):
@@ -138,7 +137,7 @@ def student_t(level: float, freedom: int) -> float:
 
 
 def _within(theta: float, freedom: int) -> float:
-    """The share of Student's distribution between -t and t, t = sqrt(freedom) tan(theta)."""
+    """Return the share of Student's distribution between -t and t, t = sqrt(freedom) tan(theta)."""
     odd = freedom % 2
     cosine, total = math.cos(theta), 0.0
     term = cosine if odd else 1.0
@@ -151,7 +150,7 @@ def _within(theta: float, freedom: int) -> float:
 
 
 def wilson(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval for a share of n (E. B. Wilson, JASA 22, 1927)."""
+    """Return Wilson's score interval for a share of n (E. B. Wilson, JASA 22, 1927)."""
     z = NormalDist().inv_cdf(0.5 + level / 2)
     centre = share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
@@ -173,8 +172,8 @@ def compare(
     """Pair two evaluations by task, over the tasks that both have; each value is a task's mean over its dialogues.
 
     Args:
-        single: whether both have one dialogue a task: then McNemar's test judges values that are 0 or 1.
-        span: between the least and the greatest value there can be.
+        single: both have one dialogue per task: McNemar's test is then used for values of 0 and 1.
+        span: difference between the greatest and the least possible value.
 
     Raises:
         ValueError: they share no task.
@@ -200,10 +199,10 @@ def compare(
 def mean_difference(
     differences: Sequence[float], *, span: float = 1.0, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """The mean of paired differences, one a task, its interval by bootstrap over tasks.
+    """Return the mean of paired differences, one per task, with its interval by bootstrap over tasks.
 
-    Where all are equal a bootstrap knows no spread: the Wilson interval of their share of `span` then stands in, on
-    both sides of zero where no task differs.
+    If all are equal, a bootstrap has no spread, and the Wilson interval of their share of `span` is used, on both sides
+    of zero if no task differs.
     """
     mean = fmean(differences)
     if min(differences) < max(differences):
@@ -218,23 +217,27 @@ def mean_difference(
 
 
 def mcnemar_p_value(wins: int, losses: int) -> float:
-    """McNemar's exact test, two-sided: under the hypothesis each task on which the sides differ is a fair coin."""
+    """Return the p-value of McNemar's exact test, two-sided.
+
+    Under the null hypothesis each task on which the sides differ is a fair coin flip.
+    """
     differing = wins + losses
     tail = sum(math.comb(differing, k) for k in range(min(wins, losses) + 1))
     return min(1.0, float(2 * tail / 2**differing))
 
 
 def p_in_words(p_value: float) -> str:
-    """A p-value as it is quoted: `0.15`, `0.068`, `< 0.001`."""
+    """Return a p-value in the form for quotation: `0.15`, `0.068`, `< 0.001`."""
     if p_value < 0.001:
         return "< 0.001"
     return f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
 
 
 def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:
-    """The paired permutation test, two-sided: under the hypothesis the sign of each difference is a fair coin.
+    """Return the p-value of the paired permutation test, two-sided.
 
-    Exact for few differing pairs; otherwise by random signs, with the observed ones counted in, so never 0.
+    Under the null hypothesis the sign of each difference is a fair coin flip. Exact for few differing pairs; otherwise
+    by random signs, with the observed ones included, so never 0.
     """
     import numpy as np
 
@@ -251,7 +254,7 @@ def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float:
 
 
 def _negated(n: int, seed: int) -> Iterator[NDArray[Any]]:
-    """Which of n differences change their sign, a row each assignment: all there are, or random ones."""
+    """Yield which of n differences change their sign, one row per assignment: all assignments, or random ones."""
     import numpy as np
 
     if n <= _EXACT_SIGNS:
@@ -263,10 +266,10 @@ def _negated(n: int, seed: int) -> Iterator[NDArray[Any]]:
 
 
 def expected_last(k: int, rising: Sequence[float]) -> float:
-    """The expected value of the last of k drawn without replacement from `rising`, kept in its order.
+    """Return the expected value of the last of k items drawn without replacement from `rising`, in its order.
 
-    The item at index i is the last of C(i, k - 1) of the C(n, k) choices. In the order of their worth this is best of
-    k; for values 0 and 1 it is pass@k, 1 - C(n - c, k) / C(n, k) with c ones (M. Chen et al., 2021, equation 1).
+    The item at index i is the last of C(i, k - 1) of the C(n, k) choices. With values in increasing order this is best
+    of k; for values 0 and 1 it is pass@k, 1 - C(n - c, k) / C(n, k) with c ones (M. Chen et al., 2021, equation 1).
     """
     return math.fsum(weight * value for weight, value in zip(_last_of(k, len(rising)), rising, strict=True))
 
@@ -278,19 +281,19 @@ def _last_of(k: int, n: int) -> tuple[float, ...]:
 
 
 def powers_of_two(most: int) -> list[int]:
-    """1, 2, 4, … up to `most`."""
+    """Return 1, 2, 4, … up to `most`."""
     return [2**power for power in range(most.bit_length())]
 
 
 def binomial_deviation(rate: float, n: int) -> float:
-    """The standard deviation of a share of n draws, each of which hits at this rate."""
+    """Return the standard deviation of a share of n draws that succeed with this probability."""
     return math.sqrt(rate * (1 - rate) / n)
 
 
 def _bootstrap(
     sums: Sequence[float], sizes: Sequence[int] | None, level: float, resamples: int, seed: int
 ) -> tuple[float, float]:
-    """Percentile bounds of sum / size over resampled clusters; without sizes each is 1."""
+    """Return percentile bounds of sum / size over resampled clusters; without `sizes` each size is 1."""
     import numpy as np
 
     n = len(sums)
@@ -307,7 +310,7 @@ def _bootstrap(
 
 
 def _portions(rows: int, columns: int) -> Iterator[int]:
-    """`rows` in parts that hold few enough numbers at once."""
+    """Split `rows` into parts of at most `_TOGETHER` numbers."""
     most = max(1, _TOGETHER // columns)
     for start in range(0, rows, most):
         yield min(most, rows - start)
