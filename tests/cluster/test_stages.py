@@ -111,7 +111,7 @@ def test_the_weakest_sandbox_is_recorded_and_a_weaker_one_is_refused_later() -> 
     assert "tolerance 0.1" in str(agreed.accept("d", info("bwrap", tolerance=0.1)))
     agreed.fixed = True
     assert agreed.accept("e", info("landlock")) is None
-    assert "weaker than docker" in str(agreed.accept("f", info("unsafe")))
+    assert "weaker than the recorded docker" in str(agreed.accept("f", info("unsafe")))
 
 
 def test_advantages_are_the_same_as_on_one_machine(nodes: Any, run: Run, tmp_path: Path) -> None:

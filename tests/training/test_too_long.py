@@ -120,7 +120,7 @@ def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recip
     assert run_rank(run, config, heard).metrics.failed == 0
     (told,) = heard.warned
     # At the last turns of the longest dialogues the reply that was given does not fit behind all of the others.
-    assert told == f"{lengths.count(longest)} early turns were left out to fit --max-length {longest - 1}."
+    assert told == f"{lengths.count(longest)} early turns were omitted to fit --max-length {longest - 1}."
 
 
 @pytest.mark.parametrize("variant", ["advantage", "regression"])
