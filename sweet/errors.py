@@ -54,7 +54,7 @@ class SweetError(Exception):
 
 
 class UsageError(SweetError):
-    """A flag, a configuration, a run or a file is not as it must be."""
+    """A flag, a configuration, a run or a file is invalid."""
 
     title = "Invalid usage"
     exit_code = 2

@@ -152,17 +152,17 @@ def show_result(result: StageResult, *, hidden: Collection[str] = ()) -> None:
 def show_plan(title: str, plan: Mapping[str, Any]) -> None:
     """Print the plan of a stage (`sweet.stages.plans.Plan`) as a table on stdout, with the source of its rates."""
     heading(title)
-    figures = Table(show_header=False)
-    figures.add_column(style="bold")
-    figures.add_column(justify="right")
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
     counted = {name: value for name, value in plan.items() if name not in ("memory", "rates", "assumed")}
     for name, value in metric_rows(counted | _with_units(counted)):
         name = {"hours": "time"}.get(name, name)
-        figures.add_row(safe_text(name), safe_text(value))
+        table.add_row(safe_text(name), safe_text(value))
     for name, size in plan.get("memory", {}).items():
         shown = f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
-        figures.add_row(f"memory, {name}", shown)
-    show(figures)
+        table.add_row(f"memory, {name}", shown)
+    show(table)
     for name, rate in plan.get("rates", {}).items():
         show(safe_text(f"{name.replace('_', ' ')}: {_rate_text(rate)}"))
     for sentence in plan.get("assumed", []):

@@ -40,7 +40,7 @@ def parse(declaration: Declaration, words: Sequence[str]) -> dict[str, Any]:
     if declaration.tail is not None:
         if stray := values[declaration.tail.name]:
             raise UsageError(
-                f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go behind --.",
+                f"Got unexpected extra argument ({' '.join(stray)}); vllm's options go after --.",
                 fix=f"{_path(declaration)} --help shows what is allowed",
             )
         values[declaration.tail.name] = tail or None

@@ -45,7 +45,7 @@ class ConsoleReporter:
         self.console = console or narration_console()
         self.live = _can_redraw(self.console) if live is None else live
         self.stamped = stamped
-        self.began = time.monotonic()
+        self.started = time.monotonic()
         self._lock = threading.RLock()
         self._bars: Progress | None = None
         self._open = 0
@@ -59,7 +59,7 @@ class ConsoleReporter:
             self.console.print(self._stamp().append("warning: ", "yellow").append_text(safe_text(text)))
 
     def _stamp(self) -> Text:
-        return Text().append(f"{time.monotonic() - self.began:8.2f} s  " if self.stamped else "", "dim")
+        return Text().append(f"{time.monotonic() - self.started:8.2f} s  " if self.stamped else "", "dim")
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Bar]:
@@ -88,7 +88,7 @@ class ConsoleReporter:
                     self._bars.stop()
                     self._bars = None
             if finished:
-                self.say(f"{bar.title}: {bar.count_text()}, {time.monotonic() - bar.began:.1f} s{bar.notes_text()}")
+                self.say(f"{bar.title}: {bar.count_text()}, {time.monotonic() - bar.started:.1f} s{bar.notes_text()}")
 
 
 def _can_redraw(console: Console) -> bool:
@@ -101,7 +101,7 @@ class Bar:
 
     def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
         self.reporter, self.title, self.total = reporter, title, total
-        self.began = time.monotonic()
+        self.started = time.monotonic()
         self.count = 0
         self.notes: dict[str, object] = {}
 
@@ -147,13 +147,13 @@ class LineBar(Bar):
 
     def __init__(self, reporter: ConsoleReporter, title: str, total: int | None) -> None:
         super().__init__(reporter, title, total)
-        self._last = self.began
+        self._last = self.started
 
     def redraw(self) -> None:
         now = time.monotonic()
         if now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            rate = self.count / max(now - self.began, 1e-9)
+            rate = self.count / max(now - self.started, 1e-9)
             self.reporter.say(f"{self.title}: {self.count_text()}, {rate:.3g}/s{self.notes_text()}")
 
 

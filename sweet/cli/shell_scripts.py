@@ -52,7 +52,7 @@ FISH = r"""function _sweet_completion
     if test (count $found) -gt 0
         printf '%s\n' $found
     else
-        complete -C "sweet-files "(commandline -ct) # what fish itself offers a program it does not know: ~ too
+        complete -C "sweet-files "(commandline -ct) # the files that fish offers for unknown programs, with ~
     end
 end
 

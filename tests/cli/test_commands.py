@@ -168,7 +168,7 @@ def test_words_after_two_dashes_are_options_of_vllm(sweet: Program, workplace: P
     assert json.loads(sweet(*words, "--config", "c.toml").out)["passthrough"] == ["--y"]
     outcome = sweet("serve-sim", "stray")
     assert outcome.code == 2
-    assert "behind --" in outcome.err
+    assert "after --" in outcome.err
 
 
 def test_doctor_checks_this_machine(sweet: Program) -> None:

@@ -89,7 +89,7 @@ def test_an_error_names_the_word_and_the_help(words: str, message: str) -> None:
 
 
 def test_an_argument_too_many_says_where_the_options_of_vllm_belong() -> None:
-    with pytest.raises(UsageError, match="vllm's options go behind --"):
+    with pytest.raises(UsageError, match="vllm's options go after --"):
         given("a", "b", declaration=with_tail())
 
 
