@@ -38,13 +38,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
-        beside.replace(target)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -54,9 +54,9 @@ def write_whole(path: Path, content: bytes) -> None:
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
-        beside.write_bytes(content)
-        beside.replace(path)
+        temporary.write_bytes(content)
+        temporary.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

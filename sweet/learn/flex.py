@@ -27,7 +27,7 @@ from sweet.learn.tree import Tree
 TILE = 128
 """Slots of a tile; a size that the kernel supports on every GPU."""
 
-BEYOND = ("s_aux", "sinks", "position_bias")
+UNSUPPORTED = ("s_aux", "sinks", "position_bias")
 """Arguments that some models pass to their attention and this kernel does not support."""
 
 
@@ -42,15 +42,15 @@ class FlexTree:
     def __init__(self, tree: Tree, device: torch.device) -> None:
         from torch.nn.attention.flex_attention import BlockMask
 
-        self._spare = -len(tree.ids) % TILE
-        length = len(tree.ids) + self._spare
+        self._padding = -len(tree.ids) % TILE
+        length = len(tree.ids) + self._padding
         ends = torch.tensor([*tree.ends, *range(len(tree.ids) + 1, length + 1)], device=device)
 
-        def seen(_row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        def visible(_row: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return (key <= query) & (query < ends[key])
 
         part, whole = tiles_of(ends)
-        self._mask = BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=seen)
+        self._mask = BlockMask.from_kv_blocks(*_listed(part), *_listed(whole), BLOCK_SIZE=TILE, mask_mod=visible)
 
     def attend(
         self,
@@ -61,20 +61,20 @@ class FlexTree:
         scaling: float | None = None,
         softcap: float | None = None,
         dropout: float = 0.0,
-        **more: Any,
+        **kwargs: Any,
     ) -> Tensor:
         """Attention of one row: [1, heads, slots, size] to [1, slots, heads, size]. Keys may have fewer heads.
 
         Raises:
             ValueError: the model uses a feature that the kernel does not support.
         """
-        asked = [name for name in BEYOND if more.get(name) is not None] + ["dropout"] * (dropout > 0)
-        if asked:
-            raise ValueError(f"FlexAttention cannot express {', '.join(asked)}")
-        rows = [pad(heads, (0, 0, 0, self._spare)) for heads in (query, key, value)]
+        unsupported = [name for name in UNSUPPORTED if kwargs.get(name) is not None] + ["dropout"] * (dropout > 0)
+        if unsupported:
+            raise ValueError(f"FlexAttention cannot express {', '.join(unsupported)}")
+        inputs = [pad(heads, (0, 0, 0, self._padding)) for heads in (query, key, value)]
         score = None if softcap is None else _capped(softcap)
         result: Tensor = _kernel(query.device.type)(
-            *rows, score_mod=score, block_mask=self._mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+            *inputs, score_mod=score, block_mask=self._mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
         )
         return result[:, :, : query.shape[2]].transpose(1, 2)
 
@@ -91,9 +91,9 @@ def tiles_of(ends: Tensor) -> tuple[Tensor, Tensor]:
     tiles = ends.reshape(-1, TILE)
     number = torch.arange(len(tiles), device=ends.device)
     query, key = number[:, None], number[None, :]
-    some = (key < query) & (tiles.amax(1)[None] > query * TILE)
+    partial = (key < query) & (tiles.amax(1)[None] > query * TILE)
     whole = (key < query) & (tiles.amin(1)[None] >= (query + 1) * TILE)
-    return (some & ~whole) | (key == query), whole
+    return (partial & ~whole) | (key == query), whole
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,7 +54,7 @@ class Job:
 
     def write(self, path: Path) -> None:
         spans = [(s.start, s.stop, s.turn) for sequence in self.pool for s in sequence.spans]
-        words = {
+        fields = {
             "start": asdict(self.start),
             "output": str(self.output),
             "device": self.device,
@@ -72,29 +72,29 @@ class Job:
             "spans": torch.tensor(spans).reshape(-1, 3),
             "counts": torch.tensor([len(s.spans) for s in self.pool]),
         }
-        torch.save({"words": json.dumps(words), **numbers}, path)
+        torch.save({"words": json.dumps(fields), **numbers}, path)
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        whole: dict[str, Any] = torch.load(path, weights_only=True)
-        words = json.loads(whole["words"])
-        ids = whole["ids"].split(whole["lengths"].tolist())
-        spans = whole["spans"].split(whole["counts"].tolist())
+        content: dict[str, Any] = torch.load(path, weights_only=True)
+        fields = json.loads(content["words"])
+        ids = content["ids"].split(content["lengths"].tolist())
+        spans = content["spans"].split(content["counts"].tolist())
         return cls(
-            start=_start(words["start"]),
-            output=Path(words["output"]),
-            device=words["device"],
-            zero=ZeroSettings(**words["zero"]),
-            settings=LoopSettings(**words["settings"]),
-            objective=Objective(**words["objective"]),
-            digest=words["digest"],
-            resume=words["resume"],
+            start=_start(fields["start"]),
+            output=Path(fields["output"]),
+            device=fields["device"],
+            zero=ZeroSettings(**fields["zero"]),
+            settings=LoopSettings(**fields["settings"]),
+            objective=Objective(**fields["objective"]),
+            digest=fields["digest"],
+            resume=fields["resume"],
             pool=[
                 TokenSequence(tuple(row.tolist()), tuple(Span(*span) for span in its.tolist()))
                 for row, its in zip(ids, spans, strict=True)
             ],
-            examples=_examples(words["examples"]),
-            heldout=_examples(words["heldout"]),
+            examples=_examples(fields["examples"]),
+            heldout=_examples(fields["heldout"]),
         )
 
 
@@ -114,8 +114,8 @@ def _examples(rows: list[_Row]) -> list[Example]:
     ]
 
 
-def _start(words: dict[str, Any]) -> Start:
-    lora = words.pop("lora")
+def _start(fields: dict[str, Any]) -> Start:
+    lora = fields.pop("lora")
     if lora is not None:
         lora = LoraSettings(**lora | {"targets": tuple(lora["targets"])})
-    return Start(lora=lora, **words)
+    return Start(lora=lora, **fields)

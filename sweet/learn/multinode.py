@@ -83,8 +83,8 @@ class Rendezvous:
             UsageError: it does not exist, because the folder is not shared, or it is invalid.
         """
         try:
-            words = json.loads((folder / RENDEZVOUS).read_text(encoding="utf-8"))
-            return cls(**words | {"log": Path(words["log"])})
+            fields = json.loads((folder / RENDEZVOUS).read_text(encoding="utf-8"))
+            return cls(**fields | {"log": Path(fields["log"])})
         except FileNotFoundError as error:
             raise UsageError(
                 f"Node {socket.gethostname()} does not see the run: the disk is not shared.",

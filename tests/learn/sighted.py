@@ -85,7 +85,7 @@ def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: 
     return make(config).eval()
 
 
-class _Kept:
+class _Processor:
     """A tokenizer and an image processor, as on the hub in one folder."""
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
@@ -104,7 +104,7 @@ def make_sighted(folder: Path, family: str = "qwen2_vl", seed: int = 0, width: i
     processor = make(patch_size=4, merge_size=2, temporal_patch_size=2, min_pixels=64, max_pixels=1 << 20)
     tokenizer = build_tokenizer()
     folder.mkdir(parents=True)
-    save_model(build_model(tokenizer, family, seed, width), _Kept(tokenizer, processor), folder)
+    save_model(build_model(tokenizer, family, seed, width), _Processor(tokenizer, processor), folder)
     return str(folder)
 
 
@@ -117,12 +117,12 @@ def paint(colour: str, width: int = 40, height: int = 24, corner: str | None = N
     return found.getvalue()
 
 
-class PaintedAlbum:
+class PaintedScreenshots:
     """Screenshots by page (implements sweet.learn.page_encoder.Screenshots): PNG bytes, or an error text; records the
     requests."""
 
     def __init__(self, folder: Path, shots: dict[str, bytes | str]) -> None:
-        self.told: list[str] = []
+        self.requested: list[str] = []
         self.found: dict[str, Path | str] = {}
         for number, (page, shot) in enumerate(shots.items()):
             if isinstance(shot, str):
@@ -132,7 +132,7 @@ class PaintedAlbum:
                 (folder / f"{number}.png").write_bytes(shot)
 
     def render_missing(self, pages: Iterable[str]) -> None:
-        self.told.extend(pages)
+        self.requested.extend(pages)
 
     def __call__(self, page: str) -> Path | str:
         return self.found[page]

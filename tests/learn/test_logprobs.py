@@ -221,9 +221,9 @@ def test_in_a_tree_each_sequence_sees_exactly_its_path(sequences: list[list[int]
         assert [k for k in range(last + 1) if last < tree.ends[k]] == path
     prefixes = {tuple(sequence[: i + 1]) for sequence in sequences for i in range(len(sequence))}
     assert len(tree.ids) == len(prefixes)
-    grove = Forest()
-    grove.add(map(tuple, sequences))
-    assert grove.slots == len(tree.ids)
+    forest = Forest()
+    forest.add(map(tuple, sequences))
+    assert forest.slots == len(tree.ids)
 
 
 def test_a_sequence_without_supervised_tokens_is_refused() -> None:

@@ -127,8 +127,8 @@ def test_an_adapter_is_saved_in_peft_s_format_and_can_be_loaded(tokenizer: Any, 
     names = {path.name for path in folder.iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= names
     assert not {"config.json", "model.safetensors", ".part"} & names
-    told = json.loads((folder / "adapter_config.json").read_text())
-    assert (told["r"], told["lora_alpha"], told["lora_dropout"]) == (4, 8, 0.0)
+    adapter_config = json.loads((folder / "adapter_config.json").read_text())
+    assert (adapter_config["r"], adapter_config["lora_alpha"], adapter_config["lora_dropout"]) == (4, 8, 0.0)
     adapter = find_adapter(str(folder))
     assert adapter is not None
     assert (adapter.base, adapter.rank, adapter.own_tokenizer, adapter.unservable) == (base, 4, True, None)

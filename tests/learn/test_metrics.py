@@ -115,10 +115,10 @@ def test_the_device_is_synchronised_once_per_step(tokenizer: Any, monkeypatch: p
 
 
 def test_utilisation_counts_both_ways() -> None:
-    told = speeds(tokens=3000, work=Work(1000, 250), seconds=2, flops=60, peak=1e6)
-    assert told["mfu"] == pytest.approx(60 * 1500 / 1e6)
-    assert told["mfu_computed"] == pytest.approx(60 * 500 / 1e6)
-    assert (told["sharing"], told["padding"]) == (3, 0.2)
+    metrics = speeds(tokens=3000, work=Work(1000, 250), seconds=2, flops=60, peak=1e6)
+    assert metrics["mfu"] == pytest.approx(60 * 1500 / 1e6)
+    assert metrics["mfu_computed"] == pytest.approx(60 * 500 / 1e6)
+    assert (metrics["sharing"], metrics["padding"]) == (3, 0.2)
     nothing = speeds(0, Work(), 0.0, 10, None)
     assert (nothing["sharing"], nothing["padding"], nothing["mfu"], nothing["mfu_computed"]) == (None,) * 4
 

@@ -61,9 +61,9 @@ def test_a_node_with_other_versions_is_refused_and_reported_to_all(tmp_path: Pat
     replace(rendezvous, versions=dict(rendezvous.versions) | {"torch": "1.0"}).write(tmp_path)
     with pytest.raises(UsageError, match=r"different versions: torch .* \(node 0: 1\.0\)"):
         run_node(tmp_path, 1, None, tmp_path / "log")
-    told = error_of(tmp_path, tmp_path / "log", 1)
-    assert isinstance(told, UsageError)
-    assert str(told.where).startswith("node 1 (")
+    error = error_of(tmp_path, tmp_path / "log", 1)
+    assert isinstance(error, UsageError)
+    assert str(error.where).startswith("node 1 (")
 
 
 def test_an_invalid_rendezvous_is_refused(tmp_path: Path, rendezvous: Rendezvous) -> None:
@@ -100,9 +100,9 @@ def test_a_node_that_does_not_see_the_folder_logs_its_error(
     assert said.startswith(LOG_PREFIX)
     log = tmp_path / "log"
     log.write_text(f"0: something\n1: {said}srun: error\n")
-    told = error_of(tmp_path, log, 1)
-    assert isinstance(told, UsageError)
-    assert "disk is not shared" in told.what
+    error = error_of(tmp_path, log, 1)
+    assert isinstance(error, UsageError)
+    assert "disk is not shared" in error.what
 
 
 def test_a_launcher_that_dies_is_reported_by_its_node(

@@ -24,7 +24,7 @@ from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_
 from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from tests.learn.builders import TEMPLATES
-from tests.learn.sighted import FAMILIES, PaintedAlbum, make_sighted, paint
+from tests.learn.sighted import FAMILIES, PaintedScreenshots, make_sighted, paint
 from tests.render.pictures import make_clip
 
 BOUND = 1024
@@ -64,8 +64,8 @@ class Sighted:
 
     def show(self, folder: Path, shots: dict[str, bytes | str]) -> None:
         folder.mkdir(exist_ok=True)
-        self.vision, self.album = VisionProcessor(self.name, BOUND), PaintedAlbum(folder, shots)
-        self.encoder = PageEncoder(self.tokenizer, self.vision, self.album, page_of)
+        self.vision, self.screenshots = VisionProcessor(self.name, BOUND), PaintedScreenshots(folder, shots)
+        self.encoder = PageEncoder(self.tokenizer, self.vision, self.screenshots, page_of)
         self.critic = RegressionCritic(self.model, self.encoder)
 
     def encode(self, *said: str, max_length: int | None = None, **turn: Any) -> TokenSequence:
@@ -95,7 +95,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Sighted:
 
 def test_c_comes_first_and_each_page_after_its_reply(one: Sighted) -> None:
     sequence = one.encode(f"See: {RED}", f"Better: {BLUE}")
-    assert [picture.path for picture in sequence.images] == [one.album(page) for page in (REFERENCE, RED, BLUE)]
+    assert [picture.path for picture in sequence.images] == [one.screenshots(page) for page in (REFERENCE, RED, BLUE)]
     assert one.runs(sequence) == [15, 15, 15]  # 40 x 24 pixels, 64 a token
     first, second = sequence.spans
     assert one.text(sequence.ids[: first.start]).count("<|vision_end|>") == 1
@@ -164,7 +164,7 @@ def test_the_length_includes_images_and_dropped_turns_drop_theirs(one: Sighted) 
     whole = one.encode(*replies)
     short = one.encode(*replies, max_length=len(whole.ids) - 1)
     assert len(short.ids) <= len(whole.ids) - 15
-    assert [picture.path for picture in short.images] == [one.album(page) for page in (REFERENCE, BLUE, RED)]
+    assert [picture.path for picture in short.images] == [one.screenshots(page) for page in (REFERENCE, BLUE, RED)]
     assert [span.turn for span in short.spans] == [3, 5]
     with pytest.raises(UsageError, match="last turn"):
         one.encode(*replies, max_length=40)
@@ -239,7 +239,7 @@ def test_a_reply_at_a_turn_scores_as_in_its_dialogue(each: Sighted) -> None:
         (scored,) = each.critic.judge([asked])
         assert scored[0].score == pytest.approx(whole[turn], rel=1e-4, abs=1e-4)
         assert len({reply.score for reply in scored}) == 3
-    assert {REFERENCE, RED, BLUE, TALL, BROKEN} <= set(each.album.told)
+    assert {REFERENCE, RED, BLUE, TALL, BROKEN} <= set(each.screenshots.requested)
 
 
 def test_text_without_images_is_computed_as_text(each: Sighted) -> None:
@@ -282,7 +282,7 @@ def test_a_template_without_images_is_refused(one: Sighted) -> None:
     blind = load_tokenizer(one.name)
     blind.chat_template = TEMPLATES["chatml"].replace("m['content']", "(m['content'] | string)")
     with pytest.raises(UsageError, match="does not support images"):
-        PageEncoder(blind, one.vision, one.album, page_of)
+        PageEncoder(blind, one.vision, one.screenshots, page_of)
 
 
 def test_a_model_with_other_image_inputs_is_refused(tmp_path: Path) -> None:

@@ -151,9 +151,9 @@ def test_nodes_are_numbered_by_the_user_or_by_srun(tmp_path: Path) -> None:
     assert words[-5:] == ["--gpus-per-node=8", sys.executable, "-m", "sweet.learn.multinode", str(tmp_path)]
     environment = {"SLURM_CPUS_PER_TASK": "1", "HOME": "/h"}
     assert "SLURM_CPUS_PER_TASK" not in launch_environment(Layout(8, nodes=Nodes(4, "node-a")), environment)
-    for master, there in (("node-a", False), ("127.0.0.1", True)):
-        told = launch_environment(Layout(8, nodes=Nodes(4, master, 0)), environment)
-        assert ("GLOO_SOCKET_IFNAME" in told) == there
+    for master, present in (("node-a", False), ("127.0.0.1", True)):
+        settings = launch_environment(Layout(8, nodes=Nodes(4, master, 0)), environment)
+        assert ("GLOO_SOCKET_IFNAME" in settings) == present
 
 
 def test_ranks_import_this_package_and_nothing_from_the_working_directory() -> None:
@@ -165,10 +165,10 @@ def test_ranks_import_this_package_and_nothing_from_the_working_directory() -> N
 
 
 def test_the_configuration_of_deepspeed() -> None:
-    told = deepspeed_config(ZeroSettings(3, "all"), 1.0, 8)
-    assert told["train_batch_size"] == 8
-    assert told["zero_optimization"]["stage"] == 3
-    assert {"offload_optimizer", "offload_param"} <= set(told["zero_optimization"])
+    settings = deepspeed_config(ZeroSettings(3, "all"), 1.0, 8)
+    assert settings["train_batch_size"] == 8
+    assert settings["zero_optimization"]["stage"] == 3
+    assert {"offload_optimizer", "offload_param"} <= set(settings["zero_optimization"])
     assert set(deepspeed_config(ZeroSettings(2, "optimizer"), 1.0, 2)["zero_optimization"]) == {
         "stage",
         "offload_optimizer",

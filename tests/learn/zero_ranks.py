@@ -1,6 +1,7 @@
-"""What `test_zero` starts as two ranks: trainings under every ZeRO stage, whose figures and weights rank 0 leaves.
+"""The program that `test_zero` starts on two ranks: trainings under every ZeRO stage. Rank 0 writes their metrics and
+weights.
 
-One start for all, because importing is most of what it costs.
+All trainings run in one start, because imports take most of the time.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSett
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
 RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression")]
-"""Stages that are stopped and resumed too: the optimizer is in parts, and then the weights as well."""
+"""Stages that are also interrupted and resumed: with a partitioned optimizer, and with partitioned weights."""
 STOPPED_AT = 5
 MODEL = "model"
-"""The folder of the model that is loaded in parts; the others are made in each rank."""
+"""The folder of the model that is loaded partitioned; the others are built on each rank."""
 
 
 class _StoppedError(Exception):
@@ -108,7 +109,7 @@ def main(folder: Path) -> None:
         loop = make_loop(tokenizer, objective, records, **more)
         assert loop.scorer.max_shared_length, "the scorer's checks succeed with partitioned weights too"
         loop.run()
-        _leave(folder / name, records, loop.final_weights())
+        _write_results(folder / name, records, loop.final_weights())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
             continue
 
@@ -126,13 +127,13 @@ def main(folder: Path) -> None:
             again: list[Record] = []
             loop = make_loop(tokenizer, objective, again, **more)
             loop.run(resume=True)
-            _leave(folder / f"{name}-resumed", again, loop.final_weights())
+            _write_results(folder / f"{name}-resumed", again, loop.final_weights())
     # As `sweet.learn.worker` ends: threads of the exchange that outlive the program abort it now and then.
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
-def _leave(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:
+def _write_results(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:
     if weights is not None:
         path.with_suffix(".json").write_text(json.dumps(records))
         torch.save(weights, path.with_suffix(".pt"))

@@ -440,7 +440,7 @@ def test_a_hedged_request_that_fails_twice_is_one_failure() -> None:
     complaints: list[dict[str, Any]] = []
 
     async def work(client: RemoteClient) -> int:
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
         for _ in range(MIN_LATENCY_SAMPLES):
             await client.limiter.acquire()
             client.limiter.on_success(0.01)

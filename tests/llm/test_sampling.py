@@ -47,9 +47,9 @@ def test_rows_do_not_mix() -> None:
     temperatures, top_ps, uniforms = [0.0, 1.0, 0.5, 2.0, 1.0, 0.0], [1.0, 1.0, 0.9, 0.5, 0.2, 0.1], [0.3] * 6
     ids, logprobs = sample(logits, temperatures, top_ps, uniforms)
     for i in range(6):
-        alone, told = sample(logits[i : i + 1], temperatures[i : i + 1], top_ps[i : i + 1], uniforms[i : i + 1])
+        alone, found = sample(logits[i : i + 1], temperatures[i : i + 1], top_ps[i : i + 1], uniforms[i : i + 1])
         assert alone == [ids[i]]
-        assert math.isclose(told[0], logprobs[i], abs_tol=1e-6)
+        assert math.isclose(found[0], logprobs[i], abs_tol=1e-6)
 
 
 def test_a_large_vocabulary_is_sampled_to_its_end() -> None:
@@ -72,4 +72,4 @@ def test_top_logprobs_are_sorted() -> None:
     assert [logprob for _, logprob in first] == pytest.approx([float(expected[0, 1]), float(expected[0, 2])])
     assert second[0][0] == 0
     assert second[0][1] == pytest.approx(float(expected[1, 0]))
-    assert [len(told) for told in top_logprobs(logits, 9)] == [3, 3]
+    assert [len(found) for found in top_logprobs(logits, 9)] == [3, 3]

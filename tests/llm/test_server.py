@@ -73,8 +73,8 @@ def test_a_chat_gives_the_same_as_the_client_in_this_process(client: EmbeddedCli
         assert choice["message"] == {"role": "assistant", "content": reply.text}
         assert choice["finish_reason"] == reply.finish_reason
         assert tuple(choice["token_ids"]) == reply.token_ids
-        told = [token["logprob"] for token in choice["logprobs"]["content"]]
-        assert told == pytest.approx(reply.logprobs, abs=1e-4)
+        found = [token["logprob"] for token in choice["logprobs"]["content"]]
+        assert found == pytest.approx(reply.logprobs, abs=1e-4)
 
 
 def test_neutral_values_are_accepted(client: EmbeddedClient) -> None:
@@ -161,12 +161,12 @@ def test_echo_scores_a_text(client: EmbeddedClient) -> None:
     assert status == 200
     choice = answer["choices"][0]
     scored = asyncio.run(client.score(ids))
-    told = choice["logprobs"]
-    assert choice["text"] == "What is the rate per hour?" == "".join(told["tokens"])
-    assert told["token_logprobs"][0] is None
-    assert told["token_logprobs"][1:] == pytest.approx(scored.logprobs, abs=1e-5)
-    assert told["top_logprobs"][0] is None
-    for top, (token, highest) in zip(told["top_logprobs"][1:], scored.best, strict=True):
+    found = choice["logprobs"]
+    assert choice["text"] == "What is the rate per hour?" == "".join(found["tokens"])
+    assert found["token_logprobs"][0] is None
+    assert found["token_logprobs"][1:] == pytest.approx(scored.logprobs, abs=1e-5)
+    assert found["top_logprobs"][0] is None
+    for top, (token, highest) in zip(found["top_logprobs"][1:], scored.best, strict=True):
         assert top[client.decode([token], skip_special=False)] == pytest.approx(highest, abs=1e-5)
     assert answer["usage"]["completion_tokens"] == 0
 
@@ -174,11 +174,11 @@ def test_echo_scores_a_text(client: EmbeddedClient) -> None:
 def test_top_logprobs_of_a_reply(client: EmbeddedClient) -> None:
     greedy = text(temperature=0, logprobs=1)
     [(_, plain), (_, echoed)] = ask(client, "/completions", greedy, {**greedy, "echo": True})
-    told = plain["choices"][0]["logprobs"]
-    for token, logprob, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+    found = plain["choices"][0]["logprobs"]
+    for token, logprob, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True):
         assert top == {token: pytest.approx(logprob, abs=1e-5)}, "the greedy token is the most likely"
     longer = echoed["choices"][0]["logprobs"]
-    assert longer["tokens"][-len(told["tokens"]) :] == told["tokens"]
+    assert longer["tokens"][-len(found["tokens"]) :] == found["tokens"]
     assert echoed["choices"][0]["text"] == "What is it?" + plain["choices"][0]["text"]
 
 
