@@ -23,25 +23,25 @@ from sweet.tasks.base import Recipe
 
 class RankConfig(PlannedConfig):
     judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
-    """What judges the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
-    oracle: what the tasks themselves know of a reply. random: nothing, a number is drawn. untrained: the model that the
-    critic starts from, by how much likelier the training-time information makes the reply."""
+    """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
+    oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the critic
+    starts from, by how much likelier the training-time information makes the reply."""
     judge_model: str | None = None
     """The model that judges with --judge llm: a directory or a hub id."""
     judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
     judge_prompt: Path | None = None
-    """A file with the judge's prompt, in place of the packaged one; without {reference} in it the judge is not told the
+    """File with the judge's prompt, instead of the packaged one; without {reference} in it the judge does not see the
     training-time information."""
     judge_tokens: int = Field(default=512, ge=1)
     """Tokens of the judge's answer at most; a model that reasons first needs more."""
     from_: str | None = None
     """The critic to rank by; the newest finished one where not given."""
     rollouts: str | None = None
-    """Dialogues to rank turns of; where not given the newest ones on the split of the critic's own tasks, for another
-    judge the newest ones of the split train."""
+    """Dialogues whose turns are ranked; where not given the newest ones on the split of the critic's own tasks, for
+    another judge the newest ones of the split train."""
     replies: str | None = None
-    """Candidates of an earlier ranking: the same replies at the same turns are judged, and nothing is sampled."""
+    """Candidates of an earlier ranking: their replies are judged again, and nothing is sampled."""
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
@@ -49,12 +49,12 @@ class RankConfig(PlannedConfig):
     limit: int | None = Field(default=None, ge=1)
     """Rank at most this many turns."""
     agent: str | None = None
-    """The model that is asked: micro, a directory or a hub id; the agent of the rollouts where not given."""
+    """The model that replies: micro, a directory or a hub id; the agent of the rollouts where not given."""
     agent_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """OpenAI-compatible server of the agent; may be given several times. Without one it runs in this process."""
     reference: str | None = None
-    """The frozen model the advantage is measured against; the one the critic started from where not given. For --judge
-    untrained the model that judges; the agent of the dialogues where not given."""
+    """The frozen model that the advantage is measured against; the critic's starting model where not given. For
+    --judge untrained the model that judges; the agent of the dialogues where not given."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1)
@@ -62,33 +62,33 @@ class RankConfig(PlannedConfig):
     max_length: int | None = Field(default=None, ge=8)
     """Tokens of a scored sequence at most; longer ones lose early turns. The critic's context where not given."""
     recipe: Recipe | None = None
-    """paper or upstream, as sweet.learn.critic tells; the critic's own recipe where not given."""
+    """paper or upstream, see sweet.learn.critic; the critic's own recipe where not given."""
     seed: int = Field(default=0, ge=0)
     """Seed of the sample of turns and of the replies."""
     concurrency: int = Field(default=64, ge=1, json_schema_extra=OPERATIONAL)
-    """Turns asked for at once."""
+    """Turns that are sampled at the same time."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass of the critic; 8192 on a CPU, 16384 on a GPU."""
     packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
-    """tree: what the replies of a dialogue share is computed once. plain: each reply by itself, to check against."""
+    """tree: shared prefixes of a dialogue's replies are computed once. plain: each reply separately, as a check."""
     retry_timeout: float = Field(default=20.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying a server that cannot be reached."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
-    """Failed turns that are still no error: a share below 1, or a count."""
+    """Failed turns that are not yet an error: a share if below 1, otherwise a count."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the critic and the embedded engine run."""
     ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """Have the critic read on the nodes of a Ray cluster, a replica on each GPU, or on each node where there are none:
-    auto (that of this machine), HOST:PORT, or local to start one here. All nodes must see the run's folder."""
+    """Run the critic on the nodes of a Ray cluster, a replica on each GPU, or on each node of a cluster without GPUs:
+    auto (the cluster of this machine), HOST:PORT, or local to start one here. All nodes must see the run's folder."""
     engine: EngineChoice = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """What runs an agent without an address: vllm, started and ended here, where it is installed and fits the machine
-    (auto), always, or never (embedded). The agent micro is always embedded."""
+    """The engine of an agent without an address: vllm, started and stopped here, where it is installed and fits the
+    machine (auto), always, or never (embedded). The agent micro is always embedded."""
     startup_timeout: float = Field(
         default=STARTUP_TIMEOUT, gt=0, json_schema_extra={**OPERATIONAL, **formerly("start_up")}
     )
-    """Seconds that a vllm started here may take until it answers."""
+    """Seconds to wait for a vllm that is started here."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
-    """What follows -- goes to the vllm that is started here, as it stands (in a configuration file: vllm-options)."""
+    """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""
 
 
 CRITIC_JUDGES = ("critic", "untrained")

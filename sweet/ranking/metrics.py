@@ -11,7 +11,7 @@ from sweet.stages.rows import CandidateRow
 
 
 class ReplyKindMetrics(Record):
-    """The replies of one kind, by what the tasks know."""
+    """The replies of one kind, as the tasks classify them."""
 
     turns: int
     """turns with such replies"""
@@ -35,7 +35,7 @@ class KindAgreement(Record):
 
 
 class CreditMetrics(Record):
-    """A ranking against what the tasks know of replies (sweet.ranking.credit); no key where they know nothing."""
+    """A ranking against the credit that tasks know (sweet.ranking.credit); its keys are absent where they know none."""
 
     credit: dict[str, ReplyKindMetrics] | None = None
     """where the tasks know what replies are worth: by kind of reply its turns, replies and mean advantage with
@@ -66,7 +66,7 @@ class RankMetrics(Record):
     failed: int
     """turns without a ranking; the same command tries them again"""
     known: Annotated[CreditMetrics, Flat()]
-    """What the tasks know of the replies."""
+    """Metrics against the credit that the tasks know."""
 
 
 class RankWork(Record):

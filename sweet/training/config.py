@@ -62,78 +62,78 @@ class LoraOptions:
 
 
 class TrainConfig(PlannedConfig):
-    """What both trainings have in common."""
+    """The options that both trainings have."""
 
     model: str | None = None
     """The model to start from: micro, a directory or a hub id; the agent of the rollouts where not given."""
     engine: Engine = Field(default="torch", json_schema_extra=OPERATIONAL)
-    """What trains: plain torch on one device, DeepSpeed on several, or, the actor's pairs only, OpenRLHF's DPO."""
+    """torch on one device, DeepSpeed on several, or, only for the actor's pairs, OpenRLHF's DPO."""
     lora: int | None = Field(default=None, ge=1)
-    """Rank of a LoRA adapter to train in the place of the whole model; needs peft."""
+    """Rank of a LoRA adapter to train instead of the whole model; needs peft."""
     lora_alpha: int | None = Field(default=None, ge=1)
-    """Weight of the adapter, over its rank; twice the rank where not given."""
+    """Weight of the adapter, which is divided by its rank; twice the rank where not given."""
     lora_target: list[str] = Field(default_factory=list)
     """A linear layer to adapt, by the end of its name (q_proj); may be given several times. Where not given, all but
     the output layer."""
     lora_output: LoraOutput = "merged"
-    """merged: a model like any other. adapter: peft's folder, small, of use beside its base; reading it needs peft."""
+    """merged: an ordinary model. adapter: peft's small folder, which needs its base model and peft to be loaded."""
     lr: float | None = Field(default=None, gt=0)
     """Peak learning rate; the paper's 2e-7 for models of 100M parameters and more, larger ones for small models, and
     ten times that for LoRA."""
     beta: float = Field(default=0.1, ge=0)
-    """Weight of the log-ratios in a preference loss; 0 (actor only) leaves the likelihood of the chosen side."""
+    """Weight of the log-ratios in a preference loss; 0 (actor only) leaves only the likelihood of the chosen side."""
     nll: float | None = Field(default=None, ge=0)
     """Weight of the likelihood of the chosen side; 0.01 as in the paper, more for a small model."""
     epochs: int | None = Field(default=None, ge=1)
     """Passes over the data; the paper's 4 (1 for the sweet actor and for sft), other numbers for small models."""
     batch: int | None = Field(default=None, ge=1)
-    """Examples a step: 8, for rft and sft 32."""
+    """Examples per step; 8, for rft and sft 32, where not given."""
     max_length: int | None = Field(default=None, ge=8)
     """Tokens of a sequence at most; longer dialogues lose early turns. The model's context where not given."""
     recipe: Recipe = "paper"
-    """paper, or upstream to compute what the published code computes."""
+    """paper, or upstream to compute the same as the published code."""
     seed: int = Field(default=0, ge=0)
     """Seed of the order of the examples."""
     shuffle: Literal["examples", "grouped"] = Field(
         default="examples", json_schema_extra=formerly(values={"kin": "grouped"})
     )
-    """examples: in any order. grouped: a dialogue's pairs (a task's dialogues) together; faster, steps less varied."""
+    """examples: in random order. grouped: a dialogue's pairs (a task's dialogues) together; faster, steps vary less."""
     limit: int | None = Field(default=None, ge=1)
     """Train on at most this many examples, drawn by the seed."""
     from_: Names = Field(default_factory=list)
     """An artifact to learn from; may be given several times, to learn from all of them and start from the agent of the
-    last. Where not given, the newest finished one of the kind, scores of the test split only where there are no
-    others."""
+    last. Where not given, the newest finished one of its kind; scores of the test split only if there are no others."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where to train."""
     devices: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """With deepspeed: GPUs to train on (of each host), or processes on a CPU; every GPU where not given."""
     hostfile: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the Slurm job that
-    this runs in; the run lies on a disk that all see."""
+    """With deepspeed: hosts to train on, one `HOST slots=GPUS` a line, or `slurm` for the nodes of the current Slurm
+    job; the run must be on a disk that all of them see."""
     nnodes: int | None = Field(default=None, ge=2, json_schema_extra=OPERATIONAL)
-    """With deepspeed: nodes that train together, where this command is started on each of them."""
+    """With deepspeed: number of nodes, where this command is started on each of them."""
     node_rank: int | None = Field(default=None, ge=0, json_schema_extra=OPERATIONAL)
-    """Which of the nodes this one is; 0 keeps the manifest and the figures."""
+    """Index of this node; node 0 writes the manifest and the metrics."""
     master_addr: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """Name or address by which the other nodes reach node 0, as that one is told; its host name where not given."""
+    """Name or address by which the other nodes reach node 0, given to node 0; its host name where not given."""
     zero: int | None = Field(default=None, ge=0, le=3, json_schema_extra=OPERATIONAL)
-    """With deepspeed: what each GPU keeps only a part of. 1: optimizer, 2: gradients too, 3: weights too (default)."""
+    """With deepspeed: ZeRO stage, which divides among the GPUs: 1 the optimizer, 2 also gradients, 3 also weights
+    (default)."""
     offload: Offload = Field(default="none", json_schema_extra=OPERATIONAL)
-    """With deepspeed: what is kept in the host's memory; all needs ZeRO 3."""
+    """With deepspeed: the states that are kept in the host's memory; all needs ZeRO 3."""
     micro_batch_tokens: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Tokens of one forward pass; 2048 on a CPU, 16384 on a GPU. Does not change the size of a step."""
     gradient_checkpointing: Literal["auto", "on", "off"] = Field(default="auto", json_schema_extra=OPERATIONAL)
-    """Compute the inside of each layer again in the backward pass instead of keeping it: less memory, about a third
+    """Recompute the activations of each layer in the backward pass instead of keeping them: less memory, about a third
     more work. auto: on a GPU, for models of a billion parameters and more."""
     packing: Packing = Field(default="tree", json_schema_extra=OPERATIONAL)
-    """tree: what the sequences of a step share is computed once. plain: each sequence by itself, to check against."""
+    """tree: shared prefixes of a step's sequences are computed once. plain: each sequence separately, as a check."""
     save_every: int | None = Field(default=None, ge=1, json_schema_extra=OPERATIONAL)
     """Steps between checkpoints; one after each epoch where not given."""
     log_to: tuple[LogTarget, ...] = Field(default=(), json_schema_extra=OPERATIONAL)
-    """Where the figures of each step go besides the run; may be given several times."""
+    """Also log the metrics of each step there; may be given several times."""
     resume: bool = Field(default=False, json_schema_extra=OPERATIONAL)
-    """Go on from the last checkpoint of the same training."""
+    """Resume from the last checkpoint of the same training."""
 
     @property
     def layout_options(self) -> LayoutOptions:
@@ -159,18 +159,18 @@ class TrainCriticConfig(TrainConfig):
     """advantage: equation (3) with the training-time information. no-info: the same without it. regression: a linear
     head on the mean of the hidden states up to a turn, with the information."""
     target: Literal["preference", "binary", "real"] = "preference"
-    """What a regression head learns. preference: its scores stand for the advantages in equation (2). binary: whether
-    the dialogue solves its task. real: the dialogue's reward. The latter two learn from scores (--from SCORES)."""
+    """What a regression head learns. preference: its scores replace the advantages in equation (2). binary: whether the
+    dialogue solves its task. real: the dialogue's reward. The latter two learn from scores (--from SCORES)."""
     normalize: Literal["turn", "trajectory", "none"] | None = None
     """How log-ratios are averaged: by turn (the paper), over the trajectory (recipe upstream), or not at all."""
     holdout: float = Field(default=0.1, ge=0, lt=1)
-    """Share of the tasks whose preferences are kept apart to measure the critic on."""
+    """Share of the tasks whose preferences are held out to measure the critic on."""
     image_pixels: int = Field(default=512 * 28 * 28, ge=56 * 56)
     """Pixels of a screenshot at most, for a regression head on a vision-language model: larger ones are scaled down. A
     token is 784 of them (Qwen2-VL, Qwen2.5-VL) or 1024 (Qwen3-VL)."""
     keep: Literal["best", "last"] | None = None
-    """What to keep: the weights of the epoch that ordered most of the held-out preferences rightly (best; of equals the
-    later), or the last ones. best where anything is held out."""
+    """best: the weights of the epoch that ordered most held-out preferences correctly (of equal ones the later). last:
+    those of the last epoch. Where not given, best if preferences are held out."""
 
 
 class TrainActorConfig(TrainConfig):

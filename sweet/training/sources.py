@@ -1,8 +1,8 @@
-"""What a training learns from: one artifact, or several of a kind, each with the rollouts behind it.
+"""The artifacts that a training learns from: one, or several of a kind, each with its rollouts.
 
-Learning goes on over rounds: an actor's own dialogues are labelled and paired by themselves, and what is trained next
-may learn from all rounds so far. Dialogues of two rounds have the same ids where both were played with the same seed;
-of several rollouts, therefore, every id that is told begins with the rollouts it is of.
+Learning may continue over rounds: the dialogues of each actor are labelled and paired separately, and the next training
+learns from all rounds so far. Dialogues of two rounds have the same ids where both were played with the same seed;
+with several rollouts, therefore, every id is prefixed with its rollouts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 class _Source(NamedTuple):
-    """One artifact to learn from; the ids of its dialogues begin with the prefix when they are told."""
+    """One artifact to learn from, with its rollouts.
+
+    Attributes:
+        prefix: of the ids of its dialogues.
+    """
 
     artifact: Artifact
     rollouts: Artifact
@@ -35,35 +39,37 @@ class _Source(NamedTuple):
 
 
 class Sources:
-    """What is learned from.
+    """The artifacts that are learned from.
 
     Raises:
-        UsageError: one is named twice or is not there, or their agents were told different things.
+        UsageError: one is named twice or is missing, or their agents had different system prompts.
 
     Attributes:
         inputs: the artifacts, the last one first, then their rollouts, those of the last one first.
     """
 
     def __init__(self, run: Run, artifacts: Sequence[Artifact]) -> None:
-        found = {artifact.id: run.input_of(artifact, "rollouts") for artifact in artifacts}
-        if len(found) < len(artifacts):
+        rollouts_of = {artifact.id: run.input_of(artifact, "rollouts") for artifact in artifacts}
+        if len(rollouts_of) < len(artifacts):
             twice = next(artifact.id for i, artifact in enumerate(artifacts) if artifact in artifacts[:i])
-            raise UsageError("It would be learned from twice.", where=option("from_", twice), fix="name it once")
-        rollouts = {behind.id: behind for behind in found.values()}
-        _check_told_the_same(run, list(rollouts.values()))
+            raise UsageError("An artifact is named twice.", where=option("from_", twice), fix="name it once")
+        rollouts = {one.id: one for one in rollouts_of.values()}
+        _check_same_system_prompt(run, list(rollouts.values()))
         self.run = run
         self._sources = [
-            _Source(artifact, behind, f"{behind.id}/" if len(rollouts) > 1 else "")
-            for artifact, behind in zip(artifacts, found.values(), strict=True)
+            _Source(artifact, one, f"{one.id}/" if len(rollouts) > 1 else "")
+            for artifact, one in zip(artifacts, rollouts_of.values(), strict=True)
         ]
-        nearest = [artifact for source in reversed(self._sources) for artifact in source[:2]]
-        every = {artifact.id: artifact for artifact in nearest}
-        self.inputs = sorted(every.values(), key=lambda artifact: artifact.kind == "rollouts")
+        last_first = [artifact for source in reversed(self._sources) for artifact in source[:2]]
+        unique = {artifact.id: artifact for artifact in last_first}
+        self.inputs = sorted(unique.values(), key=lambda artifact: artifact.kind == "rollouts")
 
     @classmethod
     def find(cls, run: Run, kind: Kind, named: Sequence[str], *, needed_by: str) -> Sources:
-        """Those that are named; else the newest, which scores and rollouts of the test split are not where there are
-        others."""
+        """Return the named artifacts; where none is named, the newest of the kind.
+
+        Scores and rollouts of the test split are only chosen where there are no others.
+        """
         if named:
             return cls(run, [run.find(kind, name, needed_by=needed_by) for name in named])
         if kind in ("scores", "rollouts"):
@@ -71,11 +77,11 @@ class Sources:
         return cls(run, [run.find(kind, needed_by=needed_by)])
 
     def dialogues(self) -> dict[str, Trajectory]:
-        """By id."""
+        """Return all dialogues, by id."""
         return {row.id: row for row in self._rows("rollouts", Trajectory, "id")}
 
     def rewards(self) -> dict[str, float]:
-        """Of the dialogues that have one, by id, where scores are learned from."""
+        """Return the rewards of the dialogues that have one, by id, where scores are learned from."""
         rows = self._rows("artifact", Score, "id")
         return {row.id: row.reward for row in rows if row.reward is not None}
 
@@ -86,20 +92,25 @@ class Sources:
         return list(self._rows("artifact", Pair, "id", "trajectory_id"))
 
     def _rows(self, where: Literal["artifact", "rollouts"], row: type[Row], *ids: str) -> Iterator[Row]:
-        """The rows of one source after the other, those of its artifact or of its rollouts, with the ids as told."""
+        """Read the rows of each source's artifact or rollouts, with the prefix added to their ids.
+
+        Args:
+            ids: the fields that are ids of dialogues.
+        """
         for source in self._sources:
             for found in read_jsonl(self.run.file(getattr(source, where)), row):
-                told = {name: source.prefix + getattr(found, name) for name in ids}
-                yield found.model_copy(update=told) if source.prefix else found
+                prefixed = {name: source.prefix + getattr(found, name) for name in ids}
+                yield found.model_copy(update=prefixed) if source.prefix else found
 
 
-def _check_told_the_same(run: Run, rollouts: Sequence[Artifact]) -> None:
-    """A dialogue is encoded under the system prompt of its agent, and a training has one."""
+def _check_same_system_prompt(run: Run, rollouts: Sequence[Artifact]) -> None:
+    """Raise UsageError where agents had different system prompts: dialogues are encoded with it, and a training has
+    one."""
     first, *others = rollouts
     for other in others:
         if agent_system(run, other) != agent_system(run, first):
             raise UsageError(
-                f"The agents of {first.id} and {other.id} were told different things (--prompts, --max-turns).",
+                f"The agents of {first.id} and {other.id} had different system prompts (--prompts, --max-turns).",
                 where=option("from_"),
                 fix="learn from dialogues under one system prompt",
             )

@@ -1,4 +1,4 @@
-"""`--engine openrlhf`: what OpenRLHF is handed is what it takes, and a stand-in of its command goes all the way."""
+"""`--engine openrlhf`: the arguments and data for OpenRLHF, and the stage with a stand-in of its command."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _folder(name: str) -> str:
     return str(Path(spec.submodule_search_locations[0]) / name)
 
 
-def test_its_own_parser_takes_our_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openrlhfs_parser_accepts_our_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     openrlhf(monkeypatch)
     taken: list[Any] = []
 
@@ -88,7 +88,7 @@ def test_its_own_parser_takes_our_arguments(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_what_it_makes_of_our_rows_are_the_ids_of_the_other_engines(
+def test_openrlhf_encodes_our_rows_to_the_ids_of_the_other_engines(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     openrlhf(monkeypatch)
@@ -162,7 +162,7 @@ def with_pairs(folder: Path) -> Run:
     return run
 
 
-def test_the_stage_hands_over_the_pairs_and_takes_the_model_back(tmp_path: Path, stand_in: Path) -> None:
+def test_the_stage_writes_the_pairs_and_moves_the_model_to_the_actor(tmp_path: Path, stand_in: Path) -> None:
     run = with_pairs(tmp_path)
     result = run_train_actor(run, TrainActorConfig(engine="openrlhf", device="cpu", devices=2), Silent())
     words, told = json.loads(stand_in.read_text())
@@ -174,7 +174,7 @@ def test_the_stage_hands_over_the_pairs_and_takes_the_model_back(tmp_path: Path,
     assert run.manifest().attempts[-1].environment["openrlhf"] == "0.11.0"
 
 
-def test_models_are_found_from_its_own_directory(
+def test_a_relative_model_path_is_resolved_before_openrlhf_starts(
     tmp_path: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = with_pairs(tmp_path)
@@ -187,7 +187,7 @@ def test_models_are_found_from_its_own_directory(
         assert words[words.index("--ref.model_name_or_path") + 1].startswith("/")
 
 
-def test_fewer_pairs_than_a_step_are_refused_for_it_would_train_nothing(tmp_path: Path, stand_in: Path) -> None:
+def test_fewer_pairs_than_a_step_are_refused(tmp_path: Path, stand_in: Path) -> None:
     run = with_pairs(tmp_path)
     config = TrainActorConfig(engine="openrlhf", device="cpu", batch=21)
     assert plan_train_actor(run, config, Silent()).as_json()["steps"] == 0
@@ -196,7 +196,7 @@ def test_fewer_pairs_than_a_step_are_refused_for_it_would_train_nothing(tmp_path
     assert plan_train_actor(run, config.model_copy(update={"batch": 8, "epochs": 3}), Silent()).as_json()["steps"] == 6
 
 
-def test_when_it_fails_its_last_words_are_told(tmp_path: Path, stand_in: Path) -> None:
+def test_a_failure_is_reported_with_the_last_lines_of_its_log(tmp_path: Path, stand_in: Path) -> None:
     run = with_pairs(tmp_path)
     stand_in.write_text("--fail")
     with pytest.raises(SweetError, match="CUDA out of memory"):
@@ -204,7 +204,7 @@ def test_when_it_fails_its_last_words_are_told(tmp_path: Path, stand_in: Path) -
     assert run.manifest().artifacts[-1].status == "partial"
 
 
-def test_what_it_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = with_pairs(tmp_path)
     with pytest.raises(UsageError, match="the critic have none"):
         run_train_critic(run, TrainCriticConfig(engine="openrlhf"), Silent())

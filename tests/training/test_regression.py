@@ -1,4 +1,4 @@
-"""`train-critic --variant regression`: what it learns from, what it leaves behind, and who takes it afterwards."""
+"""`train-critic --variant regression`: its data, what is recorded, and the stages that use the critic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(tmp_path: Path, agent: str) -> Run:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_it_learned_from_and_what_its_reader_needs_is_recorded(run: Run, target: str) -> None:
+def test_the_target_and_what_a_reader_needs_are_recorded(run: Run, target: str) -> None:
     result = run_train_critic(run, config(target=target, holdout=0.2), Silent())
     artifact, metrics = result.artifacts[0], result.metrics
     source = "preferences" if target == "preference" else "scores"
@@ -97,7 +97,7 @@ def test_options_that_do_not_go_together_are_refused(run: Run, options: dict[str
     assert caught.value.where == named
 
 
-def test_the_likelihood_term_is_taken_where_it_is_asked_for(run: Run) -> None:
+def test_the_likelihood_term_is_added_with_nll(run: Run) -> None:
     without, with_it = (run_train_critic(run, config(nll=nll), Silent()) for nll in (0.0, 0.5))
     assert with_it.metrics.as_json()["loss"] > without.metrics.as_json()["loss"] + 0.5
 
@@ -140,7 +140,7 @@ def test_it_ranks_candidates_and_chooses_dialogues(run: Run, target: str) -> Non
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
 
 
-def test_it_has_no_reference_and_must_be_whole(run: Run, agent: str) -> None:
+def test_a_regression_critic_has_no_reference_and_needs_its_head(run: Run, agent: str) -> None:
     artifact = run_train_critic(run, config(), Silent()).artifacts[0]
     with pytest.raises(UsageError, match="no reference"):
         load_critic(run, artifact, Silent(), CriticSettings(), reference=agent)
@@ -151,9 +151,7 @@ def test_it_has_no_reference_and_must_be_whole(run: Run, agent: str) -> None:
 
 @needs_deepspeed
 @needs_peft
-def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from safetensors.torch import load_file
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -176,7 +174,7 @@ def test_two_ranks_leave_the_head_and_the_adapter_that_one_process_leaves(
     assert ranked.metrics.basis == {"regression": ranked.metrics.turns}
 
 
-def test_rates_follow_the_size_of_the_model_and_no_likelihood_is_added_unasked() -> None:
+def test_hyperparameters_depend_on_the_size_and_have_no_likelihood_term() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     large, small = (resolve("regression", size, "paper", **none) for size in (LARGE, LARGE - 1))
     assert (large.lr, large.epochs, large.nll) == (2e-7, 4, 0.0)

@@ -1,4 +1,4 @@
-"""The critic of pages that sees screenshots: trained, ranking, choosing dialogues, and the pictures it needs.
+"""The critic that sees screenshots of pages: training, ranking, choosing dialogues, and rendering what is missing.
 
 The pages of these runs say nothing of their looks in their text, and their screenshots are put into the run's store by
 hand: what the critic learns here, it learns from pictures.
@@ -158,7 +158,7 @@ def test_a_critic_learns_from_pictures_alone(tmp_path: Path, agent: str, sighted
 
 
 @pytest.mark.usefixtures("no_browser")
-def test_from_a_run_to_an_actor(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
+def test_the_pipeline_from_screenshots_to_an_actor(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
     run_train_critic(run, config(sighted["qwen2_vl"]), Silent())
     assert painted == []  # the run had them all
     drawn = [page("new"), "No page yet.", "<html><p>hang</p></html>"]
@@ -179,7 +179,7 @@ def test_from_a_run_to_an_actor(run: Run, sighted: dict[str, str], painted: list
     assert actor.metrics.steps == SMALL["sweet"].epochs
 
 
-def test_ranking_goes_on_with_the_turns_that_are_missing(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
+def test_ranking_resumes_with_the_missing_turns(run: Run, sighted: dict[str, str], painted: list[str]) -> None:
     run_train_critic(run, config(sighted["qwen2_vl"]), Silent())
     options = RankConfig(candidates=2, agent="agent", fraction=1, concurrency=1, fail_on_error=0.9)
     server = ChatServer("agent", lambda body: said(page(str(body["seed"])), "None."), lasts=4)
@@ -227,7 +227,7 @@ def test_another_screenshot_is_another_score(run: Run, sighted: dict[str, str]) 
     assert abs(before[3] - after[3]) > 1e-5
 
 
-def test_pages_that_did_not_load_are_told(run: Run, sighted: dict[str, str]) -> None:
+def test_pages_that_did_not_load_are_described_in_text(run: Run, sighted: dict[str, str]) -> None:
     shoot(run, page("task-0 0 1"), RenderFailed("blocked", "it went away"))
     shoot(run, page("reference task-0"), RenderFailed("too_large", "too much"))
     assert run_train_critic(run, config(sighted["qwen2_vl"]), Silent()).metrics.steps == 3
@@ -275,7 +275,7 @@ def test_the_plan_counts_the_tokens_of_pictures(run: Run, sighted: dict[str, str
     assert grown["tokens"] == small["tokens"] + 100 - 15
 
 
-def test_what_it_cannot_do_is_refused(run: Run, sighted: dict[str, str], agent: str) -> None:
+def test_unsupported_options_are_refused(run: Run, sighted: dict[str, str], agent: str) -> None:
     pytest.importorskip("deepspeed")
     with pytest.raises(UsageError, match="only supported on one device"):
         run_train_critic(run, config(sighted["qwen2_vl"], engine="deepspeed", devices=1), Silent())
@@ -283,13 +283,13 @@ def test_what_it_cannot_do_is_refused(run: Run, sighted: dict[str, str], agent: 
         run_train_critic(run, config(sighted["qwen2_vl"], variant="advantage"), Silent())
 
 
-def test_the_advantage_stays_on_text(run: Run, sighted: dict[str, str]) -> None:
+def test_an_advantage_critic_reads_text(run: Run, sighted: dict[str, str]) -> None:
     settings = TrainCriticConfig(model=sighted["qwen2_vl"], epochs=1, lr=1e-3)
     artifact = run_train_critic(run, settings, Silent()).artifacts[0]
     assert not (run.file(artifact) / "preprocessor_config.json").exists()
 
 
-def test_an_adapter_is_kept_with_what_shows_it_pictures(run: Run, sighted: dict[str, str]) -> None:
+def test_an_adapter_is_written_with_its_vision_processor(run: Run, sighted: dict[str, str]) -> None:
     pytest.importorskip("peft")
     for output in ("merged", "adapter"):
         settings = config(sighted["qwen2_vl"], lora=2, lora_output=output, epochs=2)

@@ -1,4 +1,4 @@
-"""Several artifacts to learn from: whose dialogues are whose, where training starts, and what is refused."""
+"""Several artifacts to learn from: the ids of their dialogues, the starting model, and what is refused."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ def both(run: Run, kind: str) -> list[Artifact]:
     return [artifact for artifact in run.manifest().artifacts if artifact.kind == kind]
 
 
-def test_ids_tell_the_rollouts_where_there_are_several(run: Run) -> None:
+def test_ids_are_prefixed_with_their_rollouts_where_there_are_several(run: Run) -> None:
     first, second = both(run, "preferences")
     together = Sources(run, [first, second])
     alone = Sources(run, [second])
-    told = {(row.chosen, row.rejected) for row in together.preferences()}
+    couples = {(row.chosen, row.rejected) for row in together.preferences()}
     assert {(row.chosen, row.rejected) for row in alone.preferences()} == {
         (chosen.removeprefix("rollouts-2/"), rejected.removeprefix("rollouts-2/"))
-        for chosen, rejected in told
+        for chosen, rejected in couples
         if chosen.startswith("rollouts-2/")
     }
-    assert all(chosen.split("/")[0] == rejected.split("/")[0] for chosen, rejected in told)
+    assert all(chosen.split("/")[0] == rejected.split("/")[0] for chosen, rejected in couples)
     dialogues = together.dialogues()
     assert len(dialogues) == 2 * TASKS * SAMPLES
-    assert {name for pair in told for name in pair} <= set(dialogues)
+    assert {name for pair in couples for name in pair} <= set(dialogues)
     assert all(dialogue.id == name for name, dialogue in dialogues.items())
 
 
-def test_several_of_the_same_rollouts_share_their_dialogues(run: Run) -> None:
+def test_artifacts_of_the_same_rollouts_share_their_dialogues(run: Run) -> None:
     run_label(run, LabelConfig(from_="scores-1", margin=0.5), Silent())
     first, _, again = both(run, "preferences")
     together = Sources(run, [first, again])
@@ -97,7 +97,7 @@ def test_one_name_is_a_list_of_one() -> None:
     assert TrainActorConfig.model_validate({"from_": "pairs-1"}).from_ == ["pairs-1"]
 
 
-def test_what_is_named_twice_is_refused(run: Run) -> None:
+def test_an_artifact_named_twice_is_refused(run: Run) -> None:
     with pytest.raises(UsageError, match="twice") as caught:
         run_train_critic(run, TrainCriticConfig(from_=["preferences-1", "preferences-1"]), Silent())
     assert "preferences-1" in str(caught.value.where)

@@ -1,4 +1,4 @@
-"""A dialogue whose last turn does not fit is left out and told; the others are trained on, ranked and compared."""
+"""A dialogue whose last turn does not fit is omitted and reported; the others are trained on, ranked and compared."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def train(run: Run, **more: object) -> None:
     run_train_critic(run, TrainCriticConfig.model_validate(settings), Silent())
 
 
-def test_training_goes_on_without_it_and_says_so(run: Run) -> None:
+def test_training_omits_a_dialogue_that_is_too_long_and_warns(run: Run) -> None:
     heard = Heard()
     made = run_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), heard)
     assert (made.metrics.examples, made.metrics.left_out) == (11, 1)
@@ -78,7 +78,7 @@ def test_training_goes_on_without_it_and_says_so(run: Run) -> None:
     assert plan_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), Silent()).as_json()["left_out"] == 1
 
 
-def test_where_it_is_more_than_a_tenth_nothing_is_trained(tmp_path: Path) -> None:
+def test_more_than_a_tenth_of_omitted_examples_is_an_error(tmp_path: Path) -> None:
     run = make(tmp_path, LONG, "7-1-1")
     config = TrainActorConfig(method="multi-turn-dpo", epochs=1)
     for limit, counted in ((None, "2 of 12"), (8, "12 of 12")):
@@ -89,7 +89,7 @@ def test_where_it_is_more_than_a_tenth_nothing_is_trained(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("variant", ["advantage", "regression"])
-def test_ranking_counts_it_as_failed_and_goes_on(run: Run, variant: str) -> None:
+def test_ranking_counts_a_turn_that_is_too_long_as_failed(run: Run, variant: str) -> None:
     train(run, variant=variant)
     config = RankConfig(candidates=2, fraction=1.0, max_tokens=8, fail_on_error=1)
     with pytest.raises(TooManyFailures):
@@ -105,7 +105,7 @@ def test_ranking_counts_it_as_failed_and_goes_on(run: Run, variant: str) -> None
 
 
 @pytest.mark.parametrize("recipe", ["paper", "upstream"])
-def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recipe: Recipe) -> None:
+def test_omitted_early_turns_are_reported(tmp_path: Path, recipe: Recipe) -> None:
     run = make(tmp_path)
     encoder = ChatEncoder(load_tokenizer(str(tmp_path / "agent")))
     system = agent_system(run, run.artifact("rollouts-1"))
@@ -124,7 +124,7 @@ def test_early_turns_that_the_critic_is_not_shown_are_told(tmp_path: Path, recip
 
 
 @pytest.mark.parametrize("variant", ["advantage", "regression"])
-def test_the_best_is_chosen_among_the_others(run: Run, variant: str) -> None:
+def test_best_of_n_omits_dialogues_that_are_too_long(run: Run, variant: str) -> None:
     train(run, variant=variant)
     heard = Heard()
     told = run_eval(run, EvalConfig(best_of="critic"), heard).metrics.as_json()["best_of"]

@@ -1,4 +1,4 @@
-"""Critic and actor are trained from a run's artifacts, go on where they stopped, and load again."""
+"""Critic and actor are trained from a run's artifacts, resume, and load again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _StoppedError(Exception):
 
 
 class _Stopper(Silent):
-    """Stops a training after some steps."""
+    """Raises in a training after some steps."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -88,7 +88,7 @@ class _Stopper(Silent):
 
 
 def stopped(run: Run, config: TrainCriticConfig, steps: int) -> None:
-    """A training that ends so many steps after its beginning, by no fault of its own."""
+    """Interrupt a training after so many steps."""
     with pytest.raises(_StoppedError):
         run_train_critic(run, config, _Stopper(steps))
 
@@ -112,7 +112,7 @@ def test_a_critic_learns_and_is_recorded(run: Run, agent: str) -> None:
     assert not torch.equal(weights(folder), weights(Path(agent)))
 
 
-def test_c_reaches_the_critic_only_with_information(run: Run) -> None:
+def test_only_an_informed_critic_reads_the_training_time_information(run: Run) -> None:
     tokens = {
         variant: run_train_critic(
             run, TrainCriticConfig(variant=variant, epochs=1, holdout=0.0), Silent()
@@ -122,7 +122,7 @@ def test_c_reaches_the_critic_only_with_information(run: Run) -> None:
     assert tokens["advantage"] > tokens["no-info"]
 
 
-def test_recipe_upstream_is_another_training(run: Run) -> None:
+def test_recipe_upstream_changes_the_training(run: Run) -> None:
     result = run_train_critic(run, TrainCriticConfig(recipe="upstream", epochs=1), Silent())
     assert result.artifacts[0].meta["normalize"] == "trajectory"
     assert result.metrics.nll == 0.0
@@ -163,13 +163,13 @@ def test_every_method_trains_an_actor(run: Run, agent: str, method: Any, recipe:
     assert load_model(str(folder), "cpu", tokenizer=tokenizer).num_parameters() == result.metrics.parameters
 
 
-def test_an_actor_without_pairs_names_the_stage_that_makes_them(run: Run) -> None:
+def test_without_pairs_the_error_names_the_stage_that_makes_them(run: Run) -> None:
     with pytest.raises(UsageError, match="pairs") as caught:
         run_train_actor(run, TrainActorConfig(), Silent())
     assert "sweet pair" in str(caught.value.fix)
 
 
-def test_rft_without_success_says_so(tmp_path: Path, agent: str) -> None:
+def test_rft_without_a_solved_task_is_an_error(tmp_path: Path, agent: str) -> None:
     from tests.stages.learn_runs import make_dialogues, score
 
     run = Run.create(tmp_path / "run", task="code")
@@ -196,7 +196,7 @@ def test_sft_learns_every_dialogue_and_needs_no_scores(tmp_path: Path, agent: st
     assert named.metrics.examples == 1
 
 
-def test_what_does_not_fit_is_counted_and_what_cannot_fit_named(run: Run) -> None:
+def test_dropped_turns_are_counted_and_a_dialogue_that_cannot_fit_is_named(run: Run) -> None:
     result = run_train_critic(run, TrainCriticConfig(max_length=575, epochs=1), Silent())
     assert result.metrics.as_json()["dropped_turns"] > 0
     with pytest.raises(UsageError, match="Dialogue 5-") as caught:
@@ -213,7 +213,7 @@ def test_an_unknown_model_is_a_usage_error(run: Run) -> None:
         run_train_critic(run, TrainCriticConfig(model="no/such-model"), Silent())
 
 
-def test_tasks_are_held_out_whole() -> None:
+def test_all_preferences_of_a_held_out_task_are_held_out() -> None:
     from sweet.stages.rows import Preference
 
     rows = [
@@ -228,7 +228,7 @@ def test_tasks_are_held_out_whole() -> None:
     assert hold_out(rows, 0.0, seed=1) == (rows, [])
 
 
-def test_rates_follow_the_size_of_the_model() -> None:
+def test_hyperparameters_depend_on_the_size_of_the_model() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     assert resolve("critic", LARGE, "paper", **none).lr == 2e-7
     assert resolve("critic", 10**6, "paper", **none) == SMALL["critic"]
@@ -238,23 +238,23 @@ def test_rates_follow_the_size_of_the_model() -> None:
 
 
 def test_plain_sequences_train_the_same_as_trees(run: Run) -> None:
-    told = {}
+    by_packing = {}
     for packing in ("tree", "plain"):
         config = TrainCriticConfig(packing=packing, epochs=2, batch=4, lr=1e-3)
         result = run_train_critic(run, config, Silent())
         log = run.path / "logs" / f"{run.manifest().attempts[-1].id}.jsonl"
         rows = [json.loads(line) for line in log.read_text().splitlines()]
-        told[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
-    assert told["tree"][0] == pytest.approx(told["plain"][0], abs=1e-4)
-    assert torch.allclose(told["tree"][1], told["plain"][1], atol=1e-4)
+        by_packing[packing] = [row["loss"] for row in rows if "loss" in row], weights(run.file(result.artifacts[0]))
+    assert by_packing["tree"][0] == pytest.approx(by_packing["plain"][0], abs=1e-4)
+    assert torch.allclose(by_packing["tree"][1], by_packing["plain"][1], atol=1e-4)
 
 
-def test_without_log_ratios_the_actor_learns_the_chosen_side_and_a_critic_nothing(run: Run) -> None:
+def test_beta_0_trains_an_actor_on_the_chosen_side_and_is_refused_for_a_critic(run: Run) -> None:
     put_pairs(run)
-    told = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
-    assert told.reference_computed is None
-    assert (told.accuracy, told.margin) == (None, None)
-    assert told.loss is not None
-    assert told.loss > 0
+    metrics = run_train_actor(run, TrainActorConfig(beta=0.0, nll=1.0, epochs=2, device="cpu"), Silent()).metrics
+    assert metrics.reference_computed is None
+    assert (metrics.accuracy, metrics.margin) == (None, None)
+    assert metrics.loss is not None
+    assert metrics.loss > 0
     with pytest.raises(UsageError, match="no preferences to learn"):
         run_train_critic(run, TrainCriticConfig(beta=0.0, device="cpu"), Silent())

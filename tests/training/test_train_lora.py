@@ -1,4 +1,4 @@
-"""`--lora`, `--gradient-checkpointing` and `--keep`: what comes out is taken by every stage that takes a model."""
+"""`--lora`, `--gradient-checkpointing` and `--keep`: every stage that accepts a model accepts the result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parameters(path: Path) -> dict[str, torch.Tensor]:
 
 
 @needs_peft
-def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None:
+def test_a_critic_trained_by_lora_ranks_merged_or_as_an_adapter(run: Run) -> None:
     merged, adapter = (
         run_train_critic(run, TrainCriticConfig(**SETTINGS, lora_output=output), Silent())
         for output in ("merged", "adapter")
@@ -74,7 +74,7 @@ def test_a_critic_that_was_trained_by_lora_ranks_merged_or_not(run: Run) -> None
 
 
 @needs_peft
-def test_an_actor_s_adapter_is_a_model_to_go_on_from(run: Run) -> None:
+def test_an_actors_adapter_can_be_trained_further(run: Run) -> None:
     config = TrainActorConfig(method="multi-turn-dpo", lora=4, epochs=1, lr=1e-2, lora_output="adapter")
     folder = str(run.file(run_train_actor(run, config, Silent()).artifacts[0]))
     again = {"method": "rft", "model": folder, "epochs": 1}
@@ -86,7 +86,7 @@ def test_an_actor_s_adapter_is_a_model_to_go_on_from(run: Run) -> None:
         assert (run.file(result.artifacts[0]) / "config.json").exists()
 
 
-def test_the_best_epoch_is_kept_where_something_is_held_out(run: Run) -> None:
+def test_the_best_epoch_is_kept_where_preferences_are_held_out(run: Run) -> None:
     settings: dict[str, Any] = {"epochs": 2, "batch": 4, "lr": 1e-3}
     kept = run_train_critic(run, TrainCriticConfig(**settings, holdout=0.2), Silent())
     assert kept.metrics.best_step in (2, 4)
@@ -111,7 +111,7 @@ def test_recomputed_layers_train_the_same(run: Run) -> None:
     assert all(torch.equal(weights, ends[1][name]) for name, weights in ends[0].items())
 
 
-def test_gradient_checkpointing_is_a_question_of_size_on_a_gpu_only() -> None:
+def test_gradient_checkpointing_depends_on_the_size_only_on_a_gpu() -> None:
     assert recompute_layers("auto", on_gpu=False) is False
     assert recompute_layers("auto", on_gpu=True) is None, "the size decides"
     assert recompute_layers("on", on_gpu=False) is True
@@ -145,7 +145,7 @@ def test_openrlhf_trains_no_adapter() -> None:
     assert caught.value.where == "--lora --engine openrlhf"
 
 
-def test_an_adapter_s_rate_is_a_multiple_of_the_whole_model_s() -> None:
+def test_an_adapters_rate_is_a_multiple_of_the_whole_models() -> None:
     none: dict[str, Any] = {"lr": None, "nll": None, "epochs": None, "batch": None}
     for size in (LARGE, 10**6):
         whole, adapter = (resolve("critic", size, "paper", **none, lora=lora) for lora in (False, True))

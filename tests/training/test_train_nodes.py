@@ -1,4 +1,4 @@
-"""Two nodes, each with a launcher of its own, train as one does, by hand and by srun, and end together."""
+"""Two nodes, each with its own launcher, started separately or by srun: same result as one node, and a common end."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_node_that_is_killed_ends_the_other(run: Run, killed: int) -> None:
     assert run.manifest().artifacts[-1].status == "partial"
 
 
-def test_a_node_that_srun_loses_is_named(run: Run) -> None:
+def test_a_node_lost_by_srun_is_named(run: Run) -> None:
     with sweet(run, *SLURM, "--epochs", "4000") as command:
         progress = run.path / "critic" / "critic-1" / RANKS / "progress.jsonl"
         wait_until(lambda: (progress.exists() and progress.stat().st_size) or command.poll() is not None)
@@ -145,7 +145,7 @@ def test_a_killed_command_leaves_no_rank_that_srun_has_started(run: Run) -> None
     wait_until(lambda: not processes_about(run.path))
 
 
-def test_a_node_that_does_not_see_the_run_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_does_not_see_the_run_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SRUN_UNSHARED", "1")
     with sweet(run, *SLURM) as command:
         said = command.communicate(timeout=PATIENCE)[1]

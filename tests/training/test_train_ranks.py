@@ -1,4 +1,4 @@
-"""`--engine deepspeed`: ranks beneath the command end with it, go on where they stopped, and say once what is wrong."""
+"""`--engine deepspeed`: child ranks end with the command, resume, and report an error once."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def wait_until(what: Any) -> None:
 
 @needs_deepspeed
 @linux
-def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run) -> None:
+def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_process(run: Run) -> None:
     options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2"]
     command = [sys.executable, "-m", "sweet", "train-critic", str(run.path), *options, *many]
@@ -133,7 +133,7 @@ def test_killed_ranks_are_gone_and_resumed_they_end_as_one_process_does(run: Run
 
 
 @needs_deepspeed
-def test_an_error_of_one_rank_ends_all_and_is_told_once(tmp_path: Path) -> None:
+def test_an_error_of_one_rank_ends_all_and_is_reported_once(tmp_path: Path) -> None:
     agent = make_agent(tmp_path / "agent")
     job = make_job(agent, tmp_path)
     # The model knows no such token, and one rank alone meets it.
@@ -177,13 +177,13 @@ def test_an_interruption_ends_the_launcher(tmp_path: Path, launcher: list[str]) 
     assert not processes_about(tmp_path)
 
 
-def test_a_launcher_that_dies_is_told_with_its_last_words(tmp_path: Path, launcher: list[str]) -> None:
+def test_a_dead_launcher_is_reported_with_its_last_lines(tmp_path: Path, launcher: list[str]) -> None:
     launcher.append("import sys; sys.exit('no such host')")
     with pytest.raises(SweetError, match=r"status 1 (?s:.*)no such host"):
         train_in_ranks(make_job("x", tmp_path), Layout(2), tmp_path / RANKS, tmp_path / "log", lambda _record: None)
 
 
-def test_of_many_errors_the_one_with_a_meaning_counts(tmp_path: Path, launcher: list[str]) -> None:
+def test_of_several_errors_the_meaningful_one_is_reported(tmp_path: Path, launcher: list[str]) -> None:
     errors = {
         0: {"what": "RuntimeError: connection closed", "usage": False, "known": False, "time": 1.0},
         1: {"what": "The checkpoint is not whole.", "usage": True, "known": True, "time": 2.0, "fix": "anew"},
@@ -202,7 +202,7 @@ def test_of_many_errors_the_one_with_a_meaning_counts(tmp_path: Path, launcher: 
     assert (caught.value.where, caught.value.fix) == ("rank 1", "anew")
 
 
-def test_a_job_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_job_survives_its_file_unchanged(tmp_path: Path) -> None:
     job = make_job("micro", tmp_path, heldout=[Example("c", (3,), (0, 1))])
     job.write(tmp_path / "job.pt")
     assert Job.read(tmp_path / "job.pt") == job
@@ -224,14 +224,14 @@ def test_a_missing_deepspeed_names_what_installs_it(monkeypatch: pytest.MonkeyPa
         ({"nnodes": 2, "node_rank": 1, "master_addr": "a"}, "--nnodes, --node-rank, --master-addr"),
     ],
 )
-def test_the_torch_engine_takes_no_options_of_the_other(options: dict[str, Any], named: str) -> None:
+def test_the_torch_engine_refuses_options_of_deepspeed(options: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match="one device") as caught:
         layout_of(TrainConfig(**options).layout_options)
     assert caught.value.where == named
 
 
 @pytest.mark.parametrize(("zero", "offload"), [(0, "optimizer"), (2, "all")])
-def test_what_a_stage_cannot_offload(monkeypatch: pytest.MonkeyPatch, zero: int, offload: Any) -> None:
+def test_offloading_needs_a_high_enough_zero_stage(monkeypatch: pytest.MonkeyPatch, zero: int, offload: Any) -> None:
     monkeypatch.setattr(distributed, "find_spec", lambda name: object())
     with pytest.raises(UsageError, match="cannot offload"):
         layout_of(TrainConfig(engine="deepspeed", zero=zero, offload=offload).layout_options)
@@ -256,7 +256,7 @@ class _EndedError(Exception):
     pass
 
 
-def test_a_rank_ends_when_the_pulse_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_ends_when_the_heartbeat_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def end(status: int) -> None:
         raise _EndedError
 
