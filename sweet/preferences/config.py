@@ -13,23 +13,24 @@ Strategy = Literal["random-halves", "best-worst"]
 
 class LabelConfig(PlannedConfig):
     from_: str | None = None
-    """Scores to label by; the newest finished ones, those of the test split only where there are no others."""
+    """Scores to label by; by default the newest finished ones, those of the test split only if there are no others."""
     margin: float | None = Field(default=None, ge=0, le=1)
-    """Least difference of the rewards of a preference, 0 takes every lower reward; without it that of the kind of task:
-    0 for code, 0.1 for pages."""
+    """Least difference of the rewards of a preference; 0 accepts every lower reward. By default that of the kind of
+    task: 0 for code, 0.1 for pages."""
 
 
 class PairConfig(PlannedConfig):
     from_: str | None = None
-    """Candidates to pair; the newest finished ones where not given."""
+    """Candidates to pair; by default the newest finished ones."""
     pairs: int = Field(default=4, ge=1)
-    """Pairs for each turn at most."""
+    """Maximum number of pairs of each turn."""
     strategy: Strategy = "random-halves"
-    """random-halves: any of the upper half over any of the lower. best-worst: the extremes against each other."""
+    """random-halves: any reply of the upper half over any of the lower half. best-worst: the best over the worst, and
+    so on inwards."""
     min_gap: float = Field(default=0.0, ge=0)
-    """Least difference of the advantages of a pair: nats a token of the critic, scores of a regression head, points of
-    an LLM judge."""
+    """Least difference of the advantages of a pair, in nats per token of the critic, scores of a regression head, or
+    points of an LLM judge."""
     fraction: float = Field(default=1.0, gt=0, le=1)
-    """Share of the ranked turns to take."""
+    """Share of the ranked turns to use."""
     seed: int = Field(default=0, ge=0)
-    """Seed of the drawing."""
+    """Seed of the random choices."""

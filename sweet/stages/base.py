@@ -1,7 +1,7 @@
-"""What every stage has in common: a frozen configuration, somebody to report to, and a result.
+"""The interface of stages: a frozen configuration, a reporter, and a result.
 
-A stage is a function `(run, config, reporter) -> StageResult`. It reads artifacts of the run, does its work inside
-one `run.attempt(...)`, and writes artifacts. It never prints: it tells the reporter, which the command line draws.
+A stage is a function `(run, config, reporter) -> StageResult`. It reads artifacts of the run, does its work inside one
+`run.attempt(...)`, and writes artifacts. It never prints: it calls the reporter, which the command line implements.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sweet.runs.manifest import Artifact
 from sweet.stages.record import Record
 
 OPERATIONAL: JsonDict = {"operational": True}
-"""Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done,
-not what comes out: it is left out of the digest by which an attempt is recognised as the same."""
+"""Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done, but
+not its result: it is not part of the digest by which an attempt is recognised as the same."""
 
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
-"""Mark of the operational field, a list, that takes what follows `--` on the command line: the options of vllm."""
+"""Mark of the operational field, a list, that receives the arguments after `--` on the command line (for vllm)."""
 
 
 def formerly(name: str = "", values: Mapping[str, str] | None = None) -> JsonDict:
@@ -47,11 +47,11 @@ Names = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance
 """One name or several."""
 
 Packing = Literal["tree", "plain"]
-"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each by itself. The numbers are the same."""
+"""How token sequences are computed: as prefix trees (sweet.learn.tree), or each separately, with the same results."""
 
 
 class StageConfig(BaseModel):
-    """Base of every stage's configuration: each field is one option of its command (see sweet.cli.options)."""
+    """Base of the configurations of stages: each field is one option of its command (see sweet.cli.options)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -84,12 +84,12 @@ class StageConfig(BaseModel):
         return digest_of(settings)
 
     def outcome_settings(self) -> dict[str, Any]:
-        """The fields that are not operational, as JSON types."""
+        """Return the fields that are not operational, as JSON types."""
         return self.model_dump(mode="json", exclude=self.operational())
 
     @classmethod
     def operational(cls) -> set[str]:
-        """The fields that change nothing of what comes out."""
+        """Return the names of the operational fields."""
         return {
             name
             for name, info in cls.model_fields.items()
@@ -98,7 +98,7 @@ class StageConfig(BaseModel):
 
     @classmethod
     def behind_dashes(cls) -> str | None:
-        """The field that takes what follows `--`."""
+        """Return the name of the field that receives the arguments after `--`."""
         marked = (name for name, info in cls.model_fields.items() if info.json_schema_extra == BEHIND_DASHES)
         return next(marked, None)
 
@@ -107,12 +107,12 @@ class PlannedConfig(StageConfig):
     """Configuration of a stage that `--dry-run` plans (sweet.stages.plans)."""
 
     rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
-    """With --dry-run: another run, whose finished attempts tell how fast this goes where those of RUN do not; may be
-    given several times."""
+    """With --dry-run: another run, whose finished attempts are used to estimate durations if RUN has none; may be given
+    several times."""
 
 
 def option_key(field: str) -> str:
-    """The option of a configuration's field, without its dashes: `num-tasks` of `num_tasks`, `from` of `from_`."""
+    """Return the option of a configuration's field, without dashes: `num-tasks` for `num_tasks`, `from` for `from_`."""
     return field.rstrip("_").replace("_", "-")
 
 
@@ -124,37 +124,37 @@ def former_spellings(info: FieldInfo) -> tuple[str, dict[str, str]]:
 
 
 def recorded(value: Any) -> Any:
-    """The value of a configuration's field, as a record of it in JSON has it."""
+    """Return the value of a configuration's field as it is recorded in JSON."""
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def digest_of(value: Any) -> str:
-    """sha256 of a JSON value in canonical form, as 16 hex digits."""
+    """Return the sha256 of a JSON value in canonical form, as 16 hex digits."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Progress(Protocol):
-    """One bar."""
+    """One progress bar."""
 
     def advance(self, by: int = 1) -> None: ...
 
     def note(self, **figures: object) -> None:
-        """Show these figures beside the bar (loss=0.61, failed=2), in place of the former ones."""
+        """Show these values next to the bar (loss=0.61, failed=2) instead of the former ones."""
 
 
 class Reporter(Protocol):
-    """Where a stage says what it does. Thread-safe; cheap enough to call for every item."""
+    """Receives the messages of a stage. Thread-safe, and cheap enough to call for every item."""
 
     def say(self, text: str) -> None:
-        """One plain line. Text from models or files may stand in it: the reporter makes it harmless."""
+        """Report one line. It may contain text from models or files, which the reporter escapes."""
 
     def warn(self, text: str) -> None: ...
 
     def progress(self, title: str, total: int | None) -> Any:
-        """A context manager that gives a Progress."""
+        """Return a context manager whose value is a Progress."""
 
 
 class _SilentProgress:
@@ -166,7 +166,7 @@ class _SilentProgress:
 
 
 class Silent:
-    """A reporter that drops everything: for tests and for use as a library."""
+    """A reporter that ignores everything, for tests and for use as a library."""
 
     def say(self, text: str) -> None:
         pass

@@ -77,7 +77,7 @@ def load_critic(
     from sweet.learn.tokens import ChatEncoder
     from sweet.learn.vision_processor import VisionProcessor
     from sweet.llm.pretrained import load_model, load_tokenizer
-    from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
+    from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
@@ -91,7 +91,7 @@ def load_critic(
         encoder = ChatEncoder(tokenizer)
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
-            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), RunAlbum(run, reporter))
+            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), CriticScreenshots(run, reporter))
         return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
     base = reference or recorded_model(run, artifact, "base")
     if not base:

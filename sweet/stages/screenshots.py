@@ -1,8 +1,7 @@
-"""The screenshots that a critic of pages is shown: those of the run, and what is missing there rendered again.
+"""The screenshots that a critic of pages is shown.
 
-The rollout has kept every page that the human saw, in the run's `screenshots/`, lasting failures included. Pages of the
-candidates of `sweet rank` are new: they are rendered when they are to be judged, all those of a batch of turns at once,
-and kept too.
+The rollout keeps every page that the human saw in the run's `screenshots/`, including lasting failures. The pages of
+candidates of `sweet rank` are new: those of a batch of turns are rendered together when they are judged, and kept too.
 """
 
 from __future__ import annotations
@@ -32,29 +31,31 @@ if TYPE_CHECKING:
 
 
 def shows_pages(run: Run, model: str) -> bool:
-    """Whether dialogues of the run are about pages and the model sees pictures."""
+    """Return whether the tasks of the run are pages and the model accepts images."""
     from sweet.llm.pretrained import is_vision_model
 
     return task_kind(run.manifest().task).visual and is_vision_model(model)
 
 
-def page_encoder(run: Run, rollouts: Artifact, tokenizer: Any, eye: VisionProcessor, album: RunAlbum) -> PageEncoder:
-    """What shows the dialogues of these rollouts, and others of their kind, with the screenshots of their pages."""
+def page_encoder(
+    run: Run, rollouts: Artifact, tokenizer: Any, vision: VisionProcessor, screenshots: CriticScreenshots
+) -> PageEncoder:
+    """Return an encoder of the dialogues of these rollouts, and of others of their kind, with their screenshots."""
     from sweet.learn.page_encoder import PageEncoder
 
     recipe = RolloutsMeta.of(rollouts).recipe or "paper"
-    return PageEncoder(tokenizer, eye, album, partial(_page_of, task_kind(run.manifest().task), recipe))
+    return PageEncoder(tokenizer, vision, screenshots, partial(_page_of, task_kind(run.manifest().task), recipe))
 
 
 def _page_of(kind: TaskKind, recipe: Recipe, text: str) -> str | None:
     return kind.move(text, last=False, recipe=recipe).answer
 
 
-class RunAlbum:
-    """The screenshots of a run's pages (implements sweet.learn.page_encoder.Album).
+class CriticScreenshots:
+    """The screenshots of a run's pages (implements sweet.learn.page_encoder.Screenshots).
 
     Args:
-        renders: False for what only reads the run: a screenshot that is missing is an error then.
+        renders: False for a caller that only reads the run: a missing screenshot is then an error.
     """
 
     def __init__(self, run: Run, reporter: Reporter, *, renders: bool = True) -> None:
@@ -111,7 +112,7 @@ class RunAlbum:
                 async def one(page: str) -> None:
                     try:
                         await renderer.shoot(page)
-                    except RenderFailed as error:  # the store keeps only those that come each time
+                    except RenderFailed as error:  # the store keeps only lasting failures
                         self._known[page_key(page, self._settings)] = str(error)
                     bar.advance()
 

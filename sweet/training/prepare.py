@@ -30,7 +30,7 @@ from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
-from sweet.stages.screenshots import RunAlbum, page_encoder, shows_pages
+from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
 from sweet.tasks.registry import task_kind
 from sweet.training.config import LEARNS_FROM, TrainActorConfig, TrainConfig, TrainCriticConfig, check_critic_options
 from sweet.training.examples import ExampleBuilder, TrainingData, draw, hold_out
@@ -290,7 +290,7 @@ def _load_model(
             )
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
         encoder = page_encoder(
-            run, rollouts, tokenizer, VisionProcessor(base, pixels), RunAlbum(run, reporter, renders=weights)
+            run, rollouts, tokenizer, VisionProcessor(base, pixels), CriticScreenshots(run, reporter, renders=weights)
         )
         reporter.say(
             "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
