@@ -1,11 +1,11 @@
-"""How soon the command line answers, as JSON.
+"""Measure the start-up time of the command line. Prints JSON.
 
     python -m benchmarks.cli [--rounds 15] [--runs 200] [--no-view]
 
-Each round starts every command once, in an order that alternates, beside `python -c "import typer, rich"`, with which
-each is compared: the ratio is that of the medians of the same rounds. Also `sweet status --all` over generated runs,
-and the viewer's opening times (benchmarks.cli_view). Figures of a busy machine are worth little: the load stands
-beside them.
+Each round starts every command once, in alternating order, and also `python -c "import typer, rich"`, which each is
+compared with: the ratio is that of the medians over the rounds. Also measures `sweet status --all` over generated runs,
+and the opening times of the viewer (benchmarks.cli_view). Times of a busy machine mean little, therefore the output
+contains the load.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sweet.stages.base import StageConfig
 BASE = ("-c", "import typer, rich")
 SWEET = ("-m", "sweet")
 LIMIT = 2.5
-"""What a ratio may be."""
+"""The largest acceptable ratio."""
 
 
 def completing(line: str) -> dict[str, str]:
@@ -48,9 +48,9 @@ STARTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 
 
 def seconds(words: tuple[str, ...], environment: dict[str, str], folder: Path) -> float:
-    """From the start of a process to its end."""
+    """Return the seconds from the start of a process to its end."""
     paths = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
-    began = time.perf_counter()
+    started = time.perf_counter()
     subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -58,22 +58,22 @@ def seconds(words: tuple[str, ...], environment: dict[str, str], folder: Path) -
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
 def measure_starts(rounds: int, folder: Path) -> dict[str, Any]:
-    """Milliseconds of each start and its ratio to the first."""
-    taken: dict[str, list[float]] = {name: [] for name in STARTS}
+    """Return the milliseconds of each start and its ratio to the first."""
+    samples: dict[str, list[float]] = {name: [] for name in STARTS}
     for number in range(rounds):
         names = list(STARTS) if number % 2 else list(reversed(STARTS))
         for name in names:
-            taken[name].append(seconds(*STARTS[name], folder))
-    medians = {name: statistics.median(values) for name, values in taken.items()}
+            samples[name].append(seconds(*STARTS[name], folder))
+    medians = {name: statistics.median(values) for name, values in samples.items()}
     base = next(iter(medians.values()))
     return {
         name: {
             "median_ms": round(1000 * median, 1),
-            "least_ms": round(1000 * min(taken[name]), 1),
+            "least_ms": round(1000 * min(samples[name]), 1),
             "ratio": round(median / base, 2),
         }
         for name, median in medians.items()
@@ -81,7 +81,7 @@ def measure_starts(rounds: int, folder: Path) -> dict[str, Any]:
 
 
 def make_runs(folder: Path, number: int) -> None:
-    """Runs of eleven attempts and artifacts each."""
+    """Create runs with several attempts and artifacts each."""
     for index in range(1, number + 1):
         run = Run.create(folder / "runs" / f"run-{index}", "code")
         with run.attempt("rollout", StageConfig()) as attempt:
@@ -102,25 +102,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--view", action=argparse.BooleanOptionalAction, default=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_runs(folder, given.runs)
+        make_runs(folder, options.runs)
         before = os.getloadavg()[0]
-        starts = measure_starts(given.rounds, folder)
+        starts = measure_starts(options.rounds, folder)
         all_runs = [seconds((*SWEET, "status", "--all"), {}, folder) for _ in range(5)]
-        found = {
+        results = {
             "load": {"before": round(before, 2), "after": round(os.getloadavg()[0], 2), "cores": os.cpu_count()},
             "limit": LIMIT,
             "starts": starts,
             "worst_ratio": max(one["ratio"] for one in starts.values()),
-            "status_all": {"runs": given.runs, "median_s": round(statistics.median(all_runs), 2)},
+            "status_all": {"runs": options.runs, "median_s": round(statistics.median(all_runs), 2)},
         }
-    if given.view:
+    if options.view:
         from benchmarks.cli_view import measure
 
-        found["view"] = measure()
-    print(json.dumps(found, indent=1))
+        results["view"] = measure()
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

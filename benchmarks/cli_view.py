@@ -1,19 +1,19 @@
-"""What it takes to open, to search and to follow a large run: 15,000 trajectories, 436 MB.
+"""Measure opening, searching and following a large run in the viewer: 15,000 trajectories, 436 MB.
 
     python -m benchmarks.cli_view [--run FOLDER] [--trajectories 15000] [--rounds 5] [--open COMMAND]
 
-Prints one JSON object, medians over the rounds, goals beside them. Every figure is of a fresh process as a whole,
-imports included: wall-clock seconds and peak resident memory. The files are in the system's cache. The run is made in
-FOLDER, where it stays and is used again, or in a temporary folder; it is the same every time.
+Prints one JSON object: medians over the rounds, and the goals. Every measurement is of a whole new process, imports
+included: wall-clock seconds and peak resident memory. The files are in the system's cache. The run is made in FOLDER,
+where it stays and is used again, or in a temporary folder; its content is always the same.
 
-screen    `sweet view RUN` on a terminal of 120 x 40 (a pty), from its start until the first trajectory stands on it;
-          then it is killed. COMMAND stands for another program ({run} for the run), as one of words.
-print     `sweet view RUN --print`, into a pipe: records and the table without the application.
-unindexed the same where no index is there, and it is made: the first opening of a run from elsewhere.
-extended  the same where the last hundredth of the file has come since the index was made.
-find      `sweet view RUN --id ID --json`, candidates and pairs with it.
-text      `--search` for words that stand in 30 dialogues.  regex: the same as a regular expression.
-hidden    `--search` for words that stand nowhere, with --hidden.
+screen    `sweet view RUN` on a terminal of 120 x 40 (a pty), from its start until the first trajectory is shown; then
+          it is killed. COMMAND measures another program instead, with {run} for the run.
+print     `sweet view RUN --print` into a pipe: records and the table without the application.
+unindexed the same without an index, which is built: the first opening of a copied run.
+extended  the same after the last hundredth of the file was appended since the index was built.
+find      `sweet view RUN --id ID --json`, with candidates and pairs.
+text      `--search` for words that occur in 30 dialogues.  regex: the same as a regular expression.
+hidden    `--search` for words that do not occur, with --hidden.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ ROOT = Path(__file__).resolve().parent.parent
 SWEET = (sys.executable, "-m", "sweet")
 FRESH = Path(__file__).with_name("fresh.py")
 GOALS = {"seconds": 1.5, "peak_rss_mib": 200}
-"""Of `screen` and `print`."""
+"""The goals of `screen` and `print`."""
 
-Figures = dict[str, Any]
+Metrics = dict[str, Any]
 
 
 def measure(
     folder: Path | None = None, trajectories: int = TRAJECTORIES, rounds: int = 5, command: str | None = None
-) -> Figures:
-    """All figures.
+) -> Metrics:
+    """Run all measurements.
 
     Args:
-        folder: where the run is, or is made and stays; without it a temporary one.
-        command: what is measured as `screen` in place of `sweet view {run}`.
+        folder: the run, which is made if it does not exist; by default a temporary one.
+        command: measured as `screen` instead of `sweet view {run}`.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        place = (folder or Path(temporary) / "run").resolve()
-        run = Run.open(place) if place.exists() else make(place, trajectories)
+        path = (folder or Path(temporary) / "run").resolve()
+        run = Run.open(path) if path.exists() else make(path, trajectories)
         return _measured(run, rounds, command)
 
 
-def _measured(run: Run, rounds: int, command: str | None) -> Figures:
+def _measured(run: Run, rounds: int, command: str | None) -> Metrics:
     rollouts = run.file(run.find("rollouts", needed_by="the benchmark"))
     with rollouts.open("rb") as file:
         first = json.loads(file.readline())["id"]
     view = (*SWEET, "view", str(run.path))
 
-    def printed(*options: str) -> Callable[[], Figures]:
+    def printed(*options: str) -> Callable[[], Metrics]:
         return lambda: fresh([*view, *options])
 
-    works: dict[str, Callable[[], Figures]] = {
+    works: dict[str, Callable[[], Metrics]] = {
         "print": printed("--print"),
         "unindexed": lambda: _unindexed(rollouts, printed("--print")),
         "extended": lambda: _extended(rollouts, printed("--print")),
@@ -79,41 +79,41 @@ def _measured(run: Run, rounds: int, command: str | None) -> Figures:
     if command is not None or importlib.util.find_spec("sweet.view.app"):
         words = view if command is None else [word.format(run=run.path) for word in shlex.split(command)]
         works = {"screen": lambda: fresh(words, first.removesuffix("-s0-r0")), **works}
-    fresh([*view, "--print"])  # the index is there
-    figures = {name: [work() for _ in range(rounds)] for name, work in works.items()}
+    fresh([*view, "--print"])  # builds the index
+    metrics = {name: [work() for _ in range(rounds)] for name, work in works.items()}
     return {
         "trajectories": run.find("rollouts", needed_by="the benchmark").rows,
         "megabytes": round(rollouts.stat().st_size / 1e6, 1),
         "index_megabytes": round(index_path(rollouts).stat().st_size / 1e6, 1) if index_path(rollouts).exists() else 0,
         "rounds": rounds,
         "goals": GOALS,
-        **{name: _median(told) for name, told in figures.items()},
+        **{name: _median(rows) for name, rows in metrics.items()},
     }
 
 
-def _median(told: Sequence[Figures]) -> Figures:
-    return {key: round(statistics.median(figures[key] for figures in told), 3) for key in told[0]}
+def _median(rows: Sequence[Metrics]) -> Metrics:
+    return {key: round(statistics.median(metrics[key] for metrics in rows), 3) for key in rows[0]}
 
 
-def fresh(words: Sequence[str], until: str | None = None) -> Figures:
-    """A process from its start to its end, or on a terminal until a text is shown."""
+def fresh(words: Sequence[str], until: str | None = None) -> Metrics:
+    """Measure a new process from its start to its end, or on a terminal until a text is shown."""
     options = [] if until is None else ["--until", until]
     command = [sys.executable, "-I", "-S", str(FRESH), *options, *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{shlex.join(words)} failed: {done.stderr}")
-    told: Figures = json.loads(done.stdout)
-    return told
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
+        raise RuntimeError(f"{shlex.join(words)} failed: {process.stderr}")
+    metrics: Metrics = json.loads(process.stdout)
+    return metrics
 
 
-def _unindexed(rollouts: Path, opened: Callable[[], Figures]) -> Figures:
+def _unindexed(rollouts: Path, opened: Callable[[], Metrics]) -> Metrics:
     for artifact in (rollouts, *rollouts.parent.parent.glob("scores/*.jsonl")):
         index_path(artifact).unlink(missing_ok=True)
     return opened()
 
 
-def _extended(rollouts: Path, opened: Callable[[], Figures]) -> Figures:
-    """The file is shortened, opened, made whole again, and opened."""
+def _extended(rollouts: Path, opened: Callable[[], Metrics]) -> Metrics:
+    """Truncate the file, open it, restore it, and open it again."""
     size = rollouts.stat().st_size
     with rollouts.open("r+b") as file:
         file.seek(size - size // 100)
@@ -135,8 +135,8 @@ def main() -> None:
     parser.add_argument("--trajectories", type=int, default=TRAJECTORIES)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--open")
-    given = parser.parse_args()
-    print(json.dumps(measure(given.run, given.trajectories, given.rounds, given.open), indent=2))
+    options = parser.parse_args()
+    print(json.dumps(measure(options.run, options.trajectories, options.rounds, options.open), indent=2))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Scoring on a Ray cluster of three nodes on this machine beside the pool of jails of one process, as JSON.
+"""Compare scoring on a local Ray cluster of three nodes with the pool of jails of one process. Prints JSON.
 
     python -m benchmarks.cluster [--answers 5000] [--rounds 3] [--kills 10] [--sizes 1000,10000,50000]
 
-`ratio`: the time of the cluster over the local pool's for the same answers, from the first that is taken to the last
-score, with as many jails; the median of pairs whose order alternates. What opening takes stands beside it. `kills`: a
-node is killed at a random moment of each run; every answer must have its score, once, and the same as without.
-`sizes`: seconds an answer, and what the memory of this process grew to. Nodes and driver share the machine's cores.
+`ratio`: time of the cluster / time of the local pool for the same answers, from the first answer to the last score,
+with the same number of jails; the median of pairs in alternating order. The time to open is reported separately.
+`kills`: a node is killed at a random moment of each run; every answer must have exactly one score, the same as without
+kills. `sizes`: seconds per answer, and the peak memory of this process. Nodes and driver share the machine's cores.
 """
 
 from __future__ import annotations
@@ -38,57 +38,57 @@ NODES = 3
 
 
 def dialogues(count: int) -> Iterator[Trajectory]:
-    """Answers of which no two are alike: every third is right."""
+    """Yield distinct answers, of which every third is correct."""
     tasks = load("train")
     for number in range(count):
         task = tasks[number % len(tasks)]
         answer = f"{task.ground_truth}{'' if number % 3 == 0 else ' + 1'}  # {number}"
-        asked = Turn(role="user", content=task.problem_description)
+        request = Turn(role="user", content=task.problem_description)
         yield Trajectory(
             id=f"{task.id}-{number}",
             task=task,
-            dialogue_history=(asked, Turn(role="assistant", content=f"I WANT TO ANSWER:\n{answer}")),
+            dialogue_history=(request, Turn(role="assistant", content=f"I WANT TO ANSWER:\n{answer}")),
             answer=answer,
             sample=number // len(tasks),
         )
 
 
 def scored(scorer: TrajectoryScorer, count: int) -> tuple[float, list[Score]]:
-    """Seconds, and the scores."""
-    began = time.perf_counter()
+    """Return the seconds and the scores."""
+    started = time.perf_counter()
     scores = [score for _, score in scorer.score(dialogues(count))]
-    return time.perf_counter() - began, scores
+    return time.perf_counter() - started, scores
 
 
 def pooled(request: ScoringRequest, count: int) -> dict[str, Any]:
-    """By the pool of jails of this process."""
-    began = time.perf_counter()
+    """Score with the pool of jails of this process."""
+    started = time.perf_counter()
     with task_kind("code").open_scorer(request) as scorer:
-        opened = time.perf_counter() - began
+        opened = time.perf_counter() - started
         seconds, scores = scored(scorer, count)
     return {"opening": opened, "seconds": seconds, "scores": scores}
 
 
-class Arena:
-    """The cluster and the local pool, each opened anew for every run."""
+class Comparison:
+    """The cluster and the local pool, each opened again for every run."""
 
     def __init__(self, cluster: Any, folder: Path) -> None:
         self.cluster = cluster
         self.request = ScoringRequest(run=folder, say=Silent().say)
 
     def local(self, count: int) -> dict[str, Any]:
-        """In a new process, as those of the nodes are: nothing of an earlier run is known."""
+        """Score in a new process, like the nodes: without results of earlier runs."""
         request = replace(self.request, workers=NODES * WORKERS_A_CORE)
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             return pool.submit(pooled, request, count).result()
 
     def spread(self, count: int, kill: float | None = None) -> dict[str, Any]:
-        """With `kill` a fourth node has a part in it, and is killed after so many seconds."""
+        """Score on the cluster. With `kill` a fourth node takes part and is killed after this many seconds."""
         extra = None if kill is None else self.cluster.add_node(num_cpus=1)
         self.cluster.wait_for_nodes()
-        began = time.perf_counter()
+        started = time.perf_counter()
         with open_ray_scorer(self.cluster.address, "code", self.request) as scorer:
-            opened = time.perf_counter() - began
+            opened = time.perf_counter() - started
             timer = threading.Timer(kill or 0, self._kill, (extra,))
             timer.start()
             seconds, scores = scored(scorer, count)
@@ -101,13 +101,13 @@ class Arena:
             self.cluster.remove_node(node, allow_graceful=False)
 
 
-def compare(arena: Arena, answers: int, rounds: int) -> dict[str, Any]:
+def measure_ratio(comparison: Comparison, answers: int, rounds: int) -> dict[str, Any]:
     pairs, same = [], True
     for number in range(rounds):
         order = ("local", "spread") if number % 2 == 0 else ("spread", "local")
-        found = {name: getattr(arena, name)(answers) for name in order}
-        same = same and found["local"].pop("scores") == found["spread"].pop("scores")
-        pairs.append((found["local"], found["spread"]))
+        result = {name: getattr(comparison, name)(answers) for name in order}
+        same = same and result["local"].pop("scores") == result["spread"].pop("scores")
+        pairs.append((result["local"], result["spread"]))
     ratios = [spread["seconds"] / local["seconds"] for local, spread in pairs]
     return {
         "answers": answers,
@@ -121,37 +121,37 @@ def compare(arena: Arena, answers: int, rounds: int) -> dict[str, Any]:
     }
 
 
-def killed(arena: Arena, answers: int, kills: int) -> dict[str, Any]:
-    whole = arena.spread(answers)
+def measure_kills(comparison: Comparison, answers: int, kills: int) -> dict[str, Any]:
+    whole = comparison.spread(answers)
     rng = random.Random(0)
     runs = []
     for _ in range(kills):
         moment = rng.uniform(0.0, whole["seconds"])
-        found = arena.spread(answers, moment)
-        ids = [score.id for score in found["scores"]]
+        result = comparison.spread(answers, moment)
+        ids = [score.id for score in result["scores"]]
         runs.append(
             {
                 "moment": round(moment, 2),
-                "seconds": round(found["seconds"], 2),
+                "seconds": round(result["seconds"], 2),
                 "rows": len(ids),
                 "doubled": len(ids) - len(set(ids)),
-                "same": found["scores"] == whole["scores"],
-                "nodes": len(found["nodes"]),
+                "same": result["scores"] == whole["scores"],
+                "nodes": len(result["nodes"]),
             }
         )
     return {"answers": answers, "without": round(whole["seconds"], 2), "runs": runs}
 
 
-def grown(arena: Arena, sizes: list[int]) -> list[dict[str, Any]]:
-    found = []
+def measure_sizes(comparison: Comparison, sizes: list[int]) -> list[dict[str, Any]]:
+    result = []
     for size in sizes:
-        with open_ray_scorer(arena.cluster.address, "code", arena.request) as scorer:
-            began = time.perf_counter()
+        with open_ray_scorer(comparison.cluster.address, "code", comparison.request) as scorer:
+            started = time.perf_counter()
             count = sum(1 for _ in scorer.score(dialogues(size)))
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - started
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        found.append({"answers": count, "ms_an_answer": round(1000 * seconds / count, 3), "memory_mb": memory})
-    return found
+        result.append({"answers": count, "ms_an_answer": round(1000 * seconds / count, 3), "memory_mb": memory})
+    return result
 
 
 def main() -> None:
@@ -170,17 +170,17 @@ def main() -> None:
         for _ in range(NODES - 1):
             cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
-        arena = Arena(cluster, Path(folder))
-        arena.local(2000)  # references are run once and known from then on
-        found = {
+        comparison = Comparison(cluster, Path(folder))
+        comparison.local(2000)  # references are run once and cached afterwards
+        result = {
             "cores": os.cpu_count(),
             "load": os.getloadavg()[0],
-            "compare": compare(arena, options.answers, options.rounds),
-            "kills": killed(arena, options.kill_answers, options.kills) if options.kills else None,
-            "sizes": grown(arena, [int(size) for size in options.sizes.split(",") if size]),
+            "compare": measure_ratio(comparison, options.answers, options.rounds),
+            "kills": measure_kills(comparison, options.kill_answers, options.kills) if options.kills else None,
+            "sizes": measure_sizes(comparison, [int(size) for size in options.sizes.split(",") if size]),
         }
         cluster.shutdown()  # type: ignore[no-untyped-call]
-    print(json.dumps(found, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

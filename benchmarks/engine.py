@@ -1,9 +1,9 @@
-"""Sampled tokens a second of the embedded engine: 128 requests at once against one after the other.
+"""Measure the sampled tokens per second of the embedded engine: 128 concurrent requests against sequential ones.
 
     python benchmarks/engine.py [--model DIR] [--requests 128] [--rounds 3] [--threads 1]
 
-Without --model a random Llama of the micro agent's size. Rounds are paired (both ways in each, alternating which goes
-first) and the median of each figure is printed as JSON.
+Without --model it uses a random Llama of the micro agent's size. Each round measures both ways in alternating order;
+the medians are printed as JSON.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def random_llama(vocabulary: int = 700) -> Any:
     return make(config).eval()
 
 
-async def measure(engine: EmbeddedEngine, requests: list[tuple[list[int], Sampling]], together: bool) -> float:
-    """Sampled tokens a second."""
-    began, tokens = time.perf_counter(), 0
-    if together:
+async def measure(engine: EmbeddedEngine, requests: list[tuple[list[int], Sampling]], concurrent: bool) -> float:
+    """Return the sampled tokens per second."""
+    started, tokens = time.perf_counter(), 0
+    if concurrent:
         futures = [asyncio.wrap_future(engine.submit(prompt, sampling)) for prompt, sampling in requests]
         for replies in await asyncio.gather(*futures):
             tokens += sum(len(reply.ids) for reply in replies)
@@ -53,18 +53,18 @@ async def measure(engine: EmbeddedEngine, requests: list[tuple[list[int], Sampli
         for prompt, sampling in requests:
             replies = await asyncio.wrap_future(engine.submit(prompt, sampling))
             tokens += sum(len(reply.ids) for reply in replies)
-    return tokens / (time.perf_counter() - began)
+    return tokens / (time.perf_counter() - started)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
     parser.add_argument("--requests", type=int, default=128)
-    parser.add_argument("--single", type=int, default=16, help="requests of the one-by-one side")
+    parser.add_argument("--single", type=int, default=16, help="requests of the sequential side")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=96, help="prompt tokens on average")
-    parser.add_argument("--tokens", type=int, default=48, help="reply tokens at most")
+    parser.add_argument("--tokens", type=int, default=48, help="most tokens of a reply")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if args.model:
@@ -82,10 +82,10 @@ async def main() -> None:
             size = draw.randint(args.prompt // 2, args.prompt * 3 // 2)
             prompt = [draw.randrange(3, engine.decoder.vocabulary) for _ in range(size)]
             requests.append((prompt, Sampling(max_tokens=args.tokens, seed=index)))
-        for together in (number % 2 == 0, number % 2 == 1):
-            chosen = requests if together else requests[: args.single]
+        for concurrent in (number % 2 == 0, number % 2 == 1):
+            chosen = requests if concurrent else requests[: args.single]
             engine._prefixes.clear()
-            (batch if together else single).append(await measure(engine, chosen, together))
+            (batch if concurrent else single).append(await measure(engine, chosen, concurrent))
     engine.close()
     print(
         json.dumps(

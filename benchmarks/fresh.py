@@ -1,8 +1,8 @@
-"""Measures one process as a whole: `python -I -S fresh.py [--until MARK] COMMAND…`, from the project's folder.
+"""Measure one whole process: `python -I -S fresh.py [--until MARK] COMMAND…`, in the project's folder.
 
-A process begins with the peak memory of the one that it was forked from, so it is started from here, which is as small
-as a Python is, and not from a benchmark. Prints {"seconds", "peak_rss_mib"}. With --until the command gets a terminal
-of 120 x 40 and is killed as soon as MARK stands on it; without, it must end with status 0.
+A forked process starts with the peak memory of its parent, so it is started by this minimal Python process and not by
+a benchmark. Prints {"seconds", "peak_rss_mib"}. With --until the command gets a terminal of 120 x 40 and is killed as
+soon as MARK is shown; without it the command must exit with status 0.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ import termios
 import time
 
 SIZE = (40, 120)
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 
 
-def shown_after(terminal: int, mark: str, began: float) -> float:
-    """Seconds until `mark` is shown."""
+def shown_after(terminal: int, mark: str, started: float) -> float:
+    """Return the seconds until `mark` is shown."""
     shown = ""
-    while time.perf_counter() - began < PATIENCE:
+    while time.perf_counter() - started < TIMEOUT:
         if not select.select([terminal], [], [], 1.0)[0]:
             continue
         try:
             shown += os.read(terminal, 1 << 16).decode(errors="replace")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             break
         if mark in ESCAPE.sub("", shown):
-            return time.perf_counter() - began
+            return time.perf_counter() - started
     sys.exit(f"{mark} was not shown: {ESCAPE.sub('', shown)[-2000:]}")
 
 
 def main() -> None:
     mark = sys.argv[2] if sys.argv[1] == "--until" else None
     words = sys.argv[1 if mark is None else 3 :]
-    began = time.perf_counter()
+    started = time.perf_counter()
     child, terminal = (os.fork(), -1) if mark is None else pty.fork()
     if child == 0:
         if mark is None:
@@ -53,16 +53,16 @@ def main() -> None:
             os.environ.update(TERM="xterm-256color", COLUMNS=str(SIZE[1]), LINES=str(SIZE[0]))
         os.execvp(words[0], words)
     try:
-        took = 0.0 if mark is None else shown_after(terminal, mark, began)
+        seconds = 0.0 if mark is None else shown_after(terminal, mark, started)
     finally:
         if mark is not None:
             os.kill(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
     if mark is None:
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - started
         if status:
             sys.exit(os.waitstatus_to_exitcode(status))
-    json.dump({"seconds": took, "peak_rss_mib": used.ru_maxrss / 1024}, sys.stdout)
+    json.dump({"seconds": seconds, "peak_rss_mib": used.ru_maxrss / 1024}, sys.stdout)
 
 
 if __name__ == "__main__":

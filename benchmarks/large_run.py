@@ -1,5 +1,6 @@
-"""A large run for the viewer: trajectories as a rollout keeps them, scored, some ranked and paired, without playing
-them. The same number of them is the same bytes every time."""
+"""Make a large run for the viewer: trajectories in the form of a rollout, scored, some ranked and paired, without
+playing them. The same number of trajectories always gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from sweet.tasks.trajectory import Outcome, Trajectory, Turn, Usage, dump
 
 TRAJECTORIES = 15_000
 SAMPLES = 10
-"""Trajectories of a task."""
+"""Trajectories per task."""
 RANKED = 50
-"""One trajectory of so many has candidates and pairs."""
+"""One of this many trajectories has candidates and pairs."""
 CANDIDATES = 8
 NEEDLE = "fluorescent zebra"
-"""Words that stand in one dialogue of `NEEDLES`, and nowhere else."""
+"""Words that occur in one of `NEEDLES` dialogues, and nowhere else."""
 NEEDLES = 500
 
 WORDS = re.findall(
@@ -48,25 +49,25 @@ CODE = (
 
 
 class LargeConfig(StageConfig):
-    """What the manifest says of how it was made."""
+    """The configuration in the manifest."""
 
     trajectories: int = TRAJECTORIES
     stage: str = "rollout"
 
 
 def make(folder: Path, trajectories: int = TRAJECTORIES) -> Run:
-    """The run at `folder`, which must not be there yet."""
+    """Make the run at `folder`, which must not exist."""
     run = Run.create(folder, task="code")
-    rollouts = _made(run, "rollout", "rollouts", map(dump, played(trajectories)), [], trajectories)
-    _made(run, "eval", "scores", map(scored, played(trajectories)), [rollouts], trajectories)
+    rollouts = _write(run, "rollout", "rollouts", map(dump, played(trajectories)), [], trajectories)
+    _write(run, "eval", "scores", map(scored, played(trajectories)), [rollouts], trajectories)
     chosen = list(itertools.islice(played(trajectories), 0, None, RANKED))
     rows = [row for trajectory in chosen for row in ranked(trajectory)]
-    candidates = _made(run, "rank", "candidates", rows, [rollouts], trajectories)
-    _made(run, "pair", "pairs", [pair for row in rows for pair in paired(row)], [candidates], trajectories)
+    candidates = _write(run, "rank", "candidates", rows, [rollouts], trajectories)
+    _write(run, "pair", "pairs", [pair for row in rows for pair in paired(row)], [candidates], trajectories)
     return run
 
 
-def _made(run: Run, stage: str, kind: Kind, rows: Iterable[Any], inputs: list[Artifact], number: int) -> Artifact:
+def _write(run: Run, stage: str, kind: Kind, rows: Iterable[Any], inputs: list[Artifact], number: int) -> Artifact:
     with run.attempt(stage, LargeConfig(trajectories=number, stage=stage), inputs=inputs) as attempt:
         draft = attempt.start_artifact(kind)
         with JsonlWriter(draft.path) as writer:
@@ -76,7 +77,7 @@ def _made(run: Run, stage: str, kind: Kind, rows: Iterable[Any], inputs: list[Ar
 
 
 def played(trajectories: int) -> Iterator[Trajectory]:
-    """Sample by sample, as a rollout plays them."""
+    """Yield the trajectories in the order of a rollout, sample by sample."""
     tasks = [_task(number) for number in range(-(-trajectories // SAMPLES))]
     for number in range(trajectories):
         yield _trajectory(number, tasks[number % len(tasks)], number // len(tasks))
@@ -132,7 +133,7 @@ def _trajectory(number: int, task: Task, sample: int) -> Trajectory:
 
 
 def _reply(draw: random.Random, said: str, seed: int, *, last: bool) -> Turn:
-    """A turn of the agent with ids and log-probabilities, as a server tells them."""
+    """Return a turn of the agent with ids and log-probabilities, as a server returns them."""
     tokens = len(said) // 4
     return Turn(
         role="assistant",
@@ -155,7 +156,7 @@ def _function(draw: random.Random, name: str, lines: int) -> str:
 
 
 def scored(trajectory: Trajectory) -> Score:
-    """Half of the answers pass, as `eval` would tell it."""
+    """Return a score as `eval` would write it; half of the answers pass."""
     draw = random.Random(f"score {trajectory.id}")
     total = len(trajectory.task.test_cases)
     delivered = trajectory.answer != NO_ANSWER
@@ -179,7 +180,7 @@ def ranked(trajectory: Trajectory) -> Iterator[CandidateRow]:
     for turn in trajectory.agent_turns:
         draw = random.Random(f"rank {trajectory.id} {turn}")
         texts = [_prose(draw, 60) for _ in range(CANDIDATES)]
-        found = [
+        candidates = [
             Candidate(text=text, advantage=draw.uniform(-1, 1), logprob=-1.0, reference=-1.0, tokens=90)
             for text in texts
         ]
@@ -189,7 +190,7 @@ def ranked(trajectory: Trajectory) -> Iterator[CandidateRow]:
             task_id=trajectory.task_id,
             turn=turn,
             observation=tuple(trajectory.observation(turn, None)),
-            candidates=tuple(found),
+            candidates=tuple(candidates),
             taken=taken,
         )
 

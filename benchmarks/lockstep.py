@@ -1,11 +1,11 @@
-"""Rollouts as the published code plays them, to measure against: all dialogues of a batch move together.
+"""Play rollouts like the published code, as a baseline: all dialogues of a batch advance in lockstep.
 
-In each turn the agent's requests of a batch are sent at once and all their answers awaited; then the human's requests
-go through a pool of threads, and all of them are awaited too. A dialogue that ended is asked no more, but its place
-stays empty until the batch is through; then comes the next batch. Nothing is tried again and nothing is written.
+In each turn all agent requests of a batch are sent at once and all answers are awaited; then the human's requests go
+through a pool of threads, and all of them are awaited too. The slot of a finished dialogue stays empty until the batch
+is complete; then the next batch starts. Nothing is retried and nothing is written.
 
-It speaks to the server more cheaply than the stage does (no validation, no retries, keep-alive connections), so that
-what is compared is how the work is arranged.
+The client has less overhead than the stage (no validation, no retries, keep-alive connections), so that the benchmark
+compares the scheduling alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sweet.tasks.kind import TaskKind, opening
 from tests.rollouts.mock_server import AGENT, HUMAN
 
 Step = tuple[int, str, int]
-"""Turn, role and number of requests that were sent together."""
+"""Turn, role and number of concurrent requests."""
 
 _TIMEOUT = 600.0
 
@@ -35,7 +35,7 @@ _TIMEOUT = 600.0
 async def lockstep(
     address: str, tasks: Sequence[Task], kind: TaskKind, *, batch: int, threads: int, max_turns: int
 ) -> list[Step]:
-    """Play one dialogue a task; the steps in their order, each of which waited for all before it."""
+    """Play one dialogue per task. Return the steps in order; each step waits for the previous one."""
     steps: list[Step] = []
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(_TIMEOUT)
@@ -47,13 +47,13 @@ async def lockstep(
                     last = turn == max_turns - 1
                     steps.append((turn, "agent", len(dialogues)))
                     replies = await asyncio.gather(*(_agent(session, address, said) for _, said in dialogues))
-                    going = []
+                    unfinished = []
                     for (task, said), reply in zip(dialogues, replies, strict=True):
                         move = kind.move(reply, last=last)
                         said.append(Message(role="assistant", content=move.content))
                         if not (move.ends or last):
-                            going.append((task, said))
-                    dialogues = going
+                            unfinished.append((task, said))
+                    dialogues = unfinished
                     if not dialogues:
                         break
                     steps.append((turn, "human", len(dialogues)))
@@ -65,8 +65,8 @@ async def lockstep(
 
 
 def _body(model: str, messages: Sequence[Message]) -> bytes:
-    told = [{"role": message.role, "content": message.content} for message in messages]
-    return json.dumps({"model": model, "messages": told, "max_tokens": 1024}).encode()
+    rows = [{"role": message.role, "content": message.content} for message in messages]
+    return json.dumps({"model": model, "messages": rows, "max_tokens": 1024}).encode()
 
 
 def _text(answer: Any) -> str:
@@ -81,10 +81,10 @@ async def _agent(session: aiohttp.ClientSession, address: str, messages: Sequenc
 
 
 class _Human:
-    """Asks from a pool of threads, each with a connection of its own."""
+    """Sends requests from a pool of threads, each with its own connection."""
 
     def __init__(self, address: str, pool: ThreadPoolExecutor) -> None:
-        self.place, self.pool, self.own = urlsplit(address).netloc, pool, threading.local()
+        self.host, self.pool, self.local = urlsplit(address).netloc, pool, threading.local()
         self.connections: list[http.client.HTTPConnection] = []
 
     def close(self) -> None:
@@ -95,10 +95,10 @@ class _Human:
         return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, _body(HUMAN, messages))
 
     def _ask(self, body: bytes) -> str:
-        if not hasattr(self.own, "connection"):
-            self.own.connection = http.client.HTTPConnection(self.place, timeout=_TIMEOUT)
-            self.connections.append(self.own.connection)
-        connection: http.client.HTTPConnection = self.own.connection
+        if not hasattr(self.local, "connection"):
+            self.local.connection = http.client.HTTPConnection(self.host, timeout=_TIMEOUT)
+            self.connections.append(self.local.connection)
+        connection: http.client.HTTPConnection = self.local.connection
         connection.request("POST", "/v1/chat/completions", body)
         response = connection.getresponse()
         answer = json.loads(response.read())

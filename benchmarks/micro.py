@@ -1,9 +1,9 @@
-"""The study on the micro tasks, whose results stand in the README: `sweet demo --study` with all its methods.
+"""The study on the micro tasks, whose results are in the README: `sweet demo --study` with all its methods.
 
     python -m benchmarks.micro [DIR] [--seeds 5] [--jobs N] [--methods a,b] [--out benchmarks/results/micro.json]
 
-Takes an hour or two on two cores. What is finished in DIR (runs/study where not given) is not done again, after a kill
-neither.
+It takes an hour or two on two cores. Finished steps in DIR (default: runs/study) are not repeated, also not after the
+process was killed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
-    config = StudyConfig.model_validate({"seeds": given.seeds, "jobs": given.jobs, "methods": given.methods})
-    result = run_study(given.folder, config, ConsoleReporter())
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_bytes((given.folder / RESULTS).read_bytes())
+    options = parser.parse_args()
+    config = StudyConfig.model_validate({"seeds": options.seeds, "jobs": options.jobs, "methods": options.methods})
+    result = run_study(options.folder, config, ConsoleReporter())
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_bytes((options.folder / RESULTS).read_bytes())
     show_study(result)
 
 

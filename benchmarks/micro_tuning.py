@@ -1,11 +1,10 @@
-"""The hyperparameters of the study's methods, tried on the validation tasks with the same budget for each.
+"""Tune the hyperparameters of the study's methods on the validation tasks, with the same budget for each.
 
     python -m benchmarks.micro_tuning [DIR] [--methods a,b] [--seeds 2] [--jobs N] [--tasks 256]
 
-Each main method is tried with BUDGET settings, on seeds that the study does not use; ablations and controls take over
-those of `sweet`. No test task is seen. The results say all that was tried, and which did best in the mean over
-seeds; what is taken into sweet/training/hyperparameters.py is written there by hand. What is finished in DIR is not
-done again.
+Each main method runs with BUDGET settings, on seeds that the study does not use; ablations and controls use the
+settings of `sweet`. No test task is used. The results contain all settings, and which was best in the mean over seeds;
+sweet/training/hyperparameters.py is updated by hand. Finished steps in DIR are not repeated.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from sweet.study.study import claimed
 
 OUT = Path(__file__).parent / "results" / "micro-tuning.json"
 FIRST_SEED = 1000
-"""Far from those of the study."""
+"""Far from the seeds of the study."""
 BUDGET = 11
-"""Settings of each method."""
+"""The number of settings of each method."""
 
 RFT: list[Options] = [
     {"lr": lr, "epochs": epochs}
@@ -66,11 +65,11 @@ SWEET: list[tuple[Options, Options, Options]] = [
     (SLOWER, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 2}),
     (SLOWER, {}, {"lr": 5e-4, "nll": 3.0, "epochs": 3}),
 ]
-"""Of the critic, the pairing and the actor: the three share the budget."""
+"""Settings of critic, pairing and actor, which share the budget."""
 
 
-def tried(method: Method) -> Iterator[Method]:
-    """The method with each of its settings; their names are numbered."""
+def variants(method: Method) -> Iterator[Method]:
+    """Yield the method with each of its settings, under numbered names."""
     if method.learns == "sweet":
         changes = SWEET
     else:
@@ -94,40 +93,40 @@ def main() -> None:
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--tasks", type=int, default=256)
     parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
-    sizes = StudySizes(split="validation", eval_tasks=given.tasks)
-    names = given.methods.split(",")
-    methods = {name: tuple(tried(METHODS[name])) for name in names}
+    options = parser.parse_args()
+    sizes = StudySizes(split="validation", eval_tasks=options.tasks)
+    names = options.methods.split(",")
+    methods = {name: tuple(variants(METHODS[name])) for name in names}
     jobs = [
         SeedJob(
-            folder=given.folder.absolute(),
+            folder=options.folder.absolute(),
             seed=FIRST_SEED + number,
             sizes=sizes,
             methods=tuple(itertools.chain(*methods.values())),
             temperatures=(SAMPLED,),
             figures=False,
         )
-        for number in range(given.seeds)
+        for number in range(options.seeds)
     ]
-    with claimed(given.folder, sizes):
-        failed = run_seeds(jobs, given.jobs, ConsoleReporter())
+    with claimed(options.folder, sizes):
+        failed = run_seeds(jobs, options.jobs, ConsoleReporter())
     results = {
         "schema_version": 1,
         "split": "validation",
-        "tasks": given.tasks,
+        "tasks": options.tasks,
         "seeds": [job.seed for job in jobs],
         "budget": BUDGET,
         "sizes": sizes.outcome_settings(),
-        "methods": {name: _told(jobs, rows) for name, rows in methods.items()},
+        "methods": {name: _results(jobs, rows) for name, rows in methods.items()},
         "failed": failed,
     }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))
 
 
-def _told(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:
-    """Every setting with its success, and the number of the best."""
+def _results(jobs: Sequence[SeedJob], methods: Sequence[Method]) -> dict[str, Any]:
+    """Return every setting with its success, and the best one."""
     rows: list[dict[str, Any]] = []
     for method in methods:
         by_seed = list(read_seeds(jobs, partial(success_of, method=method)).values())

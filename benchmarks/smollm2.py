@@ -3,21 +3,21 @@
     python -m benchmarks.smollm2 --model DIR --out DIR [--device auto|cpu|cuda] [--size tiny|full] [--seeds N]
                                  [--methods zero-shot,rft,…] [--json]
 
-It is played on `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never
-seen these dialogues, so it first learns how one goes (`train-actor --method sft`), from scripted dialogues of mixed
-quality on tasks that no split has. The model so warmed up is where every method starts. They are
-compared as in `sweet.study`: the same offline dialogues, the same sampled replies, the same unseen tasks, at
-temperature 1 and greedy. Whatever is done in --out stays done: the same command goes on.
+The tasks are `micro-long`: five rules to find with nine questions, in dialogues of ten turns. The model has never seen
+such dialogues, so it is first trained (`train-actor --method sft`) on scripted dialogues of mixed quality, on tasks
+that no split has. All methods start from this model. They are compared as in `sweet.study`: the same offline dialogues,
+the same sampled replies, the same unseen tasks, at temperature 1 and greedy. Finished steps in --out are not repeated:
+the same command resumes.
 
-On the machine must lie the repository with its dependencies installed (the folder sweet is enough, and benchmarks) and
-the model's folder in Hugging Face layout: config.json, model.safetensors (538 MB in float32, 269 MB in bfloat16),
+The machine needs the repository with its dependencies (the folders sweet, benchmarks and tests are enough) and the
+model's folder in Hugging Face layout: config.json, model.safetensors (538 MB in float32, 269 MB in bfloat16),
 tokenizer.json, tokenizer_config.json, chat_template.jinja, generation_config.json. Nothing is downloaded. Dialogues are
-sampled by vllm where it is installed and by the embedded engine where not; on a GPU both in bfloat16, which training
-computes in too, over float32 weights.
+sampled by vllm if it is installed, else by the embedded engine; on a GPU both use bfloat16, as does training, over
+float32 weights.
 
-`full` wants a GPU. Its results go to --out/smollm2.json and, if every method is there, to
-benchmarks/results/smollm2.json. `tiny` proves on any machine that everything works, and says nothing of the methods: a
-model that has hardly been warmed up learns from a handful of pairs, and may have solved no task to learn from.
+`full` requires a GPU. Its results go to --out/smollm2.json and, with every method, to benchmarks/results/smollm2.json.
+`tiny` checks on any machine that everything works, and says nothing about the methods: a model with hardly any warm-up
+learns from a handful of pairs, and may not have solved any task to learn from.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ from sweet.tasks.micro.cloning_dialogues import scripted_trajectories
 from sweet.tasks.micro.family import LONG
 from sweet.training.config import TrainActorConfig
 
-KEPT = Path(__file__).parent / "results" / "smollm2.json"
-"""Where the results of a full run on a GPU go."""
+COMMITTED_RESULTS = Path(__file__).parent / "results" / "smollm2.json"
+"""The file for the results of a full run on a GPU."""
 
 COMPARED = ("zero-shot", "rft", "multi-turn-dpo", "sweet", "no-info", "oracle", "random")
 
 TOLD_SHARE = 0.3
-"""Of the scripted dialogues, with the reference in the request: so the model learns to read it, as a critic must."""
+"""Share of the scripted dialogues with the reference in the request, which teach the model to read it."""
 
 WARM_UP: Options = {"lr": 1e-4, "epochs": 1, "batch": 32}
 CRITIC: Options = {"lr": 2e-5}
 RFT: Options = {"lr": 5e-5}
 PREFERENCES: Options = {"lr": 1e-5}
-"""Learning rates for a model 140 times as large as the micro agent; everything else is as in the study of that."""
+"""Learning rates for a model 140 times as large as the micro agent; everything else is as in its study."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is done.
+    """The size of the experiment.
 
     Attributes:
-        dialogues: scripted ones to warm up on.
+        dialogues: the number of scripted dialogues of the warm-up.
         study: sizes of the study.
-        warm_up, training: options of the warm-up and of every other training that differ from the usual ones.
+        warm_up, training: additional options of the warm-up and of every other training.
     """
 
     dialogues: int
@@ -92,12 +92,12 @@ SIZES = {
         study={"seeds": 3, "train_tasks": 2000, "samples": 6, "eval_tasks": 500, "candidates": 16, "fraction": 0.03},
     ),
 }
-"""One in twenty-five of the scripted agent's dialogues succeeds, and who imitates it is hardly better: `full` plays so
-many that some five hundred succeed, and ranks the smaller a share of their turns."""
+"""One in 25 of the scripted agent's dialogues succeeds, and a model that imitates it is hardly better: `full` plays
+enough dialogues for about 500 successes, and ranks a smaller share of their turns."""
 
 
 def for_larger(method: Method, training: Options) -> Method:
-    """The method with the learning rates of a larger model, and with these options in all its trainings."""
+    """Return the method with the learning rates of a larger model, and with these options in all its trainings."""
     actor = method.actor | (RFT if method.learns == "rft" else PREFERENCES) | training
     critic = method.critic | CRITIC | training
     return method.model_copy(
@@ -109,9 +109,9 @@ def for_larger(method: Method, training: Options) -> Method:
 
 
 def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Reporter) -> Path:
-    """The model after the warm-up, which is done now unless it is done already. `folder` is the warm-up's run.
+    """Return the model after the warm-up, which runs unless it is finished. `folder` is the warm-up's run.
 
-    It is had by a link, for the name of an actor means in another run that run's own actor of that name.
+    The result is a link, because the name of an actor in another run refers to that run's actor of the same name.
     """
     run = Run.open_or_create(folder, "code")
     dialogues = _scripted(run, size.dialogues, reporter)
@@ -125,7 +125,7 @@ def warmed_up(model: str, folder: Path, size: Size, device: Device, reporter: Re
 
 
 def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
-    """The scripted dialogues as rollouts of the run, imported once."""
+    """Return the scripted dialogues as rollouts of the run, imported once."""
     file = run.path.with_name(f"scripted-{LONG.name}-{count}.jsonl")
     for artifact in run.manifest().of_kind("rollouts", "done"):
         if artifact.meta["tasks"] == str(file):
@@ -137,15 +137,15 @@ def _scripted(run: Run, count: int, reporter: Reporter) -> Artifact:
 
 
 def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMetrics]:
-    """Warm the model up, do the study, and write its results.
+    """Warm the model up, run the study, and write its results.
 
     Raises:
-        TooManyFailures: something failed; its result tells of the rest.
+        TooManyFailures: a step failed; the error has the result of the others.
     """
     size, folder = SIZES[options.size], options.out / "study"
     agent = warmed_up(options.model, options.out / f"warm-up-{size.dialogues}", size, options.device, reporter)
-    of_all = {"tasks": LONG.name, "agent": str(agent), "device": options.device, "methods": options.methods}
-    sizes = {**size.study, **of_all}
+    common = {"tasks": LONG.name, "agent": str(agent), "device": options.device, "methods": options.methods}
+    sizes = {**size.study, **common}
     if options.seeds is not None:
         sizes["seeds"] = options.seeds
     config = StudyConfig(**sizes, figures=False, jobs=1)
@@ -153,22 +153,22 @@ def study(options: argparse.Namespace, reporter: Reporter) -> StageResult[SmolMe
     try:
         run_study(folder, config, reporter, methods=methods)
     except TooManyFailures as error:
-        error.result = _told(options, folder / RESULTS)
+        error.result = write_results(options, folder / RESULTS)
         raise
-    return _told(options, folder / RESULTS)
+    return write_results(options, folder / RESULTS)
 
 
 class SmolMetrics(Record):
     study: Annotated[StudyResults, Flat()]
     """The results of the study."""
     results: str
-    """The file with all of them."""
+    """The file with the results."""
 
 
-def _told(options: argparse.Namespace, file: Path) -> StageResult[SmolMetrics]:
-    """The study's results with what it does not know of itself, written."""
+def write_results(options: argparse.Namespace, file: Path) -> StageResult[SmolMetrics]:
+    """Write the study's results with the model, the warm-up and the device."""
     size, found = SIZES[options.size], read_results(file)
-    told = found.model_copy(
+    results = found.model_copy(
         update={
             "model": Path(options.model).name,
             "size": options.size,
@@ -180,12 +180,12 @@ def _told(options: argparse.Namespace, file: Path) -> StageResult[SmolMetrics]:
             "versions": found.versions | {"device": _device_name(options.device)},
         }
     )
-    text = (told.model_dump_json(indent=1) + "\n").encode()
-    ours = options.out / KEPT.name
+    text = (results.model_dump_json(indent=1) + "\n").encode()
+    ours = options.out / COMMITTED_RESULTS.name
     write_whole(ours, text)
-    if options.size == "full" and {row.method for row in told.methods} >= set(COMPARED):
-        write_whole(KEPT, text)
-    return StageResult("smollm2", options.out, SmolMetrics(study=told, results=str(ours)))
+    if options.size == "full" and {row.method for row in results.methods} >= set(COMPARED):
+        write_whole(COMMITTED_RESULTS, text)
+    return StageResult("smollm2", options.out, SmolMetrics(study=results, results=str(ours)))
 
 
 def _device_name(device: Device) -> str:
@@ -201,14 +201,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the runs and the results")
     parser.add_argument("--device", choices=get_args(Device), default="auto")
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--seeds", type=int, help="seeds of data, training and sampling, in place of the size's")
-    parser.add_argument("--methods", default=",".join(COMPARED), help="those to compare, with commas between them")
+    parser.add_argument("--seeds", type=int, help="seeds of data, training and sampling, instead of the size's")
+    parser.add_argument("--methods", default=",".join(COMPARED), help="methods to compare, separated by commas")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     options = parser.parse_args(arguments)
     try:
         if options.size == "full" and resolve_device(options.device).type != "cuda":
-            what = "The full size wants a GPU, and torch sees none."
-            raise UsageError(what, where="--size full", fix="--size tiny proves the script on a CPU")
+            what = "The full size requires a GPU, and torch finds none."
+            raise UsageError(what, where="--size full", fix="--size tiny checks the script on a CPU")
         result = study(options, ConsoleReporter())
     except SweetError as error:
         if isinstance(error, TooManyFailures) and error.result is not None:

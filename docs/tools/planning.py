@@ -1,13 +1,13 @@
-"""The paper's full recipe, planned: operations, GPU-hours, memory and bytes at 8B and 70B parameters, at one, ten and a
+"""Estimate the paper's full recipe: operations, GPU-hours, memory and bytes at 8B and 70B parameters, at one, ten and a
 hundred times the size.
 
     python -m docs.tools.planning > plan.json                 the plan, from docs.tools.planning_inputs
-    python -m docs.tools.planning --measure RUN --measure RUN  what rows take in runs of this machine
+    python -m docs.tools.planning --measure RUN --measure RUN  measure the rows of runs on this machine
     python -m docs.tools.planning_page                        docs/planning.md's tables from both
 
-Nothing is run: every figure follows from `docs.tools.planning_inputs` by the formulas here, from the models' shapes by
-`sweet.learn.estimate`, and from the program's own rows, which are built at the sizes assumed and written as a stage
-would write them. Forward: 2 operations a parameter and token, training: 6 (arXiv 2001.08361, section 2.1).
+Nothing is run: every number follows from `docs.tools.planning_inputs` by the formulas here, from the models' shapes by
+`sweet.learn.estimate`, and from rows of the assumed sizes, which are written in the format of the stages. A forward
+pass needs 2 operations per parameter and token, training 6 (arXiv 2001.08361, section 2.1).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sweet.stages.rows import Candidate, CandidateRow, Pair
 from sweet.tasks.trajectory import Trajectory, dump
 
 MEASURED = Path("benchmarks/results/planning.json")
-"""What `--measure` printed."""
+"""The output of `--measure`."""
 
 SCALES = (1, 10, 100)
 DEVICES = (8, 16, 32, 64, 128, 256)
 FORWARD, TRAINED = 2, 6
 OBJECT = 36
-"""Bytes of a token id in a tuple of Python: a pointer and an int."""
+"""Bytes of a token id in a Python tuple: a pointer and an int."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ MODELS = {
     "8B": Model(8.03e9, Shape(4096, 32, 4096, 1024, 14336, 128256)),
     "70B": Model(70.6e9, Shape(8192, 80, 8192, 1024, 28672, 128256)),
 }
-"""Llama 3.1's configurations."""
+"""The configurations of Llama 3.1."""
 
 
 @dataclass(frozen=True)
 class Dialogues:
-    """The sizes of one kind's dialogues, in tokens where nothing else is said."""
+    """The sizes of one kind's dialogues, in tokens unless stated otherwise."""
 
     kind: str
     scale: int = 1
@@ -75,17 +75,17 @@ class Dialogues:
 
     @property
     def exchange(self) -> float:
-        """What a turn adds: the agent's reply and the human's."""
+        """Tokens that a turn adds: the replies of agent and human."""
         return self.own("tokens a turn") + self.own("tokens of the human")
 
     @property
     def context(self) -> float:
-        """A whole dialogue."""
+        """Tokens of a whole dialogue."""
         return of("tokens of the opening") + self.turns * self.exchange
 
     @property
     def prompts(self) -> float:
-        """The prompts of all turns, each from its beginning."""
+        """Tokens of the prompts of all turns, each counted from its beginning."""
         return self.turns * of("tokens of the opening") + self.exchange * self.turns * (self.turns - 1) / 2
 
     @property
@@ -94,13 +94,13 @@ class Dialogues:
 
     @property
     def seen(self) -> float:
-        """What the human reads over a dialogue: reference, dialogue so far, and both screenshots of a page."""
+        """Tokens that the human reads over a dialogue: reference, dialogue so far, and both screenshots of a page."""
         pictures = 2 * of("tokens of a screenshot") if self.kind == "html" else 0
         return self.prompts + self.turns * (self.own("tokens a turn") + self.hidden + pictures)
 
     @property
     def ranked(self) -> float:
-        """Turns that are ranked."""
+        """The number of ranked turns."""
         return self.count * self.turns * of("fraction")
 
     @property
@@ -109,13 +109,15 @@ class Dialogues:
 
 
 def work(kind: str, model: Model, scale: int = 1) -> dict[str, dict[str, float]]:
-    """What the models of each stage read, write and train, and the operations: of every token, as the program does
-    without prefixes kept, and of trees where the program computes trees."""
+    """Return the tokens that the models of each stage read, write and train, and the operations.
+
+    Prompts are counted without a prefix cache; prefix trees are counted as the program computes them.
+    """
     d, n = Dialogues(kind, scale), model.parameters
     reply = d.own("tokens a turn")
     human = d.own("tokens of the human")
-    turn = d.context / 2 + d.hidden
-    judged = d.ranked * (turn + (1 + of("candidates")) * reply)
+    prompt = d.context / 2 + d.hidden
+    judged = d.ranked * (prompt + (1 + of("candidates")) * reply)
     pairs = d.ranked * of("pairs")
     preference = 2 * (d.context + d.hidden)
     passes = {
@@ -143,28 +145,30 @@ def _stage(parameters: float, read: float, written: float, trained: float) -> di
 
 
 def memory(model: Model) -> dict[str, Any]:
-    """Bytes of one GPU at full fine-tuning under ZeRO 3, on the fewest GPUs of `DEVICES` that it fits, and while a
-    critic ranks; None where it fits on none."""
+    """Return the bytes of one GPU in full fine-tuning under ZeRO 3, and of a ranking critic.
+
+    `devices` is the smallest number of `DEVICES` that fits; None if none does.
+    """
     n, positions = round(model.parameters), GPU_TOKENS
     forward = forward_memory(model.shape, positions, positions, mixed=True, longest=positions, checkpointing=True)
-    kept = {
+    fixed = {
         "casts": casts(model.shape, n, mixed=True, checkpointing=True),
         "activations": sum(forward.values()),
         "buffers": buffers(model.shape, n, ZeroSettings(3)),
     }
 
     def states(devices: int) -> float:
-        found = model_states(n, n, ZeroSettings(3, "none"), devices)
-        return found.weights + found.gradients + found.optimizer
+        bytes_of = model_states(n, n, ZeroSettings(3, "none"), devices)
+        return bytes_of.weights + bytes_of.gradients + bytes_of.optimizer
 
-    fits = (devices for devices in DEVICES if states(devices) + sum(kept.values()) <= of("memory"))
+    fits = (devices for devices in DEVICES if states(devices) + sum(fixed.values()) <= of("memory"))
     devices = next(fits, None)
     shape = model.shape
     return {
         "states": states(1),
-        **kept,
+        **fixed,
         "devices": devices,
-        "of_one": states(devices or DEVICES[-1]) + sum(kept.values()),
+        "of_one": states(devices or DEVICES[-1]) + sum(fixed.values()),
         "rank": 2 * HALF * n,
         "serve": HALF * n,
         "serve_devices": 2 ** math.ceil(math.log2(max(2 * HALF * n / of("memory"), 1))),
@@ -176,7 +180,7 @@ def memory(model: Model) -> dict[str, Any]:
 
 
 def rows(kind: str) -> dict[str, float]:
-    """Bytes of one row of each kind, written by the program from rows of the sizes assumed."""
+    """Return the bytes of one row of each kind, which the program writes at the assumed sizes."""
     d = Dialogues(kind)
 
     def text(tokens: float) -> str:
@@ -188,17 +192,17 @@ def rows(kind: str) -> dict[str, float]:
     reply, human, task = d.own("tokens a turn"), d.own("tokens of the human"), of("tokens of the opening")
     history: list[dict[str, Any]] = [{"role": "user", "content": text(task)}]
     for _ in range(round(d.turns)):
-        said = {"content": text(reply), "output": text(reply), "token_ids": ids(reply)}
-        history.append({"role": "assistant", **said, "finish_reason": "stop", "sampling_seed": 2**31})
+        spoken = {"content": text(reply), "output": text(reply), "token_ids": ids(reply)}
+        history.append({"role": "assistant", **spoken, "finish_reason": "stop", "sampling_seed": 2**31})
         history.append({"role": "user", "content": text(human)})
     history[-2]["prompt_token_ids"] = ids(d.context)
     tests = {f"test{number}": text(10) for number in range(round(d.own("tests")))}
     problem = {"id": "task-00000", "problem_description": text(task), "ground_truth": text(d.hidden)}
     dialogue = {"id": "task-00000-s0-r0", "task": {**problem, "test_cases": tests}, "dialogue_history": history[:-1]}
     trajectory = Trajectory.model_validate({**dialogue, "answer": text(reply)})
-    seen = trajectory.observation(2 * (round(d.turns) // 2) - 1, text(task))
+    observation = trajectory.observation(2 * (round(d.turns) // 2) - 1, text(task))
     one = Candidate(text=text(reply), token_ids=tuple(ids(reply)), advantage=-0.123456, logprob=-1.234567, tokens=9)
-    named = {"trajectory_id": trajectory.id, "task_id": trajectory.task_id, "turn": 1, "observation": seen}
+    named = {"trajectory_id": trajectory.id, "task_id": trajectory.task_id, "turn": 1, "observation": observation}
     ranked = CandidateRow.model_validate({**named, "candidates": [one] * round(of("candidates")), "taken": one})
     sides = {f"{side}{name}": value for side in ("chosen", "rejected") for name, value in _side(one).items()}
     pair = Pair.model_validate({"id": "task-00000-s0-r0-t1-p1", **named, **sides})
@@ -218,7 +222,7 @@ def _size(row: Any) -> float:
 
 
 def data(kind: str, measured: dict[str, Any], scale: int = 1) -> dict[str, float]:
-    """Bytes and files that the stages leave, and hours of one machine's cores for what needs no GPU."""
+    """Return the bytes and files that the stages write, and the core-hours of work without a GPU."""
     d, size = Dialogues(kind, scale), rows(kind)
     references = min(d.count, scale * d.own("tasks"))
     pictures = d.count * d.turns + references if kind == "html" else 0.0
@@ -238,14 +242,17 @@ def data(kind: str, measured: dict[str, Any], scale: int = 1) -> dict[str, float
 
 
 def longest_steps(d: Dialogues) -> float:
-    """Steps of the training that has more of them, each of one micro-batch a GPU."""
+    """Return the steps of the longer training, each of one micro-batch per GPU."""
     return max(d.preferences * d.own("epochs"), d.ranked * of("pairs")) / of("batch")
 
 
 def limits(kind: str, name: str, measured: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What meets a limit of the program or of machines: the scale at which it does (`full_at`, 1 for what is too large
-    at once; None for what stays within it at any), and the first of `SCALES` that passes it."""
-    model, kept = MODELS[name], memory(MODELS[name])
+    """Return how each quantity compares with a limit of the program or of machines.
+
+    `full_at` is the scale that reaches the limit (1 if it is exceeded at once, None if never), and `breaks_at` the
+    first of `SCALES` that exceeds it.
+    """
+    model, gpu = MODELS[name], memory(MODELS[name])
 
     def at(scale: int) -> dict[str, tuple[float, float]]:
         d, stored, stages = Dialogues(kind, scale), data(kind, measured, scale), work(kind, model, scale)
@@ -257,12 +264,12 @@ def limits(kind: str, name: str, measured: dict[str, Any]) -> dict[str, dict[str
         judging = stages["rank, critic and reference"]["gpu_hours"]
         candidates = d.ranked * (1 + of("candidates")) * d.own("tokens a turn")
         return {
-            "training step": (kept["of_one"], of("memory")),
-            "ranking critic": (kept["rank"], of("memory")),
+            "training step": (gpu["of_one"], of("memory")),
+            "ranking critic": (gpu["rank"], of("memory")),
             "rollout hours": (played / of("node"), of("patience")),
             "core hours": (stored["core_hours"] / of("cores"), of("patience")),
             "training hours": (longest / of("batch"), of("patience")),
-            "network hours": (longest_steps(d) * kept["step_traffic"] / of("network") / HOUR, of("patience")),
+            "network hours": (longest_steps(d) * gpu["step_traffic"] / of("network") / HOUR, of("patience")),
             "ranking hours": (judging, of("patience")),
             "training pool": (of("node") * pool, of("host memory")),
             "dialogues in memory": (text + ids * OBJECT, of("host memory")),
@@ -271,15 +278,15 @@ def limits(kind: str, name: str, measured: dict[str, Any]) -> dict[str, dict[str
             "files": (stored["files"], of("files")),
         }
 
-    found = {scale: at(scale) for scale in SCALES}
+    by_scale = {scale: at(scale) for scale in SCALES}
     return {
         what: {
-            "limit": found[1][what][1],
-            "values": {scale: found[scale][what][0] for scale in SCALES},
-            "full_at": _full_at(*found[1][what], grows=found[1][what][0] < found[SCALES[-1]][what][0]),
-            "breaks_at": next((s for s in SCALES if found[s][what][0] > found[s][what][1]), None),
+            "limit": by_scale[1][what][1],
+            "values": {scale: by_scale[scale][what][0] for scale in SCALES},
+            "full_at": _full_at(*by_scale[1][what], grows=by_scale[1][what][0] < by_scale[SCALES[-1]][what][0]),
+            "breaks_at": next((s for s in SCALES if by_scale[s][what][0] > by_scale[s][what][1]), None),
         }
-        for what in found[1]
+        for what in by_scale[1]
     }
 
 
@@ -288,7 +295,7 @@ def _full_at(value: float, limit: float, *, grows: bool) -> float | None:
 
 
 def plan(measured: dict[str, Any]) -> dict[str, Any]:
-    """Everything, as JSON types."""
+    """Return the whole plan as JSON types."""
     return {
         "inputs": {name: asdict(one) for name, one in INPUTS.items()},
         "measured": measured,
@@ -301,11 +308,11 @@ def plan(measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(paths: list[Path], cores: int) -> dict[str, Any]:
-    """What small runs took: bytes a row of each artifact, of a screenshot, seconds an answer and a screenshot."""
-    found: dict[str, Any] = {"cores": cores, "rows": {}, "seconds": {}}
+    """Measure small runs: bytes per row of each artifact and per screenshot, seconds per answer and per screenshot."""
+    measured: dict[str, Any] = {"cores": cores, "rows": {}, "seconds": {}}
     for path in paths:
         manifest = Run.open(path).manifest()
-        own = found["rows"].setdefault(manifest.task, {})
+        own = measured["rows"].setdefault(manifest.task, {})
         for artifact in manifest.artifacts:
             if artifact.rows and artifact.bytes and artifact.rows >= own.get(artifact.kind, {"rows": 0})["rows"]:
                 own[artifact.kind] = {"rows": artifact.rows, "bytes": artifact.bytes}
@@ -313,27 +320,29 @@ def measure(paths: list[Path], cores: int) -> dict[str, Any]:
         spans = {stage: finished(manifest, path, stage) for stage in ("rollout", "eval")}
         if shots:
             sizes = {suffix: [s.with_suffix(f".{suffix}").stat().st_size for s in shots] for suffix in ("png", "json")}
-            found["screenshot"] = {suffix: round(sum(of_all) / len(shots)) for suffix, of_all in sizes.items()}
+            measured["screenshot"] = {suffix: round(sum(sizes_of) / len(shots)) for suffix, sizes_of in sizes.items()}
             seconds = sum(past.seconds or 0.0 for pasts in spans.values() for past in pasts)
-            found["seconds"]["screenshot"] = round(seconds / len(shots), 4)
+            measured["seconds"]["screenshot"] = round(seconds / len(shots), 4)
         elif spans["eval"]:
             most = max(spans["eval"], key=lambda past: past.rows or 0)
-            found["seconds"]["answer"] = round((most.seconds or math.nan) / (most.rows or math.nan), 6)
-    return found
+            measured["seconds"]["answer"] = round((most.seconds or math.nan) / (most.rows or math.nan), 6)
+    return measured
 
 
 def read_measured(root: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((root / MEASURED).read_text(encoding="utf-8"))
-    return found
+    measured: dict[str, Any] = json.loads((root / MEASURED).read_text(encoding="utf-8"))
+    return measured
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Plan the paper's full recipe, or measure the rows of small runs.")
-    parser.add_argument("--measure", type=Path, action="append", help="a run of code or html, one of each")
-    parser.add_argument("--cores", type=int, default=2, help="of the machine that the runs were made on")
-    given = parser.parse_args()
-    told = measure(given.measure, given.cores) if given.measure else plan(read_measured(Path.cwd()))
-    json.dump(told, sys.stdout, indent=1)
+    parser.add_argument(
+        "--measure", type=Path, action="append", help="a run of code or html; repeat it for the other kind"
+    )
+    parser.add_argument("--cores", type=int, default=2, help="cores of the machine that made the runs")
+    options = parser.parse_args()
+    output = measure(options.measure, options.cores) if options.measure else plan(read_measured(Path.cwd()))
+    json.dump(output, sys.stdout, indent=1)
     print()
 
 

@@ -1,8 +1,8 @@
-"""The tables of docs/planning.md, from `docs.tools.planning`.
+"""Write the tables of docs/planning.md from `docs.tools.planning`.
 
     python -m docs.tools.planning_page
 
-writes what stands between the page's markers; a test compares the page with the plan. No figure is typed by hand.
+replaces the block between the page's markers; a test compares the page with the plan. No number is typed by hand.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BEGIN = "<!-- plan: python -m docs.tools.planning_page -->"
 END = "<!-- end of plan -->"
 
 WHAT = {
-    "training step": "a GPU's memory in training (bytes)",
-    "ranking critic": "a GPU's memory in `rank`: critic and reference (bytes)",
+    "training step": "memory of a GPU in training (bytes)",
+    "ranking critic": "memory of a GPU in `rank`: critic and reference (bytes)",
     "rollout hours": "dialogues on the servers of one node (hours)",
     "core hours": "tests or browsers on the cores of one node (hours)",
-    "training hours": "the longer training, computing on as many GPUs as a step has pairs (hours)",
-    "network hours": "the longer training, ZeRO 3's traffic between nodes (hours)",
+    "training hours": "the longer training, on as many GPUs as a step has pairs (hours)",
+    "network hours": "the longer training, traffic of ZeRO 3 between nodes (hours)",
     "ranking hours": "the critic of `rank` on one GPU (hours)",
     "training pool": "token ids of the critic's data in the ranks of a node (bytes)",
     "dialogues in memory": "dialogues in the process of `rank` or a training (bytes)",
@@ -35,42 +35,44 @@ WHAT = {
     "disk": "rollouts, candidates, pairs and screenshots on the disk (bytes)",
     "files": "files of screenshots",
 }
-"""What each limit of the plan is, in words."""
+"""Descriptions of the limits."""
 
 KINDS = ("code", "html")
 
 
-def block(found: dict[str, Any]) -> str:
-    """What stands between the markers, as Markdown."""
-    return "\n\n".join(_parts(found)) + "\n"
+def block(plan_data: dict[str, Any]) -> str:
+    """Return the Markdown between the markers."""
+    return "\n\n".join(_parts(plan_data)) + "\n"
 
 
-def _parts(found: dict[str, Any]) -> Iterator[str]:
-    yield "### What is put in"
-    inputs = [(name, _number(one["value"]), one["unit"], one["basis"]) for name, one in found["inputs"].items()]
+def _parts(plan_data: dict[str, Any]) -> Iterator[str]:
+    yield "### Inputs"
+    inputs = [(name, _number(one["value"]), one["unit"], one["basis"]) for name, one in plan_data["inputs"].items()]
     yield table(("input", "", "unit", "basis"), inputs, "-r--")
-    yield "### How much is computed"
+    yield "### Computation"
     for kind in KINDS:
         yield table(
             (kind, "read", "written", "trained", "FLOPs, 8B", "GPU-hours, 8B", "FLOPs, 70B", "GPU-hours, 70B"),
-            _work(found["work"][kind]),
+            _work(plan_data["work"][kind]),
         )
-    yield "Tokens of all dialogues; GPU-hours of an H100 at the shares of its peak above."
-    yield "### What runs where"
-    yield table(("of one GPU", "8B", "70B"), _memory(found["memory"]))
-    yield "### How much is written and moved"
-    yield table(("", *(f"{kind} ×{scale}" for kind in KINDS for scale in SCALES)), _data(found))
-    yield table(("bytes a row", "planned, code", "planned, html", "measured, code", "measured, html"), _rows(found))
-    yield (
-        f"Planned rows are written by the program at the sizes above; measured ones are of small runs, micro tasks and "
-        f"generated pages ([{MEASURED}](../{MEASURED})), on {found['measured']['cores']} cores that others used too."
+    yield "Tokens of all dialogues; GPU-hours of an H100 at the utilizations above."
+    yield "### Memory of a GPU"
+    yield table(("per GPU", "8B", "70B"), _memory(plan_data["memory"]))
+    yield "### Data"
+    yield table(("", *(f"{kind} ×{scale}" for kind in KINDS for scale in SCALES)), _data(plan_data))
+    yield table(
+        ("bytes per row", "planned, code", "planned, html", "measured, code", "measured, html"), _rows(plan_data)
     )
-    yield "### What breaks first"
+    yield (
+        "Planned rows are written by the program at the sizes above; measured ones are from small runs of micro tasks "
+        f"and generated pages ([{MEASURED}](../{MEASURED})), on {plan_data['measured']['cores']} shared cores."
+    )
+    yield "### Limits"
     for kind in KINDS:
         header = (kind, "limit", "8B: ×1, ×10, ×100", "full at", "70B: ×1, ×10, ×100", "full at")
-        yield table(header, _limits(found["limits"][kind]))
-    yield "Full at: the size at which the limit is reached; bold up to a hundred times. What is full at each size:"
-    yield table(("", *(f"×{scale}" for scale in SCALES)), _full_first(found["limits"]), "----")
+        yield table(header, _limits(plan_data["limits"][kind]))
+    yield "Full at: the size that reaches the limit; bold up to a hundred times. Limits that each size exceeds:"
+    yield table(("", *(f"×{scale}" for scale in SCALES)), _full_first(plan_data["limits"]), "----")
 
 
 def _work(models: dict[str, Any]) -> Iterator[list[str]]:
@@ -90,25 +92,28 @@ def _memory(models: dict[str, Any]) -> Iterator[list[str]]:
         return [name, *(format_bytes(of[key]) for of in both)]
 
     yield line("serving: weights in bf16", "serve")
-    yield ["serving: GPUs of a server, half their memory kept for dialogues", *(str(m["serve_devices"]) for m in both)]
-    yield line("serving: what a token of a dialogue keeps", "kept_token")
+    yield [
+        "serving: GPUs of a server, with half of their memory for the KV cache",
+        *(str(m["serve_devices"]) for m in both),
+    ]
+    yield line("serving: KV cache of a token", "kept_token")
     yield line("training: weights, gradients, AdamW in fp32, divided by the GPUs", "states")
-    yield line("training: bf16 copies of a layer's and the output's weights, on each GPU", "casts")
-    yield line(f"training: activations of {GPU_TOKENS:,} tokens, layers computed again", "activations")
-    yield line("training: what is fetched from other GPUs, and a bucket of gradients", "buffers")
+    yield line("training: bf16 copies of the weights of a layer and of the output, on each GPU", "casts")
+    yield line(f"training: activations of {GPU_TOKENS:,} tokens, with gradient checkpointing", "activations")
+    yield line("training: buffers for weights of other GPUs and for a bucket of gradients", "buffers")
     fewest = [str(one["devices"] or "none fits") for one in both]
     yield [f"training: fewest GPUs of {DEVICES[0]} to {DEVICES[-1]} under ZeRO 3", *fewest]
-    yield line(f"training: of one GPU then, or of {DEVICES[-1]}", "of_one")
-    yield line("training: one checkpoint on the disk", "checkpoint")
-    yield line("training: to and from each GPU in a step", "step_traffic")
+    yield line(f"training: each of these GPUs, or of {DEVICES[-1]}", "of_one")
+    yield line("training: a checkpoint on the disk", "checkpoint")
+    yield line("training: traffic of each GPU per step", "step_traffic")
     for kind in KINDS:
-        name = f"training: the same in the longer one of {kind}"
+        name = f"training: the same for the longer training of {kind}"
         yield [name, *(f"{_number(of['traffic'][kind])}B" for of in both)]
     yield line("ranking: critic and reference in bf16, on one GPU", "rank")
 
 
-def _data(found: dict[str, Any]) -> Iterator[list[str]]:
-    each = [found["data"][kind][str(scale)] for kind in KINDS for scale in SCALES]
+def _data(plan_data: dict[str, Any]) -> Iterator[list[str]]:
+    each = [plan_data["data"][kind][str(scale)] for kind in KINDS for scale in SCALES]
     for name in ("rollouts", "candidates", "pairs"):
         yield [name, *(format_bytes(of[name]) for of in each)]
     yield ["screenshots", *(_number(of["screenshots"]) for of in each)]
@@ -117,10 +122,10 @@ def _data(found: dict[str, Any]) -> Iterator[list[str]]:
     yield ["core-hours of tests or browsers", *(f"{of['core_hours']:,.1f}" for of in each)]
 
 
-def _rows(found: dict[str, Any]) -> Iterator[list[str]]:
-    measured = found["measured"]["rows"]
+def _rows(plan_data: dict[str, Any]) -> Iterator[list[str]]:
+    measured = plan_data["measured"]["rows"]
     for name in ("rollouts", "scores", "preferences", "candidates", "pairs"):
-        planned = [found["rows"][kind].get(name) for kind in KINDS]
+        planned = [plan_data["rows"][kind].get(name) for kind in KINDS]
         seen = [measured[kind].get(name) for kind in KINDS]
         yield [name, *map(_bytes, planned), *(_bytes(one and one["bytes"] / one["rows"]) for one in seen)]
 
@@ -132,13 +137,13 @@ def _limits(models: dict[str, Any]) -> Iterator[list[str]]:
         yield [words, _number(both[0]["limit"]), *cells]
 
 
-def _full_first(found: dict[str, Any]) -> Iterator[list[str]]:
-    """What breaks at each scale and at none before, that which is full first standing first."""
+def _full_first(plan_data: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the limits that each scale exceeds and no smaller one does, in the order of `full_at`."""
     for kind in KINDS:
-        for name, limits in found[kind].items():
+        for name, limits in plan_data[kind].items():
             first = sorted((one["full_at"], what) for what, one in limits.items() if one["breaks_at"])
             full = {scale: [WHAT[what] for _, what in first if limits[what]["breaks_at"] == scale] for scale in SCALES}
-            yield [f"{kind}, {name}", *("; ".join(full[scale]) or "nothing more" for scale in SCALES)]
+            yield [f"{kind}, {name}", *("; ".join(full[scale]) or "no further limit" for scale in SCALES)]
 
 
 def _values(values: Iterable[float]) -> str:
@@ -162,7 +167,7 @@ def _power(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Thousands as they are, more in the words M, G, T, P."""
+    """Format a number, from millions on with the suffixes M, G, T, P."""
     if value and abs(value) < 10:
         return f"{value:.2g}"
     for power, word in ((15, "P"), (12, "T"), (9, "G"), (6, "M")):
@@ -172,7 +177,7 @@ def _number(value: float) -> str:
 
 
 def update(root: Path) -> None:
-    """Write the tables into the page under the repository's root."""
+    """Write the tables into the page of the repository at `root`."""
     page = (root / PAGE).read_text(encoding="utf-8")
     (root / PAGE).write_text(put_between(page, BEGIN, END, block(plan(read_measured(root)))), encoding="utf-8")
 

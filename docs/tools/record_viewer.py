@@ -1,12 +1,12 @@
-"""Makes docs/viewer.svg, the moving picture of the README: real screens of `sweet view`, one after the other.
+"""Record docs/viewer.svg, the animation of the README: real screens of `sweet view` in sequence.
 
     sweet demo runs/first --train-tasks 60 --eval-tasks 64 && sweet rank runs/first --fraction 1 --candidates 6
     python -m docs.tools.record_viewer runs/first docs/viewer.svg rollouts-2
 
-The viewer runs without a terminal, is driven by keys (`SCENES`), and gives each screen as an SVG. These are put into
-one: what several screens have in common stands there once, in a group for each set of screens it is part of, and CSS
-makes the group visible while these are on. No script, no font and no address from elsewhere; where nothing moves, the
-first screen is seen. RUN is copied first, as the viewer keeps bookmarks in it.
+The viewer runs without a terminal, is driven by keys (`SCENES`), and exports each screen as an SVG. These are merged
+into one: elements that several screens share are stored once, in a group for their set of screens, and CSS makes the
+group visible during these screens. The file has no script, external font or URL; without animation the first screen is
+shown. RUN is copied first, because the viewer stores bookmarks in it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SIZE = (104, 30)
 
 @dataclass(frozen=True)
 class Scene:
-    """Keys to press, what is told of them, and the seconds that the screen is then shown for."""
+    """Keys to press, a caption, and the seconds that the screen is shown for."""
 
     keys: Sequence[str]
-    told: str
+    caption: str
     seconds: float = 3.0
 
 
 TASK = "micro-train-0030"
-"""A task of the run, of whose dialogues some solve it."""
+"""A task of the run that some of its dialogues solve."""
 
 SCENES = (
     Scene((), "every dialogue of a rollout", 3.5),
@@ -54,25 +54,25 @@ SCENES = (
 
 
 async def screens(run: Path, rollouts: str | None, scenes: Iterable[Scene]) -> list[str]:
-    """The screen after each scene, as SVG."""
+    """Return the screen after each scene as SVG."""
     from sweet.runs.run import Run
     from sweet.view.app.viewer_app import ViewerApp
     from sweet.view.viewer import ViewConfig
 
     app = ViewerApp(Run.open(run), ViewConfig(from_=rollouts))
-    taken = []
+    frames = []
     async with app.run_test(size=SIZE) as pilot:
         for scene in scenes:
             for key in scene.keys:
                 await pilot.press(key)
                 await pilot.pause(0.3)
             await pilot.pause(0.5)
-            taken.append(app.export_screenshot(title=f"sweet view {run.parent.name}/{run.name}    {scene.told}"))
-    return taken
+            frames.append(app.export_screenshot(title=f"sweet view {run.parent.name}/{run.name}    {scene.caption}"))
+    return frames
 
 
 def film(frames: Sequence[str], seconds: Sequence[float]) -> str:
-    """One SVG that shows the frames in turn, each for its seconds, for ever."""
+    """Return one SVG that shows the frames in an endless loop, each for its seconds."""
     styles: dict[str, str] = {}
     frame_of: dict[str, list[int]] = {}
     for number, frame in enumerate(frames):
@@ -86,7 +86,7 @@ def film(frames: Sequence[str], seconds: Sequence[float]) -> str:
     view = ElementTree.fromstring(frames[0]).attrib["viewBox"]
     rules = [f"text{{font:20px {FONT};white-space:pre}}", *(f".{name}{{{style}}}" for style, name in styles.items())]
     body = []
-    # Letters lie above backgrounds, and the window, which every screen has, below everything.
+    # Text is drawn above backgrounds, and the window, which all screens share, below everything.
     order = sorted(groups.items(), key=lambda group: (group[0][0], -len(group[0][1])))
     for number, ((_, shown), elements) in enumerate(order):
         if len(shown) < len(frames):
@@ -102,7 +102,7 @@ def film(frames: Sequence[str], seconds: Sequence[float]) -> str:
 
 
 def _visible(name: str, shown: Sequence[int], seconds: Sequence[float]) -> list[str]:
-    """The rules of a group that is seen while these frames are on. Without animation the first frame is."""
+    """Return the rules of a group that is visible in these frames. Without animation the first frame is visible."""
     whole, stops = sum(seconds), []
     for number in range(len(seconds)):
         at = 100 * sum(seconds[:number]) / whole
@@ -115,29 +115,31 @@ def _visible(name: str, shown: Sequence[int], seconds: Sequence[float]) -> list[
 
 
 def _elements(frame: str, styles: dict[str, str]) -> Iterable[str]:
-    """The drawn parts of a screen, each as one element that stands for itself."""
+    """Yield the drawn parts of a screen, each as one independent element."""
     root = ElementTree.fromstring(frame)
     rules = "".join(style.text or "" for style in root.iter(f"{NAMESPACE}style"))
     classes = {name: " ".join(style.split()) for name, style in re.findall(r"\.([\w-]+)\s*\{([^}]*)\}", rules)}
     yield from _drawn(root, "", classes, styles)
 
 
-def _drawn(parent: ElementTree.Element, moved: str, classes: dict[str, str], styles: dict[str, str]) -> Iterable[str]:
+def _drawn(
+    parent: ElementTree.Element, transform: str, classes: dict[str, str], styles: dict[str, str]
+) -> Iterable[str]:
     for child in parent:
         tag = child.tag.removeprefix(NAMESPACE)
         if tag == "g":
-            yield from _drawn(child, moved + child.get("transform", ""), classes, styles)
+            yield from _drawn(child, transform + child.get("transform", ""), classes, styles)
         elif tag in ("rect", "circle", "text"):
-            kept = {name: value for name, value in child.items() if name not in ("class", "clip-path")}
-            if moved:
-                kept["transform"] = moved
+            attributes = {name: value for name, value in child.items() if name not in ("class", "clip-path")}
+            if transform:
+                attributes["transform"] = transform
             style = ";".join(filter(None, (classes.get(name, "") for name in child.get("class", "").split())))
             style = re.sub(r"font-(family|size): [^;]*;?|\s(?=\s)", "", style).strip()
             if style:
-                kept["class"] = styles.setdefault(style, f"s{len(styles)}")
-            attributes = "".join(f' {name}="{escape(value, {chr(34): "&quot;"})}"' for name, value in kept.items())
+                attributes["class"] = styles.setdefault(style, f"s{len(styles)}")
+            listed = "".join(f' {name}="{escape(value, {chr(34): "&quot;"})}"' for name, value in attributes.items())
             text = escape(child.text or "")
-            yield f"<{tag}{attributes}>{text}</{tag}>" if text else f"<{tag}{attributes}/>"
+            yield f"<{tag}{listed}>{text}</{tag}>" if text else f"<{tag}{listed}/>"
 
 
 def main(run: Path, file: Path, rollouts: str | None) -> None:

@@ -59,7 +59,7 @@ def test_what_a_method_cannot_learn_from_is_told_and_the_rest_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept.json"
-    monkeypatch.setattr(smollm2, "KEPT", kept)
+    monkeypatch.setattr(smollm2, "COMMITTED_RESULTS", kept)
     out = tmp_path / "out"
     asked = ["--model", model, "--out", str(out), "--device", "cpu", "--size", "tiny", "--methods", "zero-shot,rft"]
     assert main([*asked, "--json"]) == 4
@@ -95,7 +95,7 @@ def test_a_larger_model_has_rates_of_its_own_and_nothing_else() -> None:
 def test_only_a_full_run_of_every_method_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: int) -> None:
     kept = tmp_path / "results" / "smollm2.json"
     kept.parent.mkdir()
-    monkeypatch.setattr(smollm2, "KEPT", kept)
+    monkeypatch.setattr(smollm2, "COMMITTED_RESULTS", kept)
     rows: list[Any] = [
         {"method": name, "success": 0.5, "tests_passed": 0.6, "greedy_success": 0.7, "seconds": 1.0}
         for name in COMPARED[lacking:]
@@ -107,7 +107,7 @@ def test_only_a_full_run_of_every_method_is_kept(tmp_path: Path, monkeypatch: py
     study.write_text(found.model_dump_json())
     for size in SIZES:
         options = argparse.Namespace(model=f"{tmp_path}/SmolLM2", out=tmp_path, size=size, device="cpu")
-        smollm2._told(options, study)
+        smollm2.write_results(options, study)
         assert kept.exists() == (size == "full" and not lacking)
     if kept.exists():
         assert str(tmp_path) not in kept.read_text()

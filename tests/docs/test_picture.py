@@ -42,4 +42,6 @@ def test_the_picture_loads_and_runs_nothing() -> None:
         *("svg", "style", "g", "rect", "circle", "text")
     }
     words = "".join(part.replace("\u00a0", " ") for part in root.itertext())
-    assert [scene.told for scene in SCENES if scene.told not in words] == [], "run: python -m docs.tools.record_viewer"
+    assert [scene.caption for scene in SCENES if scene.caption not in words] == [], (
+        "run: python -m docs.tools.record_viewer"
+    )

@@ -98,7 +98,7 @@ def test_it_prints_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     main()
     assert json.loads(capsys.readouterr().out)["inputs"]["candidates"] == {
         "value": 16,
-        "unit": "a turn",
+        "unit": "per turn",
         "basis": "paper",
     }
 

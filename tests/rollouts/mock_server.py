@@ -1,21 +1,21 @@
-"""A mock of an OpenAI-compatible server: agent and simulated human of made-up code tasks, with drawn latencies.
+"""A mock of an OpenAI-compatible server: agent and simulated human of synthetic code tasks, with drawn latencies.
 
     python -m tests.rollouts.mock_server --seed 0 --mean 0.2 --sigma 1 [--faults 0.1 --stall 300] [--token-ids]
 
-How long an answer takes and after how many turns the agent delivers is drawn by a hash of (seed, dialogue, turn,
-role), so that whoever knows the seed knows the whole schedule beforehand: `Draws` is that knowledge, and benchmarks
-compute their bounds from it. A request says which dialogue it belongs to by the name of the function that its task
-asks for (`work_000123`), and which turn it is by the number of questions (`(question 3)`) that stand in it.
+The latency of an answer and the number of the agent's turns are drawn by a hash of (seed, dialogue, turn, role), so
+that the seed determines the whole schedule: `Draws` computes it, and benchmarks derive their bounds from it. The
+dialogue of a request is identified by the name of the function in its task (`work_000123`), and the turn by the number
+of questions (`(question 3)`) in the request.
 
-The server is one asyncio protocol, HTTP/1.1 with keep-alive and no library: about 0.1 ms a request. That it is not
-what was measured is told by its statistics, above all `late_ms`: by how much answers left after they were due.
+The server is one asyncio protocol, HTTP/1.1 with keep-alive and without a library: about 0.1 ms per request. Its
+statistics show that the server was not the bottleneck, above all `late_ms`: the delay of answers behind the schedule.
 
-Faults: the share `--faults` of the requests, chosen by a hash that counts the tries of a turn too (a retry is drawn
-anew), fails with, in turn: 429, 500, 503, a reset connection before any byte, and a stall. A stalled request is
-accepted and then never answered: after `--stall` seconds (300 unless told, far above any answer's latency) the
-connection is closed. The statuses carry no Retry-After: the client's own pauses are measured.
+Faults: the share `--faults` of the requests, chosen by a hash that includes the attempts of a turn (a retry is drawn
+again), fails alternately with 429, 500, 503, a reset connection before any byte, and a stall. A stalled request is
+accepted and never answered: after `--stall` seconds (by default 300, far above any latency) the connection is closed.
+The responses have no Retry-After: the client's own pauses are measured.
 
-`GET /stats` gives the statistics since the last `GET /reset`. The address is the first line on stdout.
+`GET /stats` returns the statistics since the last `GET /reset`. The address is the first line on stdout.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from typing import Any, Literal
 
 AGENT, HUMAN = "mock-agent", "mock-human"
 FAULTS = ("429", "500", "503", "reset", "stall")
-MOST_TURNS = 9
+MAX_TURNS = 9
 
 Role = Literal["agent", "human"]
 
@@ -64,14 +64,14 @@ def work_{number:06d}(records, limit=10, *, strict=False):
 
 @dataclass(frozen=True)
 class Draws:
-    """The schedule of a seed: latencies in seconds, log-normal with this mean, and lengths of dialogues in turns."""
+    """The schedule of a seed: log-normal latencies in seconds with this mean, and lengths of dialogues in turns."""
 
     seed: int = 0
     mean: float = 0.2
     sigma: float = 1.0
 
     def share(self, *name: object) -> float:
-        """A number between 0 and 1, neither of them, that depends on seed and name only."""
+        """Return a number in the open interval (0, 1) that depends on seed and name only."""
         text = "\0".join(map(str, (self.seed, *name)))
         drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         return ((drawn >> 12) + 0.5) / 2**52
@@ -81,11 +81,11 @@ class Draws:
         return self.mean * math.exp(self.sigma * exponent - self.sigma**2 / 2)
 
     def turns(self, dialogue: int) -> int:
-        """The agent's turns: it delivers in the last of them."""
-        return 1 + int(self.share("turns", dialogue) * MOST_TURNS)
+        """Return the number of the agent's turns; it delivers in the last one."""
+        return 1 + int(self.share("turns", dialogue) * MAX_TURNS)
 
     def requests(self, dialogue: int) -> Iterator[tuple[int, Role]]:
-        """Turn and role of every request of a dialogue, in order; behind the last turn no human speaks."""
+        """Yield turn and role of every request of a dialogue in order; the last turn has no reply of the human."""
         for turn in range(self.turns(dialogue)):
             if turn:
                 yield turn - 1, "human"
@@ -96,7 +96,7 @@ class Draws:
 
 
 def task_row(number: int) -> dict[str, Any]:
-    """One code task in ColBench's schema and of about its size."""
+    """Return a code task in ColBench's schema and of similar size."""
     return {
         "id": f"mock-{number:06d}",
         "problem_description": f"I need a function work_{number:06d}(records, limit=10, *, strict=False) that ranks "
@@ -111,7 +111,7 @@ def task_row(number: int) -> dict[str, Any]:
 
 
 def said(dialogue: int, turn: int, role: Role, turns: int) -> str:
-    """What agent or human says in this turn of a dialogue of so many turns."""
+    """Return the text of agent or human in a turn of a dialogue with this many turns."""
     if role == "human":
         return (
             f"For point {turn + 1} of that: take the value as it stands, without rounding, and when it is missing "
@@ -126,7 +126,7 @@ def said(dialogue: int, turn: int, role: Role, turns: int) -> str:
 
 
 def _answer(text: str, model: str, prompt_bytes: int, token_ids: bool) -> bytes:
-    """The body of a chat completion; a token for every 4 bytes."""
+    """Return the body of a chat completion, with one token per 4 bytes."""
     tokens, prompt_tokens = max(len(text) // 4, 1), max(prompt_bytes // 4, 1)
     choice: dict[str, Any] = {
         "index": 0,
@@ -166,7 +166,7 @@ def _response(status: int, body: bytes) -> bytes:
 
 
 class Mock:
-    """What all connections share: the settings, the tries seen, the statistics."""
+    """The shared state of all connections: settings, attempts, statistics."""
 
     def __init__(self, draws: Draws, faults: float = 0.0, stall: float = 300.0, token_ids: bool = False) -> None:
         self.draws, self.faults, self.stall, self.token_ids = draws, faults, stall, token_ids
@@ -175,8 +175,8 @@ class Mock:
         self.reset()
 
     def reset(self) -> None:
-        """Forget statistics and tries; what is under way stays counted as such."""
-        self.tries: dict[tuple[int, int, Role], int] = {}
+        """Reset statistics and attempts; open requests stay counted."""
+        self.attempts: dict[tuple[int, int, Role], int] = {}
         self.chats = {"agent": 0, "human": 0}
         self.failed = dict.fromkeys(FAULTS, 0)
         self.answered = self.abandoned = self.under_way = 0
@@ -187,7 +187,7 @@ class Mock:
         self.cpu = time.process_time()
 
     def stats(self) -> dict[str, Any]:
-        """Times are of time.monotonic(), which every process of a machine shares."""
+        """Return the statistics. Times are of time.monotonic(), which all processes of a machine share."""
         late = sorted(self.late) or [0.0]
         return {
             "requests": sum(self.chats.values()),
@@ -208,15 +208,15 @@ class Mock:
         }
 
     def fault(self, key: tuple[int, int, Role]) -> str | None:
-        """Whether this try of a turn fails, and how."""
-        attempt = self.tries[key] = self.tries.get(key, 0) + 1
+        """Return the fault of this attempt of a turn; None if it succeeds."""
+        attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
         if self.faults <= 0 or self.draws.share("fault", *key, attempt) >= self.faults:
             return None
         kind = FAULTS[sum(self.failed.values()) % len(FAULTS)]
         self.failed[kind] += 1
         return kind
 
-    def began(self, role: Role, now: float) -> None:
+    def start(self, role: Role, now: float) -> None:
         self.first = now if self.first is None else self.first
         self.chats[role] += 1
         self.under_way += 1
@@ -224,7 +224,7 @@ class Mock:
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection: one request at a time, as clients of HTTP/1.1 send them."""
+    """A client's connection, with one request at a time, as in HTTP/1.1 without pipelining."""
 
     def __init__(self, mock: Mock) -> None:
         self.mock = mock
@@ -266,16 +266,16 @@ class Connection(asyncio.Protocol):
     def other(self, path: bytes) -> None:
         mock = self.mock
         if path == b"/v1/models":
-            told: Any = {"object": "list", "data": [{"id": name, "object": "model"} for name in (AGENT, HUMAN)]}
+            content: Any = {"object": "list", "data": [{"id": name, "object": "model"} for name in (AGENT, HUMAN)]}
         elif path == b"/stats":
-            told = mock.stats()
+            content = mock.stats()
         elif path == b"/reset":
             mock.reset()
-            told = {}
+            content = {}
         else:
             self.fail(404, "no such path")
             return
-        self.transport.write(_response(200, json.dumps(told).encode()))
+        self.transport.write(_response(200, json.dumps(content).encode()))
 
     def chat(self, body: bytes) -> None:
         mock, now = self.mock, time.monotonic()
@@ -284,9 +284,9 @@ class Connection(asyncio.Protocol):
             self.fail(400, "the model is unknown, or the messages name no task of the benchmark")
             return
         role: Role = "agent" if model[1] == AGENT.encode() else "human"
-        asked = len(_QUESTION.findall(body))
-        dialogue, turn = int(named[1]), asked if role == "agent" else asked - 1
-        mock.began(role, now)
+        questions = len(_QUESTION.findall(body))
+        dialogue, turn = int(named[1]), questions if role == "agent" else questions - 1
+        mock.start(role, now)
         fault = mock.fault((dialogue, turn, role))
         if fault == "reset":
             mock.under_way -= 1
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def abort(self) -> None:
-        """Close so that the client sees a reset, not an end: nothing lingers."""
+        """Close the connection with a TCP reset instead of a regular end."""
         sock = self.transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
@@ -332,13 +332,13 @@ def _failure(status: int, why: str = "a fault of the benchmark") -> bytes:
 
 
 async def serve(mock: Mock, port: int = 0) -> tuple[asyncio.Server, str]:
-    """Listen on loopback; the server and its address without /v1."""
+    """Listen on loopback. Return the server and its address without /v1."""
     server = await mock.loop.create_server(lambda: Connection(mock), "127.0.0.1", port, backlog=4096)
     return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def raise_open_files() -> int:
-    """Let this process open as many files as it may ask for; how many that is."""
+    """Raise the limit of open files to its maximum and return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
