@@ -17,6 +17,9 @@ for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 _SECONDS = schedule.recorded()
 
+# Thousands of small files are written here, none of which has to survive a loss of power.
+vars(os)["fsync"] = lambda file: None
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="write the snapshots of screens anew")

@@ -94,8 +94,8 @@ def test_the_order_of_the_file_decides_nothing(tmp_path: Path) -> None:
     assert len({pair.id for pair in found[0]}) == 8
 
 
-def test_candidates_that_are_all_alike_give_an_error(tmp_path: Path) -> None:
+def test_candidates_that_are_all_equal_give_an_error(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row([("same", 0.1), ("same", 0.1)])])
-    with pytest.raises(SweetError, match="all alike") as caught:
+    with pytest.raises(SweetError, match="are equal, or none differ") as caught:
         run_pair(run, PairConfig(), Silent())
     assert "sweet rank" in str(caught.value.fix)
