@@ -1,5 +1,5 @@
 """A run in which an agent was scored, a critic and an actor were trained, and the actor was scored on the same tasks;
-made as the stages make theirs, with little in each file."""
+in the form of the stages, with small files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = (0.0, 0.5, 1.0, 0.0, 0.5, 1.0)
 AFTER = (1.0, 0.5, 1.0, 0.0, 1.0, 1.0)
 """Rewards of six dialogues of three tasks."""
 ADVANTAGES = {1: (0.4, 0.2, -0.2, 0.0), 3: (0.1, -0.3)}
-"""Of the candidates, by index into the dialogue of t001."""
+"""Advantages of the candidates by index in the dialogue of t001."""
 LOSSES = (0.9, 0.7, 0.8, 0.6)
 BEST_OF = {
     "critic": "critic-1",
@@ -59,7 +59,7 @@ def step(
     environment: dict[str, Any] | None = None,
     log: Iterable[dict[str, Any]] = (),
 ) -> Artifact:
-    """One attempt and the artifact that it makes; models are folders."""
+    """Make one attempt and its artifact; models are folders."""
     folder = kind in ("critic", "actor")
     with run.attempt(stage, AnyConfig(), inputs=inputs, environment=environment) as attempt:
         with JsonlWriter(attempt.metrics_path) as writer:

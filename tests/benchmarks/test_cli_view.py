@@ -1,4 +1,4 @@
-"""The benchmark of the viewer measures what it says, on a run that is the same every time."""
+"""The benchmark of the viewer, and its run, which is always the same."""
 
 from __future__ import annotations
 

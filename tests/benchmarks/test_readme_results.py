@@ -1,4 +1,4 @@
-"""README's block on the study is what the script makes of the results, and says what they are."""
+"""README's block on the study is generated from the results and describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.view.study_results import method, study, study_dict
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    """A repository with a README, and results of a study in it."""
+    """A repository with a README and results of a study."""
     (folder / "README.md").write_text(f"before\n\n{BEGIN}\n{END}\n\nbehind\n", encoding="utf-8")
     file = folder / "micro.json"
     file.write_text(json.dumps({**study_dict(), **changes}), encoding="utf-8")
@@ -30,7 +30,7 @@ def test_the_readme_and_its_picture_are_those_of_the_results() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme.count(BEGIN) == readme.count(END) == 1
     if not (ROOT / RESULTS).exists():
-        assert readme.split(BEGIN)[1].split(END)[0].strip() == "", "figures without results"
+        assert readme.split(BEGIN)[1].split(END)[0].strip() == "", "a block without results"
         assert not (ROOT / PICTURE).exists()
         pytest.skip(f"there is no {RESULTS} yet")
     again = "run: python -m benchmarks.readme_results"
@@ -51,7 +51,7 @@ def test_the_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == readme
 
 
-def test_the_figures_are_those_of_the_results_and_the_words_say_what_they_are() -> None:
+def test_the_block_contains_the_results_and_describes_them() -> None:
     text = block(study())
     assert "small proof on generated tasks and an agent of a million parameters: not the results of the paper" in text
     assert "5 seeds" in text

@@ -1,4 +1,4 @@
-"""The benchmark of rollouts: its draws, its bounds, its mock server and the published arrangement it compares with."""
+"""The benchmark of rollouts: draws, bounds, mock server, and the published scheduling."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def seeds(row: Trajectory) -> list[int | None]:
 def serving(
     draws: Draws, faults: float = 0.0, stall: float = 300.0, token_ids: bool = False
 ) -> Iterator[tuple[str, Mock]]:
-    """The mock in a thread of its own: address and mock."""
+    """Run the mock in a thread and yield its address and the mock."""
     ready: list[tuple[str, Mock, asyncio.Event, asyncio.AbstractEventLoop]] = []
     up = threading.Event()
 
@@ -86,7 +86,7 @@ def config(address: str, tasks: str, samples: int = 1) -> RolloutConfig:
 
 
 def ask(address: str, model: str = AGENT, text: str = "work_000001") -> tuple[int, bytes]:
-    """Status and body of one chat."""
+    """Return status and body of one chat."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
     try:
         body = json.dumps({"model": model, "messages": [{"role": "user", "content": text}]})
@@ -110,7 +110,7 @@ def test_a_seed_gives_the_same_schedule_again_and_another_seed_another() -> None
 
     assert schedule(Draws(1)) == schedule(Draws(1))
     assert schedule(Draws(1)) != schedule(Draws(2))
-    assert round(Draws(0).latency(0, 0, "agent"), 6) == 0.018872, "figures of one day are compared with another's"
+    assert round(Draws(0).latency(0, 0, "agent"), 6) == 0.018872, "results of different days are compared"
 
 
 def test_draws_follow_their_distributions() -> None:
@@ -196,12 +196,12 @@ def test_lockstep_ends_at_the_last_turn(tmp_path: Path) -> None:
     assert steps == [(0, "agent", 5), (0, "human", longer), (1, "agent", longer)]
 
 
-def test_faults_come_in_turn_and_a_try_is_drawn_anew() -> None:
+def test_faults_alternate_and_a_retry_is_drawn_again() -> None:
     with serving(QUICK, faults=1.0, stall=0.05) as (address, mock):
         statuses = [ask(address)[0] for _ in range(3)]
         with pytest.raises(ConnectionResetError) as reset:
             ask(address)
-        assert not isinstance(reset.value, http.client.RemoteDisconnected), "a reset, not an end"
+        assert not isinstance(reset.value, http.client.RemoteDisconnected), "a reset, not a regular end"
         with pytest.raises(http.client.RemoteDisconnected):
             ask(address)
         stats = mock.stats()
@@ -237,7 +237,7 @@ def test_a_client_that_leaves_is_counted_and_not_answered() -> None:
         assert mock.under_way == 0
 
 
-def test_a_run_that_was_filled_lacks_only_what_was_left_out(tmp_path: Path) -> None:
+def test_a_filled_run_lacks_only_the_omitted_dialogues(tmp_path: Path) -> None:
     samples, missing = 5, 4
     tasks = tasks_file(tmp_path, 8)
     run = Run.create(tmp_path / "run", "code")
@@ -258,5 +258,5 @@ def test_a_run_that_was_filled_lacks_only_what_was_left_out(tmp_path: Path) -> N
     alike = {row.task_id: row for row in rows[:-missing]}
     for row in played:
         filled = alike[row.task_id]
-        assert said(row) == said(filled), "filled rows are as if they had been played"
+        assert said(row) == said(filled), "filled rows equal played ones"
         assert (seeds(row) == seeds(filled)) == (row.sample == filled.sample)

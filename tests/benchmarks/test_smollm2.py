@@ -1,4 +1,4 @@
-"""The study of a real model: the warm-up, what is told of it, and where its results go. The model is a random Llama."""
+"""The study of a real model: the warm-up, its results, and their files. The model is a random Llama."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A random Llama of a few thousand weights, whose tokenizer knows the words of the dialogues."""
+    """A random Llama of a few thousand weights with a tokenizer for the dialogues."""
     said = [
         turn.content
         for trajectory in scripted_trajectories(50, seed=1, told_share=0.3, family=LONG)
@@ -55,7 +55,7 @@ def test_the_warm_up_learns_from_every_scripted_dialogue_and_is_done_once(model:
     assert run.manifest() == before
 
 
-def test_what_a_method_cannot_learn_from_is_told_and_the_rest_kept(
+def test_a_method_without_data_is_reported_and_the_others_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept.json"
@@ -64,11 +64,11 @@ def test_what_a_method_cannot_learn_from_is_told_and_the_rest_kept(
     asked = ["--model", model, "--out", str(out), "--device", "cpu", "--size", "tiny", "--methods", "zero-shot,rft"]
     assert main([*asked, "--json"]) == 4
     captured = capsys.readouterr()
-    told = json.loads(captured.out)["metrics"]
-    assert [row["method"] for row in told["methods"]] == ["zero-shot"]
-    assert (told["family"], told["model"], told["size"]) == ("micro-long", "random-llama", "tiny")
-    assert told["test_tasks"] == SIZES["tiny"].study["eval_tasks"]
-    assert told["versions"]["device"] == "cpu"
+    result = json.loads(captured.out)["metrics"]
+    assert [row["method"] for row in result["methods"]] == ["zero-shot"]
+    assert (result["family"], result["model"], result["size"]) == ("micro-long", "random-llama", "tiny")
+    assert result["test_tasks"] == SIZES["tiny"].study["eval_tasks"]
+    assert result["versions"]["device"] == "cpu"
     assert "rft" in captured.err
     assert StudyResults.model_validate_json((out / "kept.json").read_bytes()).methods[0].success == 0.0
     assert not kept.exists()

@@ -1,4 +1,4 @@
-"""A model hub on this machine: as much of its interface as streaming one dataset takes, out of a folder."""
+"""A local model hub that serves a folder: the part of the interface that streaming a dataset requires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REVISION = "0123456789" * 4
 
 @dataclass
 class Hub:
-    """A hub that runs. `sent` counts the bytes of the files that it gave away."""
+    """A running hub. `sent` counts the bytes of the served files."""
 
     address: str
     sent: int = 0

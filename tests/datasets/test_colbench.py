@@ -1,4 +1,4 @@
-"""ColBench lands checked in the user's data folder; without a hub the error says what to do."""
+"""ColBench is verified and stored in the user's data folder; without a hub the error names the fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.datasets.test_published import row
 
 
 class LocalHub:
-    """Stands in for `hf_hub_download`: files of a folder."""
+    """Replaces `hf_hub_download` by files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def test_what_is_not_the_dataset_is_refused(hub: LocalHub) -> None:
     assert caught.value.exit_code == 1
     assert "line 1" in str(caught.value.where)
     assert not colbench_file("test").exists()
-    assert colbench_file("train").exists(), "what was right stays"
+    assert colbench_file("train").exists(), "valid files stay"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Trajectories from elsewhere come in whole, are scored where they bring rewards, and go out as they came."""
+"""Imported trajectories are complete, have scores if they have rewards, and are exported unchanged."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_kind_of_task_that_is_not_there_is_refused(tmp_path: Path) -> None:
         run_data_import(file, tmp_path / "run", DataImportConfig(task="nothing"), Silent())
 
 
-def test_a_second_import_stands_beside_the_first(tmp_path: Path) -> None:
+def test_a_second_import_is_added_to_the_first(tmp_path: Path) -> None:
     for name in ("one", "two"):
         run = take(write(tmp_path / f"{name}.jsonl", [row(reward=1)]), tmp_path / "run")
     assert [r["id"] for r in exported(run)] == ["two-00000"]
@@ -115,7 +115,7 @@ def test_an_export_joins_the_newest_scores(tmp_path: Path) -> None:
                     {"id": name, "task_id": "t", "reward": reward, "passed": 2, "total": 2, "outcome": outcome}
                 )
         attempt.finish_artifact(draft, rows=3)
-    assert [r.get("reward") for r in exported(run)] == [1, None, None], "what the newest scores call invalid has none"
+    assert [r.get("reward") for r in exported(run)] == [1, None, None], "invalid in the newest scores"
 
 
 def test_an_export_replaces_its_file_whole(tmp_path: Path) -> None:
@@ -178,4 +178,4 @@ def test_what_came_in_goes_out_the_same(
         kept = {key: value for key, value in given_row["task"].items() if value != {}}
         assert {key: found["task"][key] for key in kept} == kept
     again = exported(take(write(folder / "again.jsonl", out), folder / "second"))
-    assert json.dumps(again) == json.dumps(out), "and what went out comes in as it is"
+    assert json.dumps(again) == json.dumps(out), "an export can be imported unchanged"

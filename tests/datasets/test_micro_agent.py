@@ -1,4 +1,4 @@
-"""The command that rebuilds the packaged agent; what it builds is tested with the micro dataset."""
+"""The command that rebuilds the packaged agent; the agent is tested with the micro dataset."""
 
 from __future__ import annotations
 

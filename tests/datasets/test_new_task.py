@@ -1,4 +1,4 @@
-"""`sweet data new-task`: what it writes works from the first moment, and is written well."""
+"""`sweet data new-task`: the skeleton works at once and passes the linters."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_names_that_cannot_be(tmp_path: Path, name: str, fix: str) -> None:
 @pytest.mark.usefixtures("workplace")
 def test_the_command_says_what_comes_next(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "new-task", "a folder", "--name", "haiku"]) == 0
-    told = capsys.readouterr().err
-    assert "next: pip install -e 'a folder'" in told
-    assert "next: sweet rollout runs/haiku --task haiku --agent scripted --samples 8" in told
+    result = capsys.readouterr().err
+    assert "next: pip install -e 'a folder'" in result
+    assert "next: sweet rollout runs/haiku --task haiku --agent scripted --samples 8" in result
     assert run(["data", "new-task", "other"]) == 2

@@ -1,4 +1,4 @@
-"""Assets land checked in the user's data folder, whoever gives them."""
+"""Assets of any source are verified and stored in the user's data folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_not_the_asset_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "assets" / ASSET.name).exists()
 
 
-def test_a_network_that_cannot_be_reached_is_told() -> None:
+def test_an_unreachable_network_is_reported() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         from_network("http://127.0.0.1:9")(ASSET, 2.0)
 

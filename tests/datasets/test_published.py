@@ -1,4 +1,4 @@
-"""Files in the published layout: what is read, what is refused and with which words."""
+"""Files in the published layout: accepted files, and the errors of refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSight's rows become tasks named after them, whatever stops the building in between."""
+"""WebSight's rows become tasks named after them, also if the build is interrupted."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def source(tmp_path: Path, data: Path) -> Path:
-    """Rows enough for five test tasks."""
+    """Enough rows for five test tasks."""
     return write(tmp_path / "rows.jsonl", *map(row, range(10_005)))
 
 
-class Told(Silent):
-    """Keeps what was said."""
+class Messages(Silent):
+    """Records the messages."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -61,9 +61,9 @@ class Told(Silent):
         self.lines.append(text)
 
 
-def build(source: Path, told: Silent | None = None, **fields: Any) -> dict[str, Any]:
+def build(source: Path, reporter: Silent | None = None, **fields: Any) -> dict[str, Any]:
     config = WebSightConfig(source=str(source), **fields)
-    metrics: dict[str, Any] = run_data_websight(config, told or Silent()).as_json()["metrics"]
+    metrics: dict[str, Any] = run_data_websight(config, reporter or Silent()).as_json()["metrics"]
     return metrics
 
 
@@ -86,21 +86,21 @@ def test_both_splits_can_be_played(source: Path, data: Path) -> None:
     assert sorted(file.name for file in data.iterdir()) == [".lock", "test.jsonl", "train.jsonl"]
 
 
-def test_what_is_there_is_kept_and_a_larger_limit_goes_on(source: Path, data: Path) -> None:
+def test_existing_tasks_are_kept_and_a_larger_limit_continues(source: Path, data: Path) -> None:
     metrics = build(source, split="train", limit=3)
     assert set(metrics) == {"train", "train_passed_over", "train_sha256"}
     assert not (data / "test.jsonl").exists()
     first = (data / "train.jsonl").read_bytes()
     write(source, *map(row, range(4, 8)))
-    assert build(source, split="train", limit=2)["train"] == 3, "what is there is not made smaller"
+    assert build(source, split="train", limit=2)["train"] == 3, "existing splits are not truncated"
     assert (data / "train.jsonl").read_bytes() == first
     write(source, *map(row, range(8)))
-    told = Told()
-    assert build(source, told, split="train", limit=6)["train"] == 6
+    reporter = Messages()
+    assert build(source, reporter, split="train", limit=6)["train"] == 6
     assert (data / "train.jsonl").read_bytes().startswith(first)
-    assert told.lines == [f"Fetching rows 3 to 5 of {source}."]
+    assert reporter.lines == [f"Fetching rows 3 to 5 of {source}."]
     write(source, *map(row, range(20, 30)))
-    assert build(source, told, split="train", limit=2, force=True)["train"] == 2
+    assert build(source, reporter, split="train", limit=2, force=True)["train"] == 2
     assert "Café 20" in (data / "train.jsonl").read_text()
 
 
@@ -110,20 +110,20 @@ def test_a_torn_line_is_done_again(source: Path, data: Path) -> None:
     for cut in (0, 1, len(whole) // 2, len(whole) - 1):
         (data / "train.jsonl").unlink()
         (data / ".train.jsonl.begun").write_bytes(whole[:cut])
-        told = Told()
-        assert build(source, told, split="train", limit=6)["train"] == 6
+        reporter = Messages()
+        assert build(source, reporter, split="train", limit=6)["train"] == 6
         assert (data / "train.jsonl").read_bytes() == whole
         done = whole[:cut].count(b"\n") + (cut == len(whole) - 1)
-        assert told.lines == ([f"Fetching rows {done} to 5 of {source}."] if done < 6 else [])
+        assert reporter.lines == ([f"Fetching rows {done} to 5 of {source}."] if done < 6 else [])
 
 
 def test_rows_that_changed_are_fetched_again(source: Path, data: Path) -> None:
     build(source, split="train", limit=4)
     (data / "train.jsonl").rename(data / ".train.jsonl.begun")
     write(source, *map(row, range(1, 10)))
-    told = Told()
-    build(source, told, split="train", limit=5)
-    assert "starts again" in told.lines[0]
+    reporter = Messages()
+    build(source, reporter, split="train", limit=5)
+    assert "starts again" in reporter.lines[0]
     assert "Café 1<" in (data / "train.jsonl").read_text().partition("\n")[0]
     assert ids("train")[-1] == "websight-00004"
 
@@ -136,28 +136,28 @@ def test_what_began_with_a_larger_limit_ends_with_a_smaller(source: Path, data: 
     assert ids("train")[-1] == "websight-00003"
 
 
-def test_rows_that_cannot_be_played_are_passed_over_and_told(tmp_path: Path, data: Path) -> None:
+def test_rows_that_cannot_be_played_are_skipped_and_reported(tmp_path: Path, data: Path) -> None:
     rows = [row(number) for number in range(6)]
     rows[1]["text"] = "no page"
     rows[3]["llm_generated_idea"] = None
     rows[5]["text"] = None
-    told = Told()
-    metrics = build(write(tmp_path / "rows.jsonl", *rows), told, split="train", limit=6)
+    reporter = Messages()
+    metrics = build(write(tmp_path / "rows.jsonl", *rows), reporter, split="train", limit=6)
     assert (metrics["train"], metrics["train_passed_over"]) == (3, 3)
-    assert told.lines[-1] == "3 of 6 train rows have no page or no description."
+    assert reporter.lines[-1] == "3 of 6 train rows have no page or no description."
     assert ids("train") == ["websight-00000", "websight-00002", "websight-00004"]
     assert build(tmp_path / "rows.jsonl", split="train", limit=6) == metrics
 
 
-def test_a_source_that_ends_too_early_is_told_and_what_came_is_kept(tmp_path: Path, data: Path) -> None:
+def test_a_source_that_ends_too_early_is_reported_and_its_rows_are_kept(tmp_path: Path, data: Path) -> None:
     short = write(tmp_path / "rows.jsonl", *map(row, range(3)))
     with pytest.raises(SweetError, match="ends after row 2; train is rows 0 to 9,999"):
         build(short)
     assert not (data / "train.jsonl").exists()
     write(short, *map(row, range(5)))
-    told = Told()
-    build(short, told, split="train", limit=5)
-    assert told.lines == [f"Fetching rows 3 to 4 of {short}."]
+    reporter = Messages()
+    build(short, reporter, split="train", limit=5)
+    assert reporter.lines == [f"Fetching rows 3 to 4 of {short}."]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_what_is_not_the_dataset_is_refused(tmp_path: Path, data: Path, rows: li
     assert not (data / "train.jsonl").exists()
 
 
-def test_a_file_of_somebody_elses_is_not_touched(source: Path, data: Path) -> None:
+def test_a_foreign_file_is_not_changed(source: Path, data: Path) -> None:
     data.mkdir(parents=True)
     mine = write(data / "train.jsonl", {"problem_description": "x", "ground_truth": "<html><p></p></html>"})
     before = mine.read_bytes()
@@ -212,8 +212,8 @@ def test_without_the_package_datasets(data: Path, tmp_path: Path, monkeypatch: p
         assert ".[data]" in str(caught.value.fix)
 
 
-def test_killed_in_the_middle_it_goes_on(source: Path, data: Path) -> None:
-    """The program itself, stopped hard while it writes, and again; then an interruption."""
+def test_a_killed_build_resumes(source: Path, data: Path) -> None:
+    """The program is killed twice while it writes, then interrupted."""
     begun = data / ".train.jsonl.begun"
 
     def start() -> subprocess.Popen[bytes]:
@@ -247,7 +247,7 @@ class Written(Protocol):
 
 @pytest.fixture
 def parquet() -> Written:
-    """Writes rows as the hub has them: two Parquet files with the screenshots in them, beside a card."""
+    """Write rows in the layout of the hub: two Parquet files with screenshots, and a card."""
     datasets = pytest.importorskip("datasets", reason="the package datasets is not installed (extra data)")
     datasets.disable_progress_bars()
     columns = {"image": datasets.Image(), **{name: datasets.Value("string") for name in ("text", "llm_generated_idea")}}
@@ -294,7 +294,7 @@ def test_parquet_files_of_the_hubs_columns(tmp_path: Path, data: Path, parquet: 
 
 
 def test_a_dataset_with_a_card_is_streamed(tmp_path: Path, parquet: Written) -> None:
-    """A copy of the hub's layout, opened as the hub's is."""
+    """A local copy in the hub's layout, opened like a dataset of the hub."""
     copy = str(parquet(tmp_path / "copy", 8))
     rows = hub_rows(copy, "v0.2", "main", "again")
     assert list(rows(4)) == [row(number) for number in range(4, 8)]
@@ -311,7 +311,7 @@ def test_no_hub_is_a_server_that_cannot_be_reached(data: Path) -> None:
 
 
 def test_the_hubs_screenshots_are_not_fetched(tmp_path: Path, data: Path, parquet: Written) -> None:
-    """The real clients against a hub on this machine, in a process of their own: they read its address once."""
+    """The real clients use a local hub, in a separate process, because they read its address once."""
     folder = parquet(tmp_path / "copy", 200, picture=random.Random(0).randbytes(100_000))
 
     def fetch(dataset: str, limit: int) -> tuple[int, str]:
@@ -322,11 +322,11 @@ def test_the_hubs_screenshots_are_not_fetched(tmp_path: Path, data: Path, parque
         return done.returncode, done.stdout + done.stderr
 
     with serve_hub(folder) as hub:
-        code, told = fetch(DATASET, 200)
-        assert code == 0, told
+        code, result = fetch(DATASET, 200)
+        assert code == 0, result
         assert ids("train") == [f"websight-{number:05d}" for number in range(200)]
         assert "Café 199" in (data / "train.jsonl").read_text().splitlines()[199]
         assert 0 < hub.sent < 2**20 < sum(file.stat().st_size for file in folder.glob("v0.2/*")) / 10
-        code, told = fetch("nobody/nothing", 201)
-        assert code == 1, told
-        assert "has no such dataset" in told
+        code, result = fetch("nobody/nothing", 201)
+        assert code == 1, result
+        assert "has no such dataset" in result

@@ -1,4 +1,4 @@
-"""The doctor looks at real things, names what mends them, and never fails itself."""
+"""The doctor checks real components, names the fixes, and never fails itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_missing_file_of_a_checkpoint_is_named(checkpoint: Path, name: str) ->
     assert str(checkpoint / name) in str(checkpoint_problem(checkpoint))
 
 
-def test_a_damaged_checkpoint_is_told(checkpoint: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(checkpoint: Path) -> None:
     weights = checkpoint / "model.safetensors"
     whole = weights.read_bytes()
     for damaged in (whole[:-1], whole[:20], whole[:4], b"", whole[:8] + b"x" * (len(whole) - 8)):
@@ -99,7 +99,7 @@ def test_an_unreachable_hub_and_an_offline_one(hub: type[Hub], monkeypatch: pyte
 
 
 def installation(monkeypatch: pytest.MonkeyPatch, site: Path) -> Check:
-    """The check of an environment whose installed packages are in `site` alone."""
+    """Run the check in an environment whose only installed packages are in `site`."""
     site.mkdir(exist_ok=True)
     monkeypatch.setattr(sys, "path", [str(site)])
     (check,) = doctor.check_installation()

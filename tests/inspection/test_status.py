@@ -1,4 +1,4 @@
-"""What a run holds and what to do next, along a whole pipeline."""
+"""The content of a run and the next commands, along a whole pipeline."""
 
 # ruff: noqa: PT012 - what is expected to raise is an attempt, with what is done in it
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def pipeline(run: Run, until: Kind, **meta: object) -> dict[Kind, Artifact]:
-    """One artifact of each kind up to `until`, each made from the one before."""
+    """Make one artifact of each kind up to `until`, each from the previous one."""
     made: dict[Kind, Artifact] = {}
     for kind in KINDS[: KINDS.index(until) + 1]:
         inputs = list(made.values())[-1:]
@@ -36,7 +36,7 @@ def pipeline(run: Run, until: Kind, **meta: object) -> dict[Kind, Artifact]:
 
 
 def steps(run: Run) -> list[str]:
-    """What is suggested, without the name of the run."""
+    """Return the suggestions without the name of the run."""
     return [line.replace(f" {run.path}", "", 1) for line in suggest_next(run.manifest(), run.path)]
 
 
@@ -84,7 +84,7 @@ def test_an_actor_of_another_run_is_not_this_runs(run: Run) -> None:
     assert steps(run) == [f"sweet rollout --agent {run.path / made['actor'].path}"]
 
 
-def test_a_second_round_goes_on_with_its_newest_work(run: Run) -> None:
+def test_a_second_round_continues_its_newest_work(run: Run) -> None:
     made = pipeline(run, "actor", agent="micro", split="train")
     played = make(run, "rollout", "rollouts", meta={"agent": str(run.file(made["actor"])), "split": "train"})
     scores = make(run, "eval", "scores", played, text="{}\n{}\n")
@@ -100,16 +100,16 @@ def test_a_second_round_goes_on_with_its_newest_work(run: Run) -> None:
     assert steps(run) == [f"sweet rollout --agent {run.path / second.path}"]
 
 
-def test_who_spoke_is_told(run: Run) -> None:
+def test_the_agent_of_dialogues_is_shown(run: Run) -> None:
     made = pipeline(run, "actor", agent="micro")
     make(run, "rollout", "rollouts", meta={"agent": f"/elsewhere/run/{made['actor'].path}"})
     make(run, "rollout", "rollouts", meta={"agent": "org/model"})
-    told = [artifact.agent for artifact in report(run).artifacts if artifact.kind == "rollouts"]
-    assert told == ["micro", "actor-1", "org/model"]
+    result = [artifact.agent for artifact in report(run).artifacts if artifact.kind == "rollouts"]
+    assert result == ["micro", "actor-1", "org/model"]
     assert all(artifact.agent is None for artifact in report(run).artifacts if artifact.kind != "rollouts")
 
 
-def test_what_is_stale_is_made_anew(run: Run) -> None:
+def test_stale_artifacts_are_made_again(run: Run) -> None:
     made = pipeline(run, "pairs")
     make(run, "train-critic", "critic", made["preferences"], text='{"a": 1}\n', seed=1)
     assert steps(run) == ["sweet rank"]
@@ -127,7 +127,7 @@ def test_older_dialogues_without_scores_are_named(run: Run) -> None:
     assert steps(run) == ["sweet eval --from rollouts-1"]
 
 
-def test_what_was_stopped_goes_on_with_its_options(run: Run) -> None:
+def test_a_stopped_stage_is_resumed_with_its_options(run: Run) -> None:
     config = RolloutConfig(samples=4, agent_url=["http://a", "http://b"], temperature=0.5, tasks="a b.jsonl")
     with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
         attempt.start_artifact("rollouts", resume=True)
@@ -140,7 +140,7 @@ def test_what_was_stopped_goes_on_with_its_options(run: Run) -> None:
         draft = attempt.start_artifact("rollouts", resume=True)
         draft.path.write_text("{}\n")
         attempt.finish_artifact(draft, rows=1)
-    assert steps(run) == ["sweet eval"], "it was left behind"
+    assert steps(run) == ["sweet eval"], "a later call replaced it"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_settings_of_an_older_version_are_compared_under_their_current_names(run
     assert "settings: seed was 0 and is 3." in refused.value.what
 
 
-def test_what_follows_two_dashes_goes_on_behind_them(run: Run) -> None:
+def test_arguments_after_two_dashes_stay_after_them(run: Run) -> None:
     config = RolloutConfig(agent="m", vllm_options=["--max-model-len", "9"], samples=2)
     with pytest.raises(KeyboardInterrupt), run.attempt("rollout", config) as attempt:
         attempt.start_artifact("rollouts", resume=True)

@@ -1,4 +1,4 @@
-"""The facts of a report: what they say of a whole run, and that a run at any stage has some."""
+"""The facts of a report, of a complete run and of runs at any stage."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_before_and_after_are_paired_by_task(report: Report) -> None:
     assert (tests.wins, tests.ties, tests.losses, tests.test) == (2, 1, 0, "permutation")
 
 
-def test_before_and_after_are_what_compare_tells(run: Run, report: Report) -> None:
-    told = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics.as_json()
+def test_before_and_after_equal_the_result_of_compare(run: Run, report: Report) -> None:
+    result = run_compare(f"{run.path}:scores-1", f"{run.path}:scores-2", CompareConfig()).metrics.as_json()
     (found,) = report.comparisons
-    assert found.warnings == [warning["text"] for warning in told["warnings"]]
+    assert found.warnings == [warning["text"] for warning in result["warnings"]]
     for measure in found.measures:
-        row = told["figures"][measure.name]
+        row = result["figures"][measure.name]
         assert (measure.difference, measure.low, measure.high, measure.p_value, measure.test) == tuple(
             row[key] for key in ("difference", "difference_ci_low", "difference_ci_high", "p_value", "test")
         )
@@ -80,7 +80,7 @@ def test_the_quote_names_the_test_that_gave_p(report: Report) -> None:
         assert f"({name}; " in paragraph(other)
 
 
-def test_what_differs_on_the_two_sides_is_told(run: Run) -> None:
+def test_differences_of_the_two_sides_are_reported(run: Run) -> None:
     def change(manifest: dict[str, Any]) -> None:
         manifest["artifacts"][-2]["meta"]["max_turns"] = 3
         manifest["artifacts"][-1]["meta"]["sandbox"] = "docker"
@@ -99,7 +99,7 @@ def test_lineage_knows_who_spoke(report: Report) -> None:
 
 
 def second_round(run: Run) -> None:
-    """Another actor, from the first one, scored on the same tasks."""
+    """Add an actor that was trained from the first one, scored on the same tasks."""
     first = run.manifest().of_kind("actor")[-1]
     base = str(run.path / first.path)
     actor = step(run, "train-actor", "actor", [], meta={"method": "sweet", "base": base, "recipe": "paper"})
@@ -109,7 +109,7 @@ def second_round(run: Run) -> None:
     step(run, "eval", "scores", rows, [played], meta={"scorer": "strict"}, metrics={"success_rate": 1.0})
 
 
-def test_an_actor_is_set_beside_what_it_came_from(run: Run) -> None:
+def test_an_actor_is_compared_with_its_base(run: Run) -> None:
     second_round(run)
     found = collect(run)
     assert found.headline is not None
@@ -202,9 +202,9 @@ def test_curves_are_read_as_eval_writes_them() -> None:
     for index, reward in enumerate((1.0, 0.5, 0.0, 0.5)):
         row = {"id": str(index), "task_id": f"t{index // 2}", "reward": reward, "passed": 0, "total": 0}
         values.add(Score.model_validate(row | {"outcome": "failed"}))
-    told = measure_samples(values, RewardRule()).as_json()
+    result = measure_samples(values, RewardRule()).as_json()
     for name, means in (("pass_at_k", [0.25, 0.5]), ("best_of_k", [0.5, 0.75])):
-        curve = curve_fact(name, told[name])
+        curve = curve_fact(name, result[name])
         assert curve is not None
         (series,) = curve.series
         assert [(point.x, point.y) for point in series.points] == list(zip([1, 2], means, strict=True))
@@ -216,17 +216,17 @@ def test_what_is_no_curve_is_none(value: Any) -> None:
     assert curve_fact("pass_at_k", value) is None
 
 
-def test_a_comparison_with_another_run_is_told(run: Run) -> None:
+def test_a_comparison_with_another_run_is_reported(run: Run) -> None:
     sides = [find_evaluation(f"{run.path}:scores-{number}", needed_by="test") for number in (1, 2)]
 
     def change(manifest: dict[str, Any]) -> None:
-        told = {
+        output = {
             "win_rate": 0.6,
             "win_rate_ci_low": 0.5,
             "win_rate_ci_high": 0.7,
             "compare": measure_comparison(*sides).as_json(),
         }
-        manifest["attempts"][-1]["metrics"] |= told
+        manifest["attempts"][-1]["metrics"] |= output
 
     rewrite(run, change)
     result = collect(run).results[-1]
@@ -258,7 +258,7 @@ def test_a_run_at_any_stage_has_a_report(tmp_path: Path) -> None:
     assert [sample.why for sample in found.samples] == [["longest"]]
 
 
-def test_broken_and_missing_files_are_told(run: Run) -> None:
+def test_broken_and_missing_files_are_reported(run: Run) -> None:
     scores = run.path / "scores" / "scores-2.jsonl"
     scores.write_bytes(b"{]\n")
     rollouts = run.path / "rollouts" / "rollouts-2.jsonl"
@@ -267,16 +267,16 @@ def test_broken_and_missing_files_are_told(run: Run) -> None:
     (run.path / "candidates" / "candidates-1.jsonl").unlink()
     (run.path / "logs" / "train-critic-1.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"lo')
     found = collect(run)
-    told = "\n".join(found.problems)
+    result = "\n".join(found.problems)
     for word in ("scores-2.jsonl", "rollouts-2.jsonl", "rollouts-2.jsonl: 1 row of an unexpected form", "candidates-1"):
-        assert word in told
+        assert word in result
     assert found.dialogues[1].count == 2
-    assert found.headline is not None, "what the evaluation told stands in the manifest"
+    assert found.headline is not None, "the manifest contains the metrics of the evaluation"
     assert len(found.training[0].series["loss"]) == 1
     assert {artifact.id for artifact in found.artifacts if artifact.stale} >= {"scores-2", "candidates-1", "actor-1"}
 
 
-def test_an_unfinished_evaluation_is_told_from_its_rows(run: Run) -> None:
+def test_an_unfinished_evaluation_is_reported_from_its_rows(run: Run) -> None:
     def change(manifest: dict[str, Any]) -> None:
         manifest["artifacts"][1] |= {"status": "partial", "sha256": None, "finished": None}
         manifest["attempts"][1] |= {"status": "failed", "error": HOSTILE, "metrics": {}}
@@ -288,7 +288,7 @@ def test_an_unfinished_evaluation_is_told_from_its_rows(run: Run) -> None:
     assert first.rates[1].mean == pytest.approx(fmean(BEFORE))
 
 
-def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
+def test_a_kind_that_is_not_installed_is_reported(run: Run) -> None:
     rewrite(run, lambda manifest: manifest.update(task="knitting"))
     found = collect(run)
     assert "knitting" in found.problems[0]
@@ -296,7 +296,7 @@ def test_a_kind_that_is_not_installed_is_told(run: Run) -> None:
     assert [measure.name for measure in found.comparisons[0].measures] == ["reward"]
 
 
-def test_a_kind_of_a_package_is_told_by_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_of_a_package_is_reported_with_its_own_rates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Kind:
         metrics: ClassVar = {"rows_matched": Metric(solved)}
         rewards = RewardRule(solved=None, margin=0.1)
@@ -342,7 +342,7 @@ def test_a_report_in_the_run_is_no_unknown_file(run: Run) -> None:
     assert status(run).unknown == []
 
 
-def test_what_is_beyond_a_dozen_is_told_together() -> None:
+def test_names_beyond_a_dozen_are_counted_together() -> None:
     found = dialogue_facts.counted([f"outcome {number:02}" for number in range(20)] + ["passed"] * 2)
     assert len(found) == 13
     assert (found["passed"], found["others"], sum(found.values())) == (2, 9, 22)

@@ -1,4 +1,4 @@
-"""A run with scored trajectories, ranked candidates and pairs, made as the stages make theirs."""
+"""A run with scored trajectories, ranked candidates and pairs, in the form of the stages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn, Usage, dump
 
 HOSTILE = "\x1b[31mred \x1b]0;title\x07 \u202e <script>alert(1)</script> [bold]x[/bold] [/x] ```"
-"""What a model may write: escape sequences, an override, HTML, rich markup, a lone fence."""
+"""Hostile output of a model: escape sequences, an override, HTML, rich markup, an unclosed fence."""
 
 
 class AnyConfig(StageConfig):
     number: int = 0
-    """Tells two attempts apart."""
+    """Distinguishes two attempts."""
 
 
 def task(number: int) -> Task:

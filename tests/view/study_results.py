@@ -1,4 +1,4 @@
-"""Results of a study that never was: figures by a rule, in the layout of `study.json`."""
+"""Synthetic results of a study in the layout of `study.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code on a page: colours, and nothing of it changed."""
+"""Code on an HTML page has colours and is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_what_has_a_colour(language: str, code: str, spans: list[tuple[str, str]
         assert f'<span class="{kind}">{escape(part)}</span>' in html
 
 
-def test_what_nobody_reads_has_none() -> None:
+def test_long_code_has_no_colours() -> None:
     assert "<span" not in coloured(Piece("def " * COLOURED, "python"))

@@ -1,4 +1,4 @@
-"""A comparison as people read it: wide, narrow, and as Markdown."""
+"""The rendering of a comparison: wide, narrow, and as Markdown."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def drawn(metrics: dict[str, Any], width: int) -> str:
     return console.file.getvalue()
 
 
-def test_an_actor_of_the_run_is_named_as_it_lies_there(tmp_path: Path) -> None:
+def test_an_actor_of_the_run_is_named_by_its_path_in_the_run(tmp_path: Path) -> None:
     metrics = compared(tmp_path)
     metrics["b"]["agent"] = f"{Path(metrics['b']['run']).absolute()}/actor/actor-1"
     assert str(sections(metrics)[0].rows[1][2]) == "actor/actor-1"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_all_is_told_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_all_is_shown_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     monkeypatch.chdir(tmp_path)
     text = drawn(compared(Path(), max_turns=5), width)
     assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text, "nothing is cut off"
-    told = (
+    assert "…" not in text, "nothing is truncated"
+    result = (
         "B against A",
         "3 tasks",
         "Turn limit: 10 in A, 5 in B.",
@@ -64,7 +64,7 @@ def test_all_is_told_at_any_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "t1-s0-r0",
         "t2-s0-r0",
     )
-    for words in told:
+    for words in result:
         assert words in text.replace("\n", " ").replace("  ", " ") or words in text, words
     assert "reward " not in text.replace("by reward", ""), "for code the rewards are the tests passed"
 
@@ -76,7 +76,7 @@ def test_narrow_tables_become_lists(tmp_path: Path) -> None:
     assert "  B - A  +0.000 [" in narrow
 
 
-def test_one_repeat_is_said_plainly(tmp_path: Path) -> None:
+def test_a_single_repeat_is_reported(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", {"t": [1.0]}), evaluate(tmp_path / "b", {"t": [0.0]}, agent="other")
     assert "Only one repeat of A and of B: its variation is unknown." in drawn(measure_comparison(a, b).as_json(), 200)
 
@@ -131,8 +131,8 @@ def test_pass_at_k_of_one_evaluation(tmp_path: Path) -> None:
 
 def test_the_critics_choice_fits_a_terminal() -> None:
     liked = {f"t{index}": [ScoredDialogue(0.5, 1.0), ScoredDialogue(0.2, 0.0)] for index in range(1500)}
-    told = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked).as_json() for n in (1, 2)}}
-    (section,) = samples({"best_of": told})
+    result = {"critic": "critic-1", "left_out": 2, "n": {str(n): at(n, liked).as_json() for n in (1, 2)}}
+    (section,) = samples({"best_of": result})
     file = io.StringIO()
     Console(file=file, width=80).print(section)
     text = file.getvalue()

@@ -1,4 +1,4 @@
-"""One trajectory, and two beside each other: all is told, in words and marks, at any width."""
+"""One trajectory, and two side by side: everything is shown in words and marks, at any width."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CODE = DisplayOptions(task_kind("code"))
 
 
 class QueryKind(CodeKind):
-    """A kind of a package of its own."""
+    """A kind of another package."""
 
     name = "query"
     language = "sql"
@@ -72,7 +72,7 @@ def test_side_by_side_no_text_is_more_than_text(text: str, width: int) -> None:
     check_segments(dialogue(left, CODE), width)
 
 
-def test_what_the_human_does_not_see_stands_behind_a_mark() -> None:
+def test_text_that_the_human_does_not_see_is_marked() -> None:
     turn = Turn(role="assistant", content="Which?", output="Hm.\nOUTPUT: Which?\nbye")
     found = Record(trajectory(1, dialogue_history=(Turn(role="user", content="Hi."), turn)))
     lines = [line.strip() for line in drawn(dialogue(found)).splitlines()]
@@ -95,7 +95,7 @@ def test_candidates_best_first_with_the_taken_one_marked() -> None:
     assert "█" not in narrow.partition("2 candidates")[2]
 
 
-def test_a_reply_that_was_no_candidate_is_told_apart() -> None:
+def test_a_reply_that_was_not_a_candidate_is_marked() -> None:
     shown = drawn(dialogue(ranked(candidate("one", 0.5), taken=candidate("two", 0.25))), 80)
     assert words("● +0.250 │██ two (given, not a candidate)") in words(shown)
 
@@ -118,11 +118,11 @@ def test_each_test_with_its_call_what_was_expected_and_what_came() -> None:
 
 
 @pytest.mark.parametrize("damaged", [{"passed": "perhaps"}, ["x"], None, {"passed": True, "expected": 1, "got": "x"}])
-def test_a_damaged_detail_is_told_as_it_is(damaged: Any) -> None:
+def test_a_damaged_detail_is_shown_unchanged(damaged: Any) -> None:
     assert "FAIL add(1)" in words(drawn(dialogue(scored(test1=damaged, test2="passed"))))
 
 
-def test_the_head_tells_of_usage_settings_and_faults(run: Run) -> None:
+def test_the_head_shows_usage_settings_and_faults(run: Run) -> None:
     records = Records(run)
     options = DisplayOptions.of(records)
     found = trajectory(1, outcome="human_error", fault="echo", error="it repeats", seed=3)
@@ -130,8 +130,8 @@ def test_the_head_tells_of_usage_settings_and_faults(run: Run) -> None:
     assert "human_error  reward –  fault: human_error (echo)" in shown
     assert "task task-0 · sample 0 · seed 3 · 2 turns" in shown
     assert re.search(r"fault ─+ human_error \(echo\)\n +it repeats", shown)
-    told = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "recipe": "paper"}
-    records.rollouts = records.rollouts.model_copy(update={"meta": told})
+    result = {"agent": "me", "sim": HOSTILE, "max_turns": 10, "recipe": "paper"}
+    records.rollouts = records.rollouts.model_copy(update={"meta": result})
     line = drawn(dialogue(Record(found), DisplayOptions.of(records)), 200).splitlines()[3]
     assert line.startswith("agent me · human ␛[31mred")
     assert line.rstrip().endswith("recipe paper · at most 10 turns")
@@ -149,7 +149,7 @@ def test_a_kind_of_another_package_shows_in_its_own_language() -> None:
     assert words(ESCAPES.sub("", plain)) == words(ESCAPES.sub("", coloured))
 
 
-def test_the_hidden_and_the_reference_are_told_where_they_differ() -> None:
+def test_the_hidden_text_and_the_reference_are_both_shown_if_they_differ() -> None:
     task = trajectory(1).task.model_copy(update={"hidden_information": "It is 5."})
     found = Record(trajectory(1, task=task))
     assert "It is 5." not in drawn(dialogue(found))
@@ -159,7 +159,7 @@ def test_the_hidden_and_the_reference_are_told_where_they_differ() -> None:
     assert "reference" not in kinds
 
 
-def test_likeness_of_pages_is_told() -> None:
+def test_likeness_of_pages_is_shown() -> None:
     detail = {"diagnostics": {"block_match": 0.5, "te\x1bxt": "?"}}
     score = Score(id="t", task_id="t", reward=0.75, passed=0, total=0, outcome="passed", detail=detail)
     shown = drawn(dialogue(Record(trajectory(1, task=Task(id="t", problem_description="p", ground_truth="g")), score)))
@@ -190,7 +190,7 @@ def pair() -> tuple[Record, Record]:
     )
 
 
-def test_two_trajectories_beside_each_other() -> None:
+def test_two_trajectories_side_by_side() -> None:
     left, right = pair()
     shown = drawn(Group(*side_by_side_parts(left, right, CODE)), 100)
     assert re.search(r"^  A t001 .*│ B t002", shown)

@@ -1,4 +1,4 @@
-"""The page is complete, escaped, and allows its own script and style only."""
+"""The page is complete and escaped, and allows only its own script and style."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_it_holds_the_dialogues_and_no_address(run: Run, tmp_path: Path) -> None
     assert "hidden from the agent" in written(run, tmp_path, id="t005", hidden=True)
 
 
-def test_the_policy_allows_what_stands_in_it_and_nothing_else(run: Run, tmp_path: Path) -> None:
+def test_the_policy_allows_the_inline_content_and_nothing_else(run: Run, tmp_path: Path) -> None:
     reader = read(written(run, tmp_path))
     policy = next(value for _, value in reader.attributes if "default-src" in value)
     assert policy.startswith("default-src 'none'")

@@ -1,4 +1,4 @@
-"""A diff holds both texts whole, marks what differs, and costs little whatever the texts are."""
+"""A diff contains both texts, marks the differences, and is fast for any texts."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_both_texts_are_in_it(left: str, right: str) -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_only_common_lines_are_left_out(left: str, right: str) -> None:
+def test_only_common_lines_are_omitted(left: str, right: str) -> None:
     lines = diff(left, right)
     shown = in_context(lines)
     assert [line for line in shown if line.sign in "+-"] == [line for line in lines if line.sign in "+-"]
-    told = [int(line.text.split()[0].replace(",", "")) for line in shown if line.sign == "@"]
-    assert sum(told) + sum(line.sign != "@" for line in shown) == len(lines)
+    result = [int(line.text.split()[0].replace(",", "")) for line in shown if line.sign == "@"]
+    assert sum(result) + sum(line.sign != "@" for line in shown) == len(lines)
 
 
 @given(TEXTS, TEXTS, st.integers(8, 100))

@@ -1,4 +1,4 @@
-"""What belongs to a trajectory is found, read again from its place, and damage is told."""
+"""The data of a trajectory is found and read from its position, and damage is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_summaries_join_the_scores(run: Run) -> None:
     second = summaries[1]
     assert (second.outcome, second.ended, second.passed, second.total) == ("failed", "answered", 1, 2)
     assert (second.turns, second.tokens, second.seconds, second.task_id) == (2, 101, 1.5, "task-0")
-    assert summaries[0].seconds is None, "nobody measured it"
+    assert summaries[0].seconds is None, "it was not measured"
 
 
 def test_a_record_joins_candidates_and_pairs(run: Run) -> None:
@@ -68,7 +68,7 @@ def test_scores_of_other_rollouts_do_not_count(run: Run) -> None:
     first = Records(run, "rollouts-1")
     assert [s.reward for s in first.summaries()][:2] == [0, 0.5]
     assert first.candidates is not None
-    assert first.pairs is not None, "pairs descend from the rollouts by way of the candidates"
+    assert first.pairs is not None, "pairs descend from the rollouts through the candidates"
 
 
 def test_the_newest_scores_count(run: Run) -> None:
@@ -76,7 +76,7 @@ def test_the_newest_scores_count(run: Run) -> None:
     assert {s.reward for s in Records(run).summaries()} == {1.0}
 
 
-def test_a_damaged_line_is_told_and_a_torn_one_left_out(tmp_path: Path, run: Run) -> None:
+def test_a_damaged_line_is_reported_and_an_incomplete_one_skipped(tmp_path: Path, run: Run) -> None:
     path = run.file(run.artifact("rollouts-1"))
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id": "torn"')
@@ -104,7 +104,7 @@ def test_faults_samples_and_seeds(run: Run) -> None:
 
 
 class Rollout:
-    """A stage that is under way."""
+    """A running stage."""
 
     def __init__(self, run: Run, number: int = 9) -> None:
         self.context = run.attempt("rollout", AnyConfig(number=number))
@@ -171,7 +171,7 @@ def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path
     rollout = Rollout(run)
     rollout.write(3)
     rollout.stop()
-    assert Records(run).rollouts.id == "rollouts-1", "nobody goes on with the newer ones"
+    assert Records(run).rollouts.id == "rollouts-1", "the newer ones are not continued"
     named = Records(run, "rollouts-2")
     assert (ids(named), named.running, named.partial) == (["t003"], False, True)
     alone = Run.create(tmp_path / "alone", task="code")
@@ -185,9 +185,7 @@ def test_unfinished_rollouts_are_viewed_where_there_are_no_others(tmp_path: Path
         Records(nothing)
 
 
-def test_a_finished_artifact_that_is_gone_on_with_is_not_summed_each_time(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_artifact_that_is_resumed_is_not_hashed_each_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with run.attempt("rollout", AnyConfig()) as attempt:
         draft = attempt.start_artifact("rollouts", resume=True)
         assert draft.id == "rollouts-1"
@@ -203,7 +201,7 @@ def test_a_finished_artifact_that_is_gone_on_with_is_not_summed_each_time(
         assert not records.refresh()
 
 
-def test_a_row_that_moved_is_told(run: Run) -> None:
+def test_a_moved_row_is_reported(run: Run) -> None:
     records = Records(run)
     summary = records.find("t002")
     path = run.file(records.rollouts)

@@ -1,4 +1,4 @@
-"""The report as a page and as Markdown: complete, escaped, without script or address, and true to the facts."""
+"""The report as a page and as Markdown: complete, escaped, without scripts or URLs, and equal to the facts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drawn(run: Run) -> str:
 
 
 def harmless(text: str) -> Reader:
-    """The page read; it has no script, no address, no attribute that acts, and its policy fits its style."""
+    """Parse the page and check that it has no script, URL or active attribute, and that its policy fits its style."""
     reader = read(text)
     assert not {"script", "iframe", "object", "embed", "link", "base", "form", "a"} & set(reader.tags)
     assert not {"href", "style", "action", "srcset"} & {name for name, _ in reader.attributes}
@@ -184,7 +184,7 @@ def test_short() -> None:
     ]  # fmt: skip
 
 
-def test_a_curve_lies_where_its_points_are() -> None:
+def test_a_curve_passes_through_its_points() -> None:
     points = [Point(x=number, y=loss) for number, loss in enumerate(LOSSES, 1)]
     text = charts.lines("loss", "step", [Series(name="loss", points=points)])
     (drawn_at,) = re.findall(r'<polyline[^>]*points="([^"]*)"', text)
@@ -222,13 +222,13 @@ def _bin(low: float, high: float, mean: float) -> Bin:
 
 
 def _height(y: float) -> float:
-    """A place as a share of the drawing's height, from its foot."""
+    """Return a position as a share of the drawing's height, from the bottom."""
     foot = charts.HEIGHT - charts.BOTTOM
     return (foot - y) / (foot - charts.TOP)
 
 
 def _vertical(text: str) -> tuple[float, float]:
-    """The values at both ends of the axis, as they are written."""
+    """Return the labels at both ends of the axis."""
     shown = re.findall(r'<text class="y" x="[^"]*" y="([^"]*)">([^<]*)</text>', text)
     written = [value.replace("−", "-").replace(",", "") for _, value in shown]
     values = [float(value) for value in written if value.strip("-.").replace(".", "").isdigit()]
@@ -269,7 +269,7 @@ def test_the_graph_is_layered_whatever_the_links(links: list[tuple[str, str]]) -
             above[target] |= above[source] | {source}
 
 
-def test_links_that_follow_from_others_are_left_out() -> None:
+def test_links_that_follow_from_others_are_omitted() -> None:
     assert essential(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")]) == [("a", "b"), ("b", "c")]
     assert essential(["a", "b", "c"], [("a", "c"), ("a", "b"), ("b", "c")]) == [("a", "b"), ("b", "c")]
 

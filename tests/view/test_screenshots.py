@@ -1,4 +1,4 @@
-"""Screenshots beside the turns: on terminals, in words, and in the page."""
+"""Screenshots of turns: on terminals, as descriptions, and in the HTML page."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_is_too_long_is_cut_off_below() -> None:
 
 
 def giant() -> bytes:
-    """A PNG that says it is 60,000 pixels wide and high."""
+    """A PNG whose header declares 60,000 × 60,000 pixels."""
     header = b"IHDR" + struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
 
@@ -128,14 +128,14 @@ def giant() -> bytes:
     ],
     ids=["empty", "no PNG", "torn", "giant"],
 )
-def test_what_is_no_picture_is_told(content: bytes, why: str) -> None:
+def test_an_unreadable_picture_is_reported(content: bytes, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
         scaled(content, 10, 10)
-    told = Picture(Screenshot(content, 9, 9, ()), "named")
-    assert f"turn 1: {why}" in drawn(PictureRow([("turn 1", told)]), color=True)
+    result = Picture(Screenshot(content, 9, 9, ()), "named")
+    assert f"turn 1: {why}" in drawn(PictureRow([("turn 1", result)]), color=True)
 
 
-def test_a_turns_screenshot_stands_beside_the_page_in_mind(pages: Run) -> None:
+def test_a_turns_screenshot_is_shown_next_to_the_reference_page(pages: Run) -> None:
     shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 100, color=True)
     lines = [line for line in shown.splitlines() if "48;2;255;0;0m▀" in line and "48;2;0;0;255m▀" in line]
     assert len(lines) == 13, "1280 × 720 in 47 columns is 26 pixels high"
@@ -221,7 +221,7 @@ def test_the_recipe_decides_what_the_page_of_a_turn_is(pages: Run) -> None:
     assert upstream.page(reply) == "<body><p>two</p></body>"
 
 
-def test_without_pillow_the_pictures_are_told_of(pages: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pillow_the_pictures_are_described(pages: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     scaled.cache_clear()
     hide_package("PIL", monkeypatch)
     shown = drawn(Viewer(pages, ViewConfig()).dialogue("t"), 200, color=True)
@@ -272,7 +272,7 @@ def test_the_pictures_of_a_page_have_a_bound_together(pages: Run) -> None:
     assert (whole.omitted, bounded.omitted) == (0, 1)
 
 
-def test_two_dialogues_beside_each_other_show_their_last_pages(pages: Run) -> None:
+def test_two_dialogues_side_by_side_show_their_last_pages(pages: Run) -> None:
     records = Records(pages)
     record = records.record(records.find("t"))
     left = replace(record, trajectory=record.trajectory.model_copy(update={"answer": SHOWN}))

@@ -1,4 +1,4 @@
-"""A search finds what stands in dialogues, says what is wrong, and can be ended, whatever it is doing."""
+"""A search finds texts in dialogues, reports errors, and can be stopped at any time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """t000 … t003; each text of t001 says where it stands, t003 has what a model may write."""
+    """t000 … t003; each text of t001 names its field, t003 has hostile output."""
     turns = (
         Turn(role="user", content="said by the human"),
         Turn(role="assistant", content="SAID by the agent", output="thought of first. SAID by the agent"),
@@ -65,10 +65,10 @@ def found(path: Path, pattern: str, *, regex: bool = False, hidden: bool = False
 
 
 def answers(path: Path, pattern: str, *, regex: bool = False, hidden: bool = False) -> list[str]:
-    """The same without a process."""
-    told = list(search(path, pattern, regex=regex, hidden=hidden))
-    assert told[-1] == {"done": True}
-    return [answer["found"] for answer in told if "found" in answer]
+    """Search without a process."""
+    result = list(search(path, pattern, regex=regex, hidden=hidden))
+    assert result[-1] == {"done": True}
+    return [answer["found"] for answer in result if "found" in answer]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_what_cannot_hold_it_is_not_parsed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "*", "(?P<n>a)(?P<n>b)", "a{99999999999}", "(?z)"])
-def test_a_wrong_expression_is_told(path: Path, pattern: str) -> None:
+def test_an_invalid_expression_is_reported(path: Path, pattern: str) -> None:
     with Search(path, pattern, regex=True) as asked:
         assert asked.wait() == []
         assert str(asked.error).startswith("The regular expression cannot be read")
         assert asked.done
 
 
-def test_damage_is_told_and_a_torn_line_left_out(path: Path) -> None:
+def test_damage_is_reported_and_an_incomplete_line_skipped(path: Path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id": "torn said by')
     assert answers(path, "said by") == ["t001"]
@@ -155,7 +155,7 @@ def test_damage_is_told_and_a_torn_line_left_out(path: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """All processes below one."""
+    """Return all descendants of a process."""
     below: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -177,13 +177,13 @@ def alive(pid: int) -> bool:
 def until(holds: Callable[[], object], seconds: float = 30) -> None:
     ends = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < ends, "it does not come"
+        assert time.monotonic() < ends, "timed out"
         time.sleep(0.02)
 
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
-    """The second row holds a catastrophic expression for good."""
+    """The second row causes catastrophic backtracking."""
     file = tmp_path / "endless.jsonl"
     file.write_bytes(b"".join(encode(one) + b"\n" for one in (row(0, answer="aaa"), row(1, answer=ENDLESS))))
     return file
@@ -208,7 +208,7 @@ def test_an_expression_that_never_ends_is_stopped(endless: Path) -> None:
 
 
 def test_it_ends_with_who_asked(endless: Path) -> None:
-    """However the parent ends: here it is killed."""
+    """The search also ends when the parent is killed."""
     program = textwrap.dedent(
         """
         import sys, time
@@ -231,7 +231,7 @@ def test_it_ends_with_who_asked(endless: Path) -> None:
     until(lambda: not any(map(alive, below)))
 
 
-def test_a_process_that_dies_is_told(endless: Path) -> None:
+def test_a_process_that_dies_is_reported(endless: Path) -> None:
     with Search(endless, CATASTROPHE, regex=True) as asked:
         until(asked.poll)
         (keeper,) = [pid for pid in children(os.getpid()) if children(pid)]

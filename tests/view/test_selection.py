@@ -1,4 +1,4 @@
-"""Filters and order, and what is kept of a selection: bookmarks and an export."""
+"""Filters and order, bookmarks, and the export of a selection."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_bookmarks_are_kept_in_the_run(run: Run) -> None:
     bookmarks.remove("t001")
     bookmarks.remove("never there")
     assert bookmarks.notes == Bookmarks(run, "rollouts-1").notes == {"t002": "again"}
-    assert Bookmarks(run, "rollouts-2").notes == {}, "the same dialogue may be played again in other rollouts"
+    assert Bookmarks(run, "rollouts-2").notes == {}, "the same dialogue may occur again in other rollouts"
     assert run.unknown_files(run.manifest()) == []
 
 
@@ -128,7 +128,7 @@ def test_two_viewers_do_not_undo_each_other(run: Run) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"schema_version": 2}', b'{"bookmarks": {"rollouts-1": {"a": 1}}}']
 )
-def test_damaged_bookmarks_are_told_and_left(run: Run, content: bytes) -> None:
+def test_damaged_bookmarks_are_reported_and_not_changed(run: Run, content: bytes) -> None:
     bookmarks = Bookmarks(run, "rollouts-1")
     bookmarks.path.write_bytes(content)
     with pytest.raises(InputError, match="bookmarks are damaged"):

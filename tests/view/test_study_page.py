@@ -1,4 +1,4 @@
-"""The plots and the page of a study: of all parts and of some, escaped, true to the results, without matplotlib too."""
+"""The plots and the page of a study: with all or some parts, escaped, equal to the results, without matplotlib."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def picture(png: bytes) -> Image.Image:
 
 
 def colours(png: bytes) -> set[str]:
-    """The colours that many pixels have."""
+    """Return the colours of many pixels."""
     counted = picture(png).convert("RGB").getcolors(1 << 24) or []
     return {f"#{bytes(colour).hex()}" for count, colour in counted if isinstance(colour, tuple) and count > 300}
 
@@ -46,7 +46,7 @@ def drawn() -> dict[str, bytes]:
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures of few pixels, which are drawn soon."""
+    """Small pictures, which are drawn quickly."""
     monkeypatch.setattr(plots, "DPI", 40)
 
 
@@ -67,9 +67,9 @@ def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for(drawn: dict[str
 def test_the_page_says_what_was_played_and_by_whom() -> None:
     assert "a million parameters" in about("micro")
     assert "a million parameters" in "".join(page(study(), {}))
-    told = "".join(page(study(family="micro-long", model="SmolLM2 <i>"), {}))
-    assert "long dialogues and SmolLM2 &lt;i&gt;" in told
-    assert "a million parameters" not in told
+    result = "".join(page(study(family="micro-long", model="SmolLM2 <i>"), {}))
+    assert "long dialogues and SmolLM2 &lt;i&gt;" in result
+    assert "a million parameters" not in result
 
 
 def test_what_is_not_there_is_not_drawn() -> None:
@@ -201,7 +201,7 @@ def test_the_verdict_wants_both_intervals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "location"),
     [
         ({"schema_version": 2}, "schema_version"),
         ({"seeds": []}, "seeds"),
@@ -213,12 +213,12 @@ def test_the_verdict_wants_both_intervals() -> None:
         ({"methods": [{**method(0, "rft"), "success": float("nan")}]}, "success"),
     ],
 )
-def test_what_is_no_study_is_refused_with_the_place(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_an_invalid_study_is_refused_with_its_location(change: dict[str, Any], location: str, tmp_path: Path) -> None:
     file = tmp_path / "study.json"
     file.write_text(json.dumps({**study_dict(), **change}), encoding="utf-8")
     with pytest.raises(InputError, match="The file is not the results of a study") as caught:
         read_results(file)
-    assert told in str(caught.value)
+    assert location in str(caught.value)
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:

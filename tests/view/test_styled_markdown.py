@@ -1,4 +1,4 @@
-"""Markdown of models is styled, and nothing of it is lost, hidden, obeyed or made a link."""
+"""Markdown of models is styled, and no part of it is lost, hidden, interpreted or made a link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def visible(text: str) -> str:
 
 
 def check_segments(renderable: RenderableType, width: int) -> None:
-    """Neither a link nor anything else that a terminal, or Textual, acts on."""
+    """Check that there are no links or other metadata that a terminal or Textual acts on."""
     console = Console(width=width, force_terminal=True, color_system="truecolor")
     for segment in console.render(renderable, console.options.update_width(width)):
         assert segment.control is None
@@ -79,7 +79,7 @@ def test_what_is_styled() -> None:
     }
 
 
-def test_a_list_goes_on_below_its_own_beginning() -> None:
+def test_a_wrapped_list_item_is_indented() -> None:
     shown = drawn(markdown("- one two three\n12. four five six"), 12).splitlines()
     assert [line.rstrip() for line in shown] == ["- one two", "  three", "12. four", "    five six"]
 

@@ -1,4 +1,4 @@
-"""The table and the dialogue at any width, with and without colours, and whatever a model wrote."""
+"""The table and the dialogue at any width, with and without colours, for any output of a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_nothing_is_wider_than_the_terminal(run: Run, width: int) -> None:
         assert max(cell_len(line) for line in drawn(renderable, width).splitlines()) <= width
 
 
-def test_the_table_tells_all_and_is_a_list_where_it_is_narrow(run: Run) -> None:
+def test_the_table_shows_all_and_is_a_list_on_a_narrow_terminal(run: Run) -> None:
     table = Viewer(run, ViewConfig()).table()
     wide, narrow = drawn(table, 100), drawn(table, 40)
     assert "rollouts-1" in wide
@@ -53,7 +53,7 @@ def test_the_table_tells_all_and_is_a_list_where_it_is_narrow(run: Run) -> None:
     assert "2 t001\n  failed 0.50 · 1/2 · 2 turns\n" in re.sub(r" +\n", "\n", narrow)
 
 
-def test_the_dialogue_tells_all(run: Run) -> None:
+def test_the_dialogue_shows_all(run: Run) -> None:
     text = drawn(Viewer(run, ViewConfig()).dialogue("t001"), 100)
     for word in ("┊ I must ask. OUTPUT:", "Which number?", "The usual one.", "return a + 1", "3 tokens", "length"):
         assert word in text
@@ -84,7 +84,7 @@ def test_colours_only_where_there_are_some(run: Run) -> None:
     assert "\x1b" not in drawn(shown)
     coloured = drawn(shown, color=True)
     assert "\x1b[" in coloured
-    assert ESCAPES.sub("", coloured) == drawn(shown), "what is said does not hang on colours"
+    assert ESCAPES.sub("", coloured) == drawn(shown), "the content does not depend on colours"
 
 
 def test_without_a_width_nothing_wraps(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Nothing that a terminal obeys, or hides, is left in a text."""
+"""No character that a terminal executes or hides remains in a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sweet.view.text import printable, printable_line
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
-"""Lone surrogates included, which hypothesis leaves out by itself."""
+"""Includes lone surrogates, which hypothesis excludes by default."""
 
 HOSTILE = st.lists(
     st.sampled_from(

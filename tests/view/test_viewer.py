@@ -1,4 +1,4 @@
-"""Filters, order, search, bookmarks, JSON, and what of it the program shows on a terminal."""
+"""Filters, order, search, bookmarks, JSON, and the output on a terminal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_was_not_scored_passes_no_reward_filter(run: Run) -> None:
     assert ids(run, reward_below=0.5, from_="rollouts-1") == ["t000", "t003"]
 
 
-def test_the_caption_says_what_is_left_out(run: Run) -> None:
+def test_the_caption_says_what_is_omitted(run: Run) -> None:
     assert "2 of 6 shown" in drawn(Viewer(run, ViewConfig(limit=2)).table())
     assert "2 of 6 pass" in drawn(Viewer(run, ViewConfig(outcome=["passed"])).table())
 
@@ -123,7 +123,7 @@ def test_every_ending_can_be_asked_for(run: Run) -> None:
     assert ids(run, outcome=["token_limit"]) == ["t001"]
 
 
-def test_json_tells_bookmarks(run: Run) -> None:
+def test_json_contains_bookmarks(run: Run) -> None:
     Bookmarks(run, "rollouts-1").set("t001", "odd")
     listed = json.loads(json.dumps(Viewer(run, ViewConfig(limit=2)).as_json()))["trajectories"]
     assert [row["bookmark"] for row in listed] == [None, "odd"]
@@ -178,7 +178,7 @@ def test_damaged_bookmarks_hold_up_only_who_asks_for_them(run: Run) -> None:
 
 
 def on_a_terminal(*words: str) -> tuple[int, str]:
-    """The program on a pty of 40 columns: its exit code and what it wrote."""
+    """Run the program on a pty of 40 columns and return its exit code and output."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm", COLUMNS="40", LINES="24", NO_COLOR="1")

@@ -21,7 +21,7 @@ Snapshot = Callable[[App[Any] | Pilot[Any], str], None]
 
 
 def played(app: App[Any], script: Script, size: tuple[int, int] = WIDE) -> None:
-    """Run an application, without a terminal, for as long as the script takes."""
+    """Run an application without a terminal until the script ends."""
 
     async def play() -> None:
         async with app.run_test(size=size, notifications=True) as pilot:
@@ -32,7 +32,7 @@ def played(app: App[Any], script: Script, size: tuple[int, int] = WIDE) -> None:
 
 
 async def until(pilot: Pilot[Any], there: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for what a process or a timer brings about."""
+    """Wait for an effect of a process or a timer."""
     async with asyncio.timeout(seconds):
         while not there():
             await pilot.pause(0.02)
@@ -40,20 +40,20 @@ async def until(pilot: Pilot[Any], there: Callable[[], bool], seconds: float = 2
 
 
 async def answer(pilot: Pilot[Any], text: str) -> None:
-    """Answer the question at the foot of the screen, as if it were pasted."""
+    """Answer the prompt at the bottom of the screen, as if by pasting."""
     pilot.app.screen.query_one(Input).value = text
     await pilot.press("enter")
 
 
 def seen(app: App[Any]) -> str:
-    """The screen as text, a line each, without the blanks at their ends."""
+    """Return the lines of the screen without trailing blanks."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest) -> Snapshot:
-    """Compares a screen with the text file of this name; `--update-snapshots` writes that."""
+    """Compares a screen with the text file of this name, which `--update-snapshots` writes."""
 
     def compare(app: App[Any] | Pilot[Any], name: str) -> None:
         text = seen(app.app if isinstance(app, Pilot) else app) + "\n"

@@ -1,4 +1,4 @@
-"""Summaries as the records give them."""
+"""Summaries in the form of `Records`."""
 
 from __future__ import annotations
 

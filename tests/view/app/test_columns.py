@@ -1,4 +1,4 @@
-"""Which columns fit, and what stands in them."""
+"""The columns that fit, and their content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_matters_least_goes_first() -> None:
     assert titles(of([LONG], 20)) == ["outcome", "trajectory"]
 
 
-def test_a_column_without_anything_to_say_is_left_out() -> None:
+def test_a_column_without_values_is_omitted() -> None:
     unscored = summary(outcome=None, reward=None, tokens=None, seconds=None)
     assert titles(of([unscored], 76)) == ["outcome", "turns", "trajectory"]
     assert titles(of([], 76)) == ["trajectory"]
@@ -45,11 +45,11 @@ def test_a_fault_and_a_task_that_the_id_does_not_tell_have_columns() -> None:
     assert titles(of([odd], 100))[-3:] == ["fault", "task", "trajectory"]
 
 
-def test_the_arrow_stands_at_what_the_rows_are_sorted_by() -> None:
+def test_the_arrow_is_at_the_sorted_column() -> None:
     layout = of([LONG], 76)
     assert "reward▲" in layout.header("reward", False).plain
     assert "reward▼" in layout.header("reward", True).plain
-    assert "▲" not in layout.header("order", False).plain, "as the file has them"
+    assert "▲" not in layout.header("order", False).plain, "in the order of the file"
     assert "trajectory▼" in layout.header("order", True).plain
 
 
@@ -68,7 +68,7 @@ def test_fitted(text: str, width: int, right: bool) -> None:
     assert cell_len(fitted(text.replace("\0", ""), width, right=right)) == width
 
 
-def test_a_cut_id_keeps_what_tells_it_from_others() -> None:
+def test_a_truncated_id_keeps_its_distinctive_end() -> None:
     assert fitted("micro-test-0007-s0-r0", 16) == "micro…0007-s0-r0"
 
 
@@ -81,7 +81,7 @@ def test_what_a_click_points_at() -> None:
 def test_nothing_of_a_model_reaches_the_terminal_as_it_is() -> None:
     row = of([summary(id=HOSTILE, task_id=HOSTILE)], 300).row(summary(id=HOSTILE, task_id="x"))
     assert "\x1b" not in row.plain
-    assert "[bold]x[/bold]" in row.plain, "and what looks like markup stays what it is"
+    assert "[bold]x[/bold]" in row.plain, "and markup-like text is unchanged"
     assert not any("bold" in str(span.style) for span in row.spans)
 
 
@@ -90,7 +90,7 @@ def test_figures_are_not_cut(shown: Summary) -> None:
     assert "…" not in of([shown], 100).row(shown).plain
 
 
-def test_whole_tells_which_columns_say_it_all() -> None:
+def test_whole_yields_the_columns_that_are_not_truncated() -> None:
     layout = of([LONG], 36)
     assert TRAJECTORY not in layout.whole(LONG)
     assert TRAJECTORY in layout.whole(summary(id="short"))

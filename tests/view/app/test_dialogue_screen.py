@@ -1,4 +1,4 @@
-"""One dialogue on the screen, and two beside each other, driven with keys."""
+"""The screens of one dialogue and of two side by side, driven with keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIZES = [WIDE, NARROW]
 
 
 class Host(App[None]):
-    """As much of an application as the screen needs."""
+    """The part of the application that the screen requires."""
 
     CSS = "* { scrollbar-size: 1 1; }"
 
@@ -51,7 +51,7 @@ class Host(App[None]):
         return screen
 
 
-def told(host: Host) -> list[str]:
+def messages(host: Host) -> list[str]:
     return [str(notification.message) for notification in host._notifications]
 
 
@@ -140,7 +140,7 @@ def test_what_the_dialogue_looks_like(ranked: Run, snapshot: Snapshot, size: tup
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_what_two_beside_each_other_look_like(ranked: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
+def test_two_dialogues_side_by_side_on_the_screen(ranked: Run, snapshot: Snapshot, size: tuple[int, int]) -> None:
     host = Host(ranked)
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -160,7 +160,7 @@ def test_what_two_beside_each_other_look_like(ranked: Run, snapshot: Snapshot, s
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("at", [0, 2])
-def test_the_screen_tells_what_is_printed(ranked: Run, size: tuple[int, int], at: int) -> None:
+def test_the_screen_shows_what_is_printed(ranked: Run, size: tuple[int, int], at: int) -> None:
     """Page by page from the top, and line by line from the end: each line of every part, drawn as it is printed."""
     host = Host(ranked, at, hidden=True)
 
@@ -212,7 +212,7 @@ def test_keys_lead_to_the_other_dialogues(run: Run) -> None:
             places.append(host.first.position)
             assert f"{host.first.position + 1} of 6" in seen(host)
             assert host.first.current.id in seen(host)
-        assert told(host)[-1] == "no further fault"
+        assert messages(host)[-1] == "no further fault"
 
     played(host, script)
     assert places == [0, 1, 2, 3, 4, 4, 3, 3]
@@ -268,7 +268,7 @@ def test_from_turn_to_turn(ranked: Run) -> None:
         assert tops[0] == "agent 1"
         assert tops[1].startswith("agent 2")
         assert tops[2] == "agent 1"
-        assert told(host)[-1] == "this is the first turn"
+        assert messages(host)[-1] == "this is the first turn"
 
     played(host, script, (40, 12))
 
@@ -277,7 +277,7 @@ def test_a_new_score_is_shown_where_one_was(run: Run) -> None:
     host = Host(run, 1)
 
     def text() -> list[str]:
-        """All below the facts, without the scroll bar."""
+        """Return everything below the facts, without the scroll bar."""
         return [line[:78].rstrip() for line in seen(host).splitlines()[1:]]
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -301,14 +301,14 @@ def test_no_other_dialogue_of_the_task(tmp_path: Path) -> None:
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("s")
-        assert told(host) == ["there is no other dialogue of this task"]
+        assert messages(host) == ["there is no other dialogue of this task"]
         assert host.screen is host.first
 
     played(host, script)
 
 
 def test_no_text_of_a_model_is_obeyed(tmp_path: Path) -> None:
-    """Neither by the terminal nor by Textual's markup, in the dialogue, its head, the list of others, and beside."""
+    """Neither the terminal nor Textual's markup interprets texts on any of the screens."""
     run = Run.create(tmp_path / "run", task="code")
     hostile = f"{HOSTILE} [@click=app.quit]x[/] [link=http://x]y[/link] $background"
     turns = (Turn(role="user", content=hostile), Turn(role="assistant", content=hostile, output=f"{hostile}{hostile}!"))
@@ -347,7 +347,7 @@ def test_no_text_of_a_model_is_obeyed(tmp_path: Path) -> None:
 
 
 def test_a_long_dialogue_opens_at_once(tmp_path: Path) -> None:
-    """Fifty pages of 100 kB: what is not in sight is not drawn, and the end is reached as fast as the beginning."""
+    """Fifty pages of 100 kB: invisible parts are not drawn, and the end is reached as fast as the beginning."""
     page = "<html>\n" + "".join(f'<div class="c{n}">Text <b>{n}</b></div>\n' for n in range(2800)) + "</html>"
     turns = [Turn(role="user", content="A page.")]
     for number in range(50):

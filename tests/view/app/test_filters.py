@@ -1,4 +1,4 @@
-"""The filter as words."""
+"""The filter as a line of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes on the disk while it is looked at."""
+"""Changes on the disk while the viewer is open."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_run_without_rollouts_is_an_error_before_the_screen_is_taken(empty: Ru
         browse(empty, ViewConfig())
 
 
-def test_a_file_that_breaks_is_told_and_what_was_there_stays(run: Run) -> None:
+def test_a_damaged_file_is_reported_and_the_shown_rows_stay(run: Run) -> None:
     app = viewer(run)
     path = app.records.path
     whole = path.read_bytes()
@@ -139,7 +139,7 @@ def test_a_file_that_breaks_is_told_and_what_was_there_stays(run: Run) -> None:
     played(app, script, (120, 24))
 
 
-def test_a_key_that_fails_is_told_and_nothing_ends(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_key_is_reported_and_the_application_continues(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     app = viewer(run)
 
     def broken(self: TableScreen) -> None:
@@ -188,7 +188,7 @@ def test_bookmarks_of_another_viewer_appear(run: Run) -> None:
     played(app, script, (120, 24))
 
 
-def test_a_bookmark_that_cannot_be_kept_is_told(run: Run) -> None:
+def test_a_bookmark_that_cannot_be_saved_is_reported(run: Run) -> None:
     app = viewer(run)
     (run.path / "bookmarks.json").mkdir()
 
@@ -200,8 +200,8 @@ def test_a_bookmark_that_cannot_be_kept_is_told(run: Run) -> None:
     played(app, script)
 
 
-def test_what_nobody_meant_leaves_the_terminal_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No traceback is drawn, with the values of variables in it: the command line tells of a bug."""
+def test_an_unexpected_error_restores_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback with the values of variables is drawn: the command line reports the bug."""
     app = viewer(run)
     monkeypatch.setattr("sweet.view.app.table_screen.sort_summaries", lambda *_: 1 / 0)
 
@@ -215,7 +215,7 @@ def test_what_nobody_meant_leaves_the_terminal_whole(run: Run, monkeypatch: pyte
 
 
 def test_a_large_run_is_quick_to_move_in(empty: Run) -> None:
-    """15,000 rows: what a key costs does not grow with them."""
+    """The cost of a key does not grow with the number of rows."""
     rows = (json.loads(json.dumps(dump(trajectory(n)))) for n in range(2000))
     made(empty, "rollout", "rollouts", rows, [])
     app = viewer(empty)

@@ -1,4 +1,4 @@
-"""The table driven with keys and the mouse."""
+"""The table, driven with keys and the mouse."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_sorting_with_the_mouse(run: Run) -> None:
         await pilot.click("Rows", offset=(17, 0))
         assert app.table.sort == ("reward", True)
         await pilot.click("Rows", offset=(1, 0))
-        assert app.table.sort == ("reward", True), "nothing stands there"
+        assert app.table.sort == ("reward", True), "nothing is there"
 
     played(viewer(run), script)
 
@@ -190,7 +190,7 @@ def test_the_keys_of_the_rows_are_back_when_there_are_rows_again(run: Run) -> No
 
 
 def test_a_filter_that_is_not_touched_stays(run: Run) -> None:
-    """Though what stands in the question is not what was asked for, letter by letter."""
+    """Although the prompt shows a printable form of the pattern."""
     made(run, "rollout", "rollouts", [trajectory(0, task=task(0).model_copy(update={"id": HOSTILE}))], [], number=1)
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -292,12 +292,12 @@ def test_opening_and_coming_back(run: Run) -> None:
         assert app.bookmarks.notes == {"t001": "x"}
         await pilot.press("n", "n", "q")
         assert app.screen is app.table
-        assert cursor(app) == "t004", "the cursor follows to what was looked at"
+        assert cursor(app) == "t004", "the cursor follows to the dialogue that was shown"
         await pilot.press("enter", "escape")
         assert app.screen is app.table
         await pilot.press("enter", "/")
         await answer(pilot, "number")
-        assert app.screen is app.table, "what a search finds is in the table"
+        assert app.screen is app.table, "the table shows the matches"
 
     played(viewer(run, hidden=True), script)
 
@@ -338,7 +338,7 @@ def test_the_way_into_dialogues_and_back(run: Run) -> None:
         app.records.path.write_text("{}\n")
         await pilot.press("n")
         await pilot.pause()
-        assert "error: " in seen(app), "and it is still there"
+        assert "error: " in seen(app), "and the screen is still open"
         app.records.path.write_bytes(whole)
         await pilot.press("q")
         assert cursor(app) == "t003"
@@ -524,7 +524,7 @@ def test_a_question_keeps_hostile_text_harmless(run: Run) -> None:
     played(viewer(run), script, (120, 24))
 
 
-def test_search_prompt_tells_what_it_looks_for(run: Run) -> None:
+def test_the_search_prompt_says_what_it_searches_for(run: Run) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         prompt = SearchPrompt()
         pilot.app.push_screen(prompt)

@@ -1,4 +1,4 @@
-"""The application on a real terminal: what is written there, keys, and how it ends."""
+"""The application on a real terminal: output, keys, and exit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Session:
         os.write(self.terminal, keys)
 
     def ended(self) -> int:
-        """The exit code, once it is there; what is written until then is read."""
+        """Wait for the exit code, reading the output until then."""
         while self._read():
             pass
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
@@ -125,7 +125,7 @@ def test_without_colours_none_is_sent(run: Run) -> None:
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("seen", ["\x1b[?1049h", "quit"])
 def test_an_interrupt_from_outside_leaves_the_terminal_whole(run: Run, sent: signal.Signals, seen: str) -> None:
-    """As the application begins, and when it is there."""
+    """During the start of the application, and when it is running."""
     with session(run) as program:
         program.wait_for(seen)
         os.kill(program.child, sent)
