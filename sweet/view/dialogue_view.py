@@ -23,7 +23,7 @@ from sweet.view.credit_view import Abbreviate, bar, candidates_part, pairs_part
 from sweet.view.half_blocks import PictureRow
 from sweet.view.parts import Block, Part, plain, prose, single_block, split_blocks
 from sweet.view.records import Record, Records
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import STYLES, count, format_number, tests_passed
 from sweet.view.text import printable, printable_line
 from sweet.view.unit_tests import UnitTestTable, failure_reason, unit_tests

@@ -19,7 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from sweet.view.screenshots import Picture, Unreadable, scaled
+from sweet.view.run_screenshots import Picture, Unreadable, scaled
 from sweet.view.text import printable_line
 
 if TYPE_CHECKING:

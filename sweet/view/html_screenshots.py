@@ -11,7 +11,7 @@ from functools import lru_cache
 from html import escape
 
 from sweet.tasks.trajectory import Turn
-from sweet.view.screenshots import Picture, RunScreenshots, Unreadable, scaled
+from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.text import printable_line
 
 WIDTH = 480

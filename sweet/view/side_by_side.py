@@ -23,7 +23,7 @@ from sweet.view.diff import DiffLine, diff, in_context
 from sweet.view.half_blocks import PictureRow
 from sweet.view.parts import BLOCK, INDENT, Block, Indented, Part, single_block
 from sweet.view.records import Record
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import VERDICTS
 from sweet.view.text import printable_line
 from sweet.view.unit_tests import unit_tests

@@ -18,7 +18,7 @@ from sweet.tasks.trajectory import Outcome, dump
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.dialogue_view import DisplayOptions, dialogue
 from sweet.view.records import Record, Records, Summary
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, passes, sort_summaries
 from sweet.view.terminal import TrajectoryTable

@@ -16,7 +16,7 @@ from sweet.view.app.side_by_side_screen import ChooseDialogue, SideBySideScreen
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts, headline
 from sweet.view.parts import UNWRAPPED, Part
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.selection import failed
 
 

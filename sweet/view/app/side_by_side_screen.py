@@ -16,7 +16,7 @@ from sweet.view.app.parts_screen import PartsScreen
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.parts import Part
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.terminal import format_number, outcome_text
 from sweet.view.text import printable_line

@@ -22,7 +22,7 @@ from sweet.view.app.prompt import Prompt
 from sweet.view.app.table_rows import Rows
 from sweet.view.bookmarks import Bookmarks
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.search import Search
 from sweet.view.selection import Filter, SortKey, failed, passes, sort_summaries
 from sweet.view.terminal import NARROW, count

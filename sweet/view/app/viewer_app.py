@@ -28,7 +28,7 @@ from sweet.view.app.prompt import Prompt, SearchPrompt
 from sweet.view.app.table_screen import TableScreen
 from sweet.view.bookmarks import Bookmarks, export
 from sweet.view.records import Records, Summary
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.terminal import count
 from sweet.view.text import printable
 from sweet.view.viewer import ViewConfig

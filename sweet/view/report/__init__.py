@@ -20,7 +20,7 @@ from sweet.view.report.html_parts import moment, section
 from sweet.view.report.provenance_sections import again, environment, lineage, quote, settings
 from sweet.view.report.result_sections import advantages, rate_cell, results, success, training
 from sweet.view.report.scales import minus
-from sweet.view.screenshots import RunScreenshots
+from sweet.view.run_screenshots import RunScreenshots
 from sweet.view.transcript import trajectory
 
 PICTURES = 12 * 2**20

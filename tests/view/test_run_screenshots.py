@@ -26,7 +26,7 @@ from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.half_blocks import HalfBlocks, PictureRow, half_blocks
 from sweet.view.html_screenshots import HtmlScreenshots
 from sweet.view.records import Records
-from sweet.view.screenshots import Picture, RunScreenshots, Unreadable, scaled
+from sweet.view.run_screenshots import Picture, RunScreenshots, Unreadable, scaled
 from sweet.view.side_by_side import side_by_side_parts
 from sweet.view.viewer import ViewConfig, Viewer
 from tests.packages import hide_package
