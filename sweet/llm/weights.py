@@ -12,7 +12,7 @@ from pathlib import Path
 from sweet.hf import cached_file
 from sweet.llm.adapter import find_adapter
 from sweet.llm.pretrained import model_path
-from sweet.runs.cache import remembered_sum
+from sweet.runs.cache import cached_sha256
 
 FLOPS_PER_PARAMETER = 2
 """Floating point operations per parameter and token of a forward pass (arXiv 2001.08361, section 2.1)."""
@@ -36,7 +36,7 @@ def weights_digest(name: str) -> str | None:
         try:
             files = sorted(f for f in folder.iterdir() if f.is_file() and (f.suffix in WEIGHTS or f.name in CONFIGS))
             for file in files:
-                digest.update(f"{remembered_sum(file)}  {file.name}\n".encode("utf-8", "surrogateescape"))
+                digest.update(f"{cached_sha256(file)}  {file.name}\n".encode("utf-8", "surrogateescape"))
         except OSError:
             return None
         if not any(file.suffix in WEIGHTS for file in files):

@@ -1,10 +1,10 @@
-"""`sweet label`: preferences between whole dialogues, from their scores.
+"""`sweet label`: preferences between whole dialogues, by their scores.
 
-The kind of task says how its rewards are read (sweet.tasks.scores.RewardRule). Where a task can be solved (code), the
-first of its best dialogues is chosen over every dialogue with a lower reward, and only where it solves the task: a
-preference between two failures says little about what to do. Where a reward is a degree (the likeness of a page),
-every two dialogues of a task whose rewards differ enough make a preference, the higher one chosen. The training-time
-information is not copied here; whoever trains on a preference takes it from the dialogue's task.
+The kind of task defines how rewards are read (sweet.tasks.scores.RewardRule). If a task can be solved (code), the first
+of its best dialogues is chosen over every dialogue with a lower reward, and only if it solves the task: a preference
+between two failures is not informative. If a reward is a degree (the similarity of pages), every two dialogues of a
+task whose rewards differ enough make a preference. The training-time information is not copied: it is read
+from the dialogue's task.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from sweet.tasks.scores import RewardRule, Score
 from sweet.tasks.trajectory import FAULTS, Trajectory
 
 _ROUNDING = 1e-9
-"""0.9 - 0.8 is a little less than 0.1 in binary."""
+"""Tolerance of margins: 0.9 - 0.8 is slightly less than 0.1 in binary."""
 
 
 def newest_to_learn(run: Run, kind: Kind, named: str | None, *, needed_by: str) -> Artifact:
-    """The scores or rollouts that are named, else the newest of dialogues on other tasks than the test split's: what
-    was only evaluated is not learned from unasked. Where there are no others, the newest.
+    """Return the scores or rollouts to learn from: those that are named, else the newest.
+
+    Dialogues on the test split are for evaluation, so without a name they are used only if there are no others.
 
     Raises:
         UsageError: there are none.
@@ -52,7 +53,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     """Write the preferences of the run's scores.
 
     Raises:
-        SweetError: no task has two dialogues of which one is to be preferred.
+        SweetError: no task has two dialogues with a preference.
     """
     rule = _rule(run, config)
     scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
@@ -62,7 +63,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
         rewards, usable, scored = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:
-            raise _nothing(usable, rewards, rule)
+            raise _no_preference(usable, rewards, rule)
         meta = PreferencesMeta(rollouts=rollouts.id, margin=rule.margin, scorer=ScoresMeta.of(scores).scorer)
         draft = attempt.start_artifact("preferences", meta=meta.as_json())
         with JsonlWriter(draft.path) as writer:
@@ -83,7 +84,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
 def plan_label(run: Run, config: LabelConfig, reporter: Reporter) -> Plan[LabelWork]:
     """Return the plan of `run_label`: the preferences are made, and not written."""
     scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
-    reporter.say(f"Looking at the dialogues of {scores.id}.")
+    reporter.say(f"Reading the dialogues of {scores.id}.")
     rewards, usable, scored = _rewarded(run, scores, run.input_of(scores, "rollouts"))
     pairs = sum(1 for _ in preferences(usable, rewards, _rule(run, config)))
     tasks = len({dialogue.task_id for dialogue in usable})
@@ -106,7 +107,7 @@ def _rule(run: Run, config: LabelConfig) -> RewardRule:
 
 
 def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str, float], list[Usable], int]:
-    """The rewards by dialogue, the dialogues to learn from, and how many have a reward."""
+    """Return the rewards by dialogue, the dialogues to learn from, and the number of dialogues with a reward."""
     rewards = {row.id: row.reward for row in read_jsonl(run.file(scores), Score) if row.reward is not None}
     usable: list[Usable] = []
     scored = 0
@@ -117,7 +118,7 @@ def _rewarded(run: Run, scores: Artifact, rollouts: Artifact) -> tuple[dict[str,
 
 
 class Usable(NamedTuple):
-    """A dialogue that something can be learned from, without what was said: thousands do not fit into memory."""
+    """A dialogue to learn from, without its turns: those of thousands of dialogues would not fit into memory."""
 
     id: str
     task_id: str
@@ -125,26 +126,26 @@ class Usable(NamedTuple):
 
 
 def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, float]) -> list[Usable]:
-    """Those that are rewarded and `learnable`."""
+    """Return the dialogues that have a reward and are `learnable`."""
     return [Usable(t.id, t.task_id, t.sample) for t in trajectories if t.id in rewards and learnable(t)]
 
 
 def learnable(trajectory: Trajectory) -> bool:
-    """Whether a dialogue has a turn of the agent and was not ended by a fault."""
+    """Return whether a dialogue has a turn of the agent and did not end by a fault."""
     return trajectory.outcome not in FAULTS and bool(trajectory.agent_turns)
 
 
 def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule: RewardRule) -> Iterator[Preference]:
-    """The preferences of each task, tasks in the order of their ids.
+    """Yield the preferences of each task, tasks in the order of their ids.
 
-    Dialogues are taken by sample number and then in the order of the file, so that the order in which concurrent
-    dialogues happened to end decides nothing.
+    Dialogues are ordered by sample number and then as in the file, so the order in which concurrent dialogues ended
+    does not matter.
     """
     tasks: dict[str, list[Usable]] = {}
     for dialogue in sorted(dialogues, key=lambda t: t.sample):
         tasks.setdefault(dialogue.task_id, []).append(dialogue)
     for task_id in sorted(tasks):
-        for one, other in _couples(tasks[task_id], rewards, rule):
+        for one, other in _compared(tasks[task_id], rewards, rule):
             high, low = (one, other) if rewards[one.id] >= rewards[other.id] else (other, one)
             top, bottom = rewards[high.id], rewards[low.id]
             if bottom < top and top - bottom >= rule.margin - _ROUNDING:
@@ -153,18 +154,17 @@ def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule:
                 )
 
 
-def _couples(
+def _compared(
     dialogues: Sequence[Usable], rewards: Mapping[str, float], rule: RewardRule
 ) -> Iterable[tuple[Usable, Usable]]:
-    """Which dialogues of a task are set against each other: every two, or the first best one that solves it and each
-    of the others."""
+    """Return the dialogues of a task to compare: every two, or the first best one that solves it with each other."""
     if rule.solved is None:
         return itertools.combinations(dialogues, 2)
     best = max(dialogues, key=lambda t: rewards[t.id])
     return ((best, other) for other in dialogues) if rewards[best.id] >= rule.solved else ()
 
 
-def _nothing(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
+def _no_preference(usable: list[Usable], rewards: Mapping[str, float], rule: RewardRule) -> SweetError:
     tasks = {t.task_id for t in usable}
     why = f"{len(usable)} dialogues on {len(tasks)} tasks"
     if rule.solved is None:

@@ -1,9 +1,9 @@
 """`sweet pair`: step-level pairs from ranked candidates.
 
-At each turn the candidates are ranked by their advantage. `random-halves` draws the chosen reply from the upper
-half and the rejected one from the lower half; `best-worst` takes the best against the worst, the second against the
-last but one, and so on. A pair never holds the same text twice, and no pair of texts comes twice at a turn. What is
-drawn depends on the seed and the turn alone, not on the order of the file.
+At each turn the candidates are ordered by their advantage. `random-halves` draws the chosen reply from the upper half
+and the rejected reply from the lower half; `best-worst` pairs the best with the worst, the second with the last but
+one, and so on. The texts of a pair differ, and no pair of texts occurs twice at a turn. The random choice depends on
+the seed and the turn alone, not on the order of the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
     with run.attempt("pair", config, inputs=[candidates]) as attempt:
-        used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
+        used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
         found = [pair for row in used for pair in turn_pairs(row, config)]
         if not found:
             raise SweetError(
@@ -73,28 +73,28 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
 def plan_pair(run: Run, config: PairConfig, reporter: Reporter) -> Plan[PairWork]:
     """Return the plan of `run_pair`: the pairs are drawn, and not written."""
     candidates = run.find("candidates", config.from_, needed_by="pair")
-    reporter.say(f"Looking at the candidates of {candidates.id}.")
-    used = _drawn(list(read_jsonl(run.file(candidates), CandidateRow)), config)
+    reporter.say(f"Reading the candidates of {candidates.id}.")
+    used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
     pairs = sum(1 for row in used for _ in turn_pairs(row, config))
     work = PairWork(turns=len(used), candidates=sum(len(row.candidates) for row in used), pairs=pairs)
     return plan_rows(run, "pair", config.rates, work, unit="turn", metric="turns", count=len(used), rows=pairs)
 
 
-def _drawn(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:
-    """The share of the turns that the seed draws, in the order of their names."""
+def _draw_turns(rows: list[CandidateRow], config: PairConfig) -> list[CandidateRow]:
+    """Return a random share of the turns, drawn by the seed, in the order of their keys."""
     by_draw = sorted(rows, key=lambda row: digest_of([config.seed, "turn", *row.key]))
     return sorted(by_draw[: math.ceil(config.fraction * len(rows))], key=lambda row: row.key)
 
 
 def turn_pairs(row: CandidateRow, config: PairConfig) -> Iterator[Pair]:
-    """The pairs of one turn: at most `config.pairs`, fewer where the candidates do not give them."""
+    """Yield the pairs of one turn, at most `config.pairs`."""
     ranked = sorted(row.candidates, key=lambda c: (-c.advantage, c.text))
     half = len(ranked) // 2
     upper, lower = ranked[:half], ranked[len(ranked) - half :]
     couples = list(zip(upper, reversed(lower), strict=True))
     if config.strategy == "random-halves":
         couples = [(good, bad) for good in upper for bad in lower]
-        # A seed in words is the same on every machine; the random sequence of `random.Random` is guaranteed.
+        # Python guarantees the sequence of `random.Random` for a string as the seed.
         random.Random(digest_of([config.seed, "pairs", *row.key])).shuffle(couples)
     seen: set[tuple[str, str]] = set()
     for good, bad in couples:

@@ -1,7 +1,7 @@
-"""One dialogue: the agent speaks, the human answers, until the agent delivers or its turns are used up.
+"""One dialogue: the agent speaks, the human replies, until the agent answers or its turns are used up.
 
-`Dialogue` holds everything that happens between one agent and one human on one task and nothing of how many run at
-once. A dialogue's seed gives every turn its own sampling seed, so a dialogue does not depend on its neighbours.
+`Dialogue` holds the state of one agent, one human and one task; it does not depend on how many dialogues run at once.
+The seed of a dialogue gives each turn a sampling seed of its own, so a dialogue is independent of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
 
 NO_RESPONSE = "No response."
-"""What the human says when its server failed, in the published protocol (recipe `upstream`)."""
+"""The human's reply after its server failed, in the published protocol (recipe `upstream`)."""
 
 
 _FAULTS: dict[HumanFault, str] = {
@@ -34,7 +34,7 @@ _FAULTS: dict[HumanFault, str] = {
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which dialogue to play: (task, sample, seed) is its name."""
+    """A dialogue to play. (task, sample, seed) identifies it."""
 
     task: Task
     sample: int
@@ -45,20 +45,20 @@ class Assignment:
         return f"{self.task.id}-s{self.sample}-r{self.seed}"
 
     def turn_seed(self, turn: int) -> int:
-        """31 bits that depend on nothing but the dialogue's name and the turn."""
+        """Return 31 bits that depend only on the dialogue's id and the turn."""
         name = f"{self.task.id}\0{self.sample}\0{self.seed}\0{turn}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
 
 
 def sample_of(name: str, task_id: str) -> int | None:
-    """The sample in a dialogue's name (`Assignment.id`); None where it was named elsewhere."""
-    told = re.fullmatch(r"-s(\d{1,9})-r\d+", name.removeprefix(task_id)) if name.startswith(task_id) else None
-    return None if told is None else int(told[1])
+    """Return the sample in a dialogue's id (`Assignment.id`); None if the id has another form."""
+    match = re.fullmatch(r"-s(\d{1,9})-r\d+", name.removeprefix(task_id)) if name.startswith(task_id) else None
+    return None if match is None else int(match[1])
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How dialogues are played."""
+    """The settings of dialogues."""
 
     max_turns: int
     temperature: float
@@ -69,19 +69,23 @@ class Rules:
 
 
 @dataclass
-class Meter:
-    """Tokens that both sides of all dialogues have cost so far."""
+class TokenCounts:
+    """Tokens that both sides of all dialogues have written so far."""
 
     agent_tokens: int = 0
     human_tokens: int = 0
 
 
 class HumanFailed(RequestFailed):
-    """The human's server failed for good; the dialogue can be played again."""
+    """The human's server failed; the dialogue can be played again."""
 
 
 class Dialogue:
-    """One dialogue under way. `meter`, where given, is told its tokens turn by turn."""
+    """One dialogue.
+
+    Args:
+        counts: to which the tokens of each turn are added.
+    """
 
     def __init__(
         self,
@@ -90,10 +94,10 @@ class Dialogue:
         human: Human,
         kind: TaskKind,
         rules: Rules,
-        meter: Meter | None = None,
+        counts: TokenCounts | None = None,
     ) -> None:
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
-        self.meter = meter or Meter()
+        self.counts = counts or TokenCounts()
         self.messages = opening(kind, assignment.task, rules.max_turns)
         self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
@@ -101,10 +105,10 @@ class Dialogue:
         self.usage = Usage()
 
     async def play(self) -> Trajectory:
-        """Play it to its end.
+        """Play the dialogue to its end.
 
         Raises:
-            RequestFailed: a server failed this dialogue for good.
+            RequestFailed: a server failed this dialogue.
             sweet.errors.ServerError: a server could not be reached.
         """
         for number in range(self.rules.max_turns):
@@ -120,7 +124,7 @@ class Dialogue:
             if last:
                 return self._finish("out_of_turns")
             if self._spent():
-                return self._finish("token_limit", error=f"it cost at least {self.rules.token_limit} tokens")
+                return self._finish("token_limit", error=f"it used at least {self.rules.token_limit} tokens")
             try:
                 fault = await self._human_turn()
             except ReferenceFailed as error:
@@ -136,7 +140,7 @@ class Dialogue:
             top_p=rules.top_p,
             max_tokens=rules.max_tokens,
             seed=self.assignment.turn_seed(number),
-            logprobs=rules.recipe == "upstream",  # whose ranking compares with the sampler's own
+            logprobs=rules.recipe == "upstream",  # its ranking uses the log-probabilities of the sampler
         )
         asked = time.monotonic()
         try:
@@ -148,7 +152,7 @@ class Dialogue:
             completion_tokens=completion.completion_tokens,
             agent_retries=completion.retries,
         )
-        self.meter.agent_tokens += completion.completion_tokens
+        self.counts.agent_tokens += completion.completion_tokens
         reply = completion.replies[0]
         move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
         self._say(
@@ -166,7 +170,7 @@ class Dialogue:
         return move
 
     async def _human_turn(self) -> HumanFault | None:
-        """Let the human answer; what is wrong with the answer, if something is and the recipe minds it."""
+        """Let the human reply. Return the fault of the reply; None without one, or if the recipe ignores faults."""
         asked = time.monotonic()
         try:
             reply = await self.human.reply(self.assignment.task, self._dialogue())
@@ -184,7 +188,7 @@ class Dialogue:
             human_completion_tokens=reply.completion_tokens,
             human_retries=reply.retries,
         )
-        self.meter.human_tokens += reply.completion_tokens
+        self.counts.human_tokens += reply.completion_tokens
         self._say(Turn(role="user", content=reply.text))
         fault = reply.fault if reply.text.strip() else "empty"
         return None if self.rules.recipe == "upstream" else fault
@@ -205,7 +209,7 @@ class Dialogue:
         self.messages.append(Message(role=turn.role, content=turn.content))
 
     def record(self) -> dict[str, Any]:
-        """What there is of it so far, for the log of one that failed."""
+        """Return the dialogue so far, for the log of failed dialogues."""
         return {
             "dialogue": self.assignment.id,
             "task_id": self.assignment.task.id,

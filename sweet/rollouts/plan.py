@@ -1,4 +1,5 @@
-"""The work of a rollout, for `sweet rollout --dry-run`: dialogues, turns, tokens, by the rates of earlier rollouts."""
+"""The plan of a rollout, for `sweet rollout --dry-run`: dialogues, turns and tokens, by the rates of earlier
+rollouts."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def plan_dialogues(
 
 
 def _size(model: str) -> int | None:
-    """Return the parameters of a side's model; 0 where it is scripted."""
+    """Return the parameters of a side's model; 0 if it is scripted."""
     return 0 if model in NO_MODEL else parameter_count(model)
 
 

@@ -25,7 +25,7 @@ from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
-from sweet.rollouts.dialogue import Assignment, Dialogue, Meter, Rules
+from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
@@ -115,7 +115,7 @@ class DialogueRunner:
     failed: int = 0
     running: int = 0
     draining: bool = False
-    meter: Meter = field(default_factory=Meter)
+    counts: TokenCounts = field(default_factory=TokenCounts)
 
     async def play(
         self,
@@ -175,7 +175,7 @@ class DialogueRunner:
             group.create_task(self._one(assignment))
 
     async def _one(self, assignment: Assignment) -> None:
-        dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.meter)
+        dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.counts)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()
@@ -236,9 +236,9 @@ class DialogueRunner:
             figures["failed"] = self.failed
         if self.finished.ids:
             figures["answered"] = f"{self.finished.outcomes['answered'] / len(self.finished.ids):.0%}"
-        figures["agent tok/s"] = round(self.meter.agent_tokens / seconds)
-        if self.meter.human_tokens:
-            figures["human tok/s"] = round(self.meter.human_tokens / seconds)
+        figures["agent tok/s"] = round(self.counts.agent_tokens / seconds)
+        if self.counts.human_tokens:
+            figures["human tok/s"] = round(self.counts.human_tokens / seconds)
         self._bar.note(**figures)
 
     @contextlib.contextmanager

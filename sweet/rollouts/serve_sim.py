@@ -1,7 +1,7 @@
-"""`sweet serve-sim`: a simulated human (or any model) as an OpenAI-compatible server, until it is told to stop.
+"""`sweet serve-sim`: a simulated human (or any model) as an OpenAI-compatible server, until it is stopped.
 
-`scripted` answers the prompt of the simulated human from the facts of known tasks, `embedded` runs a model in this
-process, `vllm` starts the installed vllm and watches over it. This is no stage of a run: it makes no artifact.
+`scripted` answers the prompts of the simulated human from the facts of known tasks, `embedded` runs a model in this
+process, and `vllm` starts the installed vllm and monitors it. This is not a stage of a run: it makes no artifact.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sweet.tasks.registry import task_kind
 if TYPE_CHECKING:
     from sweet.llm.base import ChatClient
 
-_GLANCE = 0.1
-"""Seconds between two looks at whether to stop."""
+_POLL_SECONDS = 0.1
+"""Interval at which `should_stop` is called."""
 
 
 class ServeConfig(StageConfig):
@@ -35,24 +35,24 @@ class ServeConfig(StageConfig):
     model: str | None = None
     """Model of the engines embedded and vllm: micro, a directory or a hub id."""
     task: str = "code"
-    """Kind of the tasks, code, html or that of an installed package: whose the scripted human knows, and whether vllm's
-    model is to be shown pages (html)."""
+    """Kind of the tasks, code, html or that of an installed package: for the tasks of the scripted human, and for vllm
+    to accept images (html)."""
     tasks: str | None = None
-    """Dataset or JSONL file that the scripted human knows; without it the one that rollout takes."""
+    """Dataset or JSONL file of the scripted human; by default that of rollout."""
     split: str = "train"
     """Split of a named dataset: train, validation or test."""
     host: str = Field(default="127.0.0.1", json_schema_extra=OPERATIONAL)
-    """Address to listen on; the server asks nobody for a key, so one that others reach is for trusted networks only."""
+    """Address to listen on. The server requires no key, so an address that others can reach is for trusted networks."""
     port: int = Field(default=8000, ge=0, le=65535, json_schema_extra=OPERATIONAL)
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 chooses a free one."""
     tp: int = Field(default=1, ge=1, json_schema_extra=OPERATIONAL)
-    """GPUs that vllm shares one model over (its tensor parallel size)."""
+    """GPUs over which vllm distributes the model (its tensor parallel size)."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Where the embedded engine runs."""
     log: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """File that vllm's output goes to; without it a new one in the folder for temporary files."""
+    """File for the output of vllm; by default a new one in the folder for temporary files."""
     passthrough: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
-    """What follows -- goes to vllm as it stands."""
+    """Arguments after -- are passed unchanged to vllm."""
 
 
 def run_serve(
@@ -61,7 +61,10 @@ def run_serve(
     ready: Callable[[str], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve until SIGINT, SIGTERM or `should_stop`; `ready` is told the address once it answers.
+    """Serve until SIGINT, SIGTERM or `should_stop`.
+
+    Args:
+        ready: called with the address as soon as the server answers.
 
     Raises:
         UsageError: the configuration, the model or the address cannot be used.
@@ -88,13 +91,13 @@ def _check(config: ServeConfig) -> None:
         return
     if config.engine == "embedded" and task_kind(config.task).visual:
         raise UsageError(
-            f"The human of {config.task} tasks must see pages, and the embedded engine runs models of text.",
+            f"The human of {config.task} tasks must see pages, and the embedded engine runs text models only.",
             where="--engine embedded",
             fix="--engine vllm --model MODEL, a vision model",
         )
-    given = {"--tp": config.tp > 1, "--log": config.log is not None, "what follows --": bool(config.passthrough)}
+    given = {"--tp": config.tp > 1, "--log": config.log is not None, "arguments after --": bool(config.passthrough)}
     for name in (name for name, is_given in given.items() if is_given):
-        raise UsageError(f"Only vllm takes {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
+        raise UsageError(f"Only vllm accepts {name}.", where="--engine", fix=f"--engine vllm, or without {name}")
 
 
 def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
@@ -105,8 +108,8 @@ def _scripted(config: ServeConfig) -> tuple[ChatClient, None]:
     tasks = kind.load(source, config.split)
     if kind.visual:
         raise UsageError(
-            f"The scripted human of {kind.name} tasks looks at the parts that a browser tells of both pages, which no "
-            "request to a server holds: it cannot be served.",
+            f"The scripted human of {kind.name} tasks cannot be served: it compares both pages in a browser, and a "
+            "request to a server does not contain them.",
             where=f"--task {config.task}",
             fix=f"sweet rollout --task {config.task} --sim scripted",
         )
@@ -128,13 +131,13 @@ async def _serve_client(
     from sweet.llm.server import listening, make_app
 
     try:
-        with _told() as told:
+        with _stop_signal() as stop:
             async with listening(make_app(client, text), config.host, config.port) as (url, served):
                 ready(url)
-                await _first(served, _stopped(told, should_stop))
+                await _first(served, _stopped(stop, should_stop))
                 if served.done():
                     await served
-                    raise SweetError("The server stopped by itself.", where=url)
+                    raise SweetError("The server stopped.", where=url)
     finally:
         await client.aclose()
 
@@ -158,11 +161,11 @@ async def _serve_vllm(
         find_adapter(config.model),
         PICTURES if task_kind(config.task).visual else 0,
     )
-    with _told() as told:
+    with _stop_signal() as stop:
         server = await VllmServer.start(settings, config.log or _new_log())
         try:
             reporter.say(f"vllm is starting; its output goes to {server.log}.")
-            stopped = asyncio.ensure_future(_stopped(told, should_stop))
+            stopped = asyncio.ensure_future(_stopped(stop, should_stop))
             healthy = asyncio.ensure_future(server.wait_until_healthy())
             await _first(healthy, stopped)
             if healthy.done():
@@ -183,27 +186,27 @@ def _new_log() -> Path:
 
 
 async def _first(*works: Awaitable[object]) -> None:
-    """Return when one of the works is done; none is cancelled, and what it raised stays with it."""
+    """Return when one of the awaitables is done. None is cancelled, and exceptions stay in their tasks."""
     await asyncio.wait([asyncio.ensure_future(work) for work in works], return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _stopped(told: asyncio.Event, should_stop: Callable[[], bool]) -> None:
-    """Return when a signal came or `should_stop` says so."""
-    while not (told.is_set() or should_stop()):
+async def _stopped(stop: asyncio.Event, should_stop: Callable[[], bool]) -> None:
+    """Return when the event is set or `should_stop` returns True."""
+    while not (stop.is_set() or should_stop()):
         with suppress(TimeoutError):
-            await asyncio.wait_for(told.wait(), _GLANCE)
+            await asyncio.wait_for(stop.wait(), _POLL_SECONDS)
 
 
 @contextmanager
-def _told() -> Iterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set. Signals go to the main thread: in another one nothing sets it."""
-    told = asyncio.Event()
+def _stop_signal() -> Iterator[asyncio.Event]:
+    """Yield an event that SIGINT and SIGTERM set, if this is the main thread; only that one receives signals."""
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     for number in numbers:
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     try:
-        yield told
+        yield stop
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)

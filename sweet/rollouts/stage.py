@@ -187,7 +187,7 @@ def _selected(tasks: list[Task], config: RolloutConfig) -> list[Task]:
 
 def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> None:
     if config.agent == SCRIPTED:
-        _check_here("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
+        _check_no_server("agent", config.agent_url, "agent_url", Hint("leave ", option("agent_url"), " out"))
         if kind.scripted_agent is None:
             raise UsageError(
                 f"There is no scripted agent for {kind.name} tasks.",
@@ -196,13 +196,13 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
             )
     elif config.agent == "micro" and kind.visual:
         raise UsageError(
-            f"The packaged agent micro writes no pages, as {kind.name} tasks want them.",
+            f"The packaged agent micro writes no pages, which {kind.name} tasks require.",
             where=option("agent", "micro"),
             fix=Hint(option("agent", "scripted"), ", or ", option("agent", "MODEL")),
         )
     if config.sim == SCRIPTED:
         fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
-        _check_here("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
+        _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
     if config.ray is not None and not kind.visual:
         raise UsageError(
@@ -221,7 +221,7 @@ def _check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) ->
     if choice.build is None:
         raise UsageError(
             f"The human of {kind.name} tasks must see pages. {config.sim} would be run by the embedded engine, "
-            f"which runs models of text ({choice.why}).",
+            f"which runs text models only ({choice.why}).",
             where=option("sim", config.sim),
             fix=Hint(
                 option("sim_url", "URL"),
@@ -233,10 +233,10 @@ def _check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) ->
         )
 
 
-def _check_here(who: str, urls: list[str], field: str, fix: str) -> None:
+def _check_no_server(side: str, urls: list[str], field: str, fix: str) -> None:
     if urls:
         raise UsageError(
-            f"The scripted {who} runs in this process, and a server was named for it.", where=option(field), fix=fix
+            f"The scripted {side} runs in this process, but a server was given for it.", where=option(field), fix=fix
         )
 
 

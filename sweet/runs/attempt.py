@@ -1,9 +1,9 @@
-"""An attempt under way: one call of a stage, and the artifacts it writes.
+"""A running attempt: one call of a stage, and the artifacts that it writes.
 
-Every step is in the manifest before it is on the disk: the attempt before it works, an artifact (as partial) before its
-first byte. What is written lies where it will stay, so nothing is moved or lost whenever the process is killed. Each
-artifact that is being written is guarded by a lock that the system drops with the process: attempts that write
-different artifacts run side by side, one that would write the same artifact is refused.
+Every step is in the manifest before it is on the disk: the attempt before it starts work, an artifact (as partial)
+before its first byte. Files are written at their final path, so nothing is moved, or lost if the process is killed.
+Each artifact that is being written is guarded by a lock that the system releases with the process: attempts that write
+different artifacts run at the same time, and an attempt that would write the same artifact is refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from filelock import FileLock, Timeout
 
 from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
 from sweet.hints import Hint, option
-from sweet.runs.content import current_sum, make_durable, measure
+from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
-from sweet.runs.index import leave_index
+from sweet.runs.index import save_index
 from sweet.runs.manifest import Artifact, ArtifactRef, Attempt, Kind, Manifest, next_id, now
 from sweet.runs.process import host, is_gone, process_mark
 from sweet.runs.stages import KINDS
@@ -31,7 +31,7 @@ LOGS = "logs"
 
 
 class Config(Protocol):
-    """What decides an attempt's outcome (sweet.stages.base.StageConfig)."""
+    """The configuration of an attempt (sweet.stages.base.StageConfig)."""
 
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
@@ -48,9 +48,9 @@ class Draft:
     """An artifact that is being written.
 
     Attributes:
-        path: absolute; a file that the stage makes, or a folder that is there.
-        resumed: True where an attempt before has begun or finished it.
-        meta: what the artifact will say of itself; may be added to until it is finished.
+        path: absolute; a file that the stage makes, or an existing folder.
+        resumed: whether an earlier attempt started or finished it.
+        meta: of the artifact; may be changed until it is finished.
     """
 
     id: str
@@ -66,8 +66,8 @@ class ActiveAttempt:
 
     Attributes:
         id: `<stage>-<n>`.
-        metrics, environment: to be added to; recorded when an artifact is finished and when the attempt ends.
-        log_path: what went wrong, for people. metrics_path: for the stage's figures as it goes, JSONL.
+        metrics, environment: may be changed; recorded when an artifact is finished and when the attempt ends.
+        log_path: log of errors, for people. metrics_path: JSONL file for metrics during the work.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ActiveAttempt:
             )
         self.log_path = logs / f"{self.id}.log"
         self.metrics_path = logs / f"{self.id}.jsonl"
-        self._log(f"{self.id} began")
+        self._log(f"{self.id} started")
 
     def start_artifact(
         self,
@@ -122,13 +122,13 @@ class ActiveAttempt:
         """Register an artifact as partial and lock it; with an empty suffix it is a folder, which is made.
 
         Args:
-            resume: go on with the newest artifact, partial or finished, of the same stage, digest, inputs and meta,
-                if there is one.
-            allow_new: whether a new one may be begun where the stage's newest is unfinished and was made otherwise.
+            resume: continue the newest artifact, partial or finished, of the same stage, digest, inputs and meta, if
+                there is one.
+            allow_new: whether a new one may be started if the stage's newest is unfinished and has other settings.
 
         Raises:
-            UsageError: another attempt that still runs is writing that artifact; or it is unfinished, was begun with
-                other settings, and `allow_new` is not given.
+            UsageError: a running attempt is writing that artifact; or it is unfinished, has other settings, and
+                `allow_new` is False.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind} is not a kind of artifact")
@@ -157,7 +157,7 @@ class ActiveAttempt:
         return draft
 
     def finish_artifact(self, draft: Draft, rows: int | None = None) -> Artifact:
-        """Bring the content to the disk and record it as done.
+        """Flush the content to the disk and record the artifact as done.
 
         Raises:
             SweetError: the stage has not written it.
@@ -173,12 +173,12 @@ class ActiveAttempt:
             artifact.meta, artifact.finished, artifact.status = recordable(draft.meta), now(), "done"
             self._record(manifest)
         self._drafts.pop(draft.id).lock.release()
-        leave_index(draft.path, draft.kind)
+        save_index(draft.path, draft.kind)
         return artifact.model_copy(deep=True)
 
     def end(self, error: BaseException | None) -> None:
-        """Record how the attempt ended and let its artifacts go."""
-        status, text = _ending(error)
+        """Record how the attempt ended and release the locks of its artifacts."""
+        status, text = _outcome(error)
         try:
             if error is not None and not isinstance(error, SweetError | KeyboardInterrupt):
                 self._log("".join(traceback.format_exception(error)))
@@ -192,8 +192,8 @@ class ActiveAttempt:
             self._drafts.clear()
 
     def _ref(self, artifact: Artifact) -> ArtifactRef:
-        """An input as it is at this moment, even where a hand has changed it since it was finished."""
-        return ArtifactRef(id=artifact.id, sha256=current_sum(self._store.root / artifact.path, artifact))
+        """Return an input as it is now, even if it was edited since it was finished."""
+        return ArtifactRef(id=artifact.id, sha256=current_sha256(self._store.root / artifact.path, artifact))
 
     def _same(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> Artifact | None:
         for artifact in reversed(manifest.artifacts):
@@ -209,19 +209,20 @@ class ActiveAttempt:
         return None
 
     def _refuse_others(self, manifest: Manifest, kind: Kind, meta: dict[str, Any]) -> None:
-        """UsageError where the stage's newest artifact of this kind is unfinished: names what is not as it was."""
+        """Raise UsageError if the stage's newest artifact of this kind is unfinished; names the settings that
+        differ."""
         made = [(a, manifest.attempt(a.attempt)) for a in manifest.artifacts if a.kind == kind]
-        mine = [(artifact, maker) for artifact, maker in made if maker is not None and maker.stage == self.stage]
-        if not mine or mine[-1][0].status != "partial":
+        own = [(artifact, maker) for artifact, maker in made if maker is not None and maker.stage == self.stage]
+        if not own or own[-1][0].status != "partial":
             return
-        artifact, maker = mine[-1]
+        artifact, maker = own[-1]
         before, now_ = self._config.current(maker.config) | artifact.meta, self._settings | meta
         changed = [
             f"{key} was {before.get(key)!r} and is {value!r}" for key, value in now_.items() if before.get(key) != value
         ]
         what = "; ".join(changed) or "other inputs"
         raise UsageError(
-            f"{artifact.id} is not finished, and was begun with other settings: {what}.",
+            f"{artifact.id} is not finished, and was started with other settings: {what}.",
             where=self._store.root / artifact.path,
             fix=Hint(
                 "the settings it was begun with go on with it; ", option("new", True), " begins another beside it"
@@ -229,7 +230,7 @@ class ActiveAttempt:
         )
 
     def _new(self, manifest: Manifest, kind: Kind, suffix: str, meta: dict[str, Any]) -> Artifact:
-        """An artifact under a number that neither the manifest nor the folder knows."""
+        """Return an artifact with a number that neither the manifest nor the folder has."""
         taken = [*(artifact.id for artifact in manifest.artifacts), *_stems(self._store.root / kind)]
         id = next_id(kind, taken)
         path = f"{kind}/{id}{suffix}"
@@ -262,14 +263,14 @@ class ActiveAttempt:
 
 
 def settle_attempts(manifest: Manifest) -> None:
-    """Attempts whose process is gone did not end: mark them as interrupted."""
+    """Mark running attempts whose process has ended as interrupted."""
     for attempt in manifest.attempts:
         if attempt.status == "running" and is_gone(attempt.pid, attempt.host, attempt.process):
             attempt.status = "interrupted"
-            attempt.error = f"died: process {attempt.pid} on {attempt.host} ended without saying why"
+            attempt.error = f"died: process {attempt.pid} on {attempt.host} ended without a record"
 
 
-def _ending(error: BaseException | None) -> tuple[Any, str | None]:
+def _outcome(error: BaseException | None) -> tuple[Any, str | None]:
     if error is None:
         return "done", None
     name = type(error).__name__
@@ -294,7 +295,7 @@ def _artifact(manifest: Manifest, id: str) -> Artifact:
 
 def _removed(id: str) -> SweetError:
     return SweetError(
-        f"{id} was taken out of the manifest while it was under way. What it wrote lies untouched.",
+        f"{id} was removed from the manifest while it was running. Its files are unchanged.",
         fix="run the same command again",
     )
 

@@ -1,7 +1,7 @@
-"""The user's cache folder: what can be computed again, kept for whoever asks next.
+"""The user's cache folder, for results that can be computed again.
 
-Any process may write there at any time, so files are replaced whole and readers check what they read. Nothing in it is
-needed: a folder that cannot be written only costs time.
+Any process may write there at any time, so files are replaced whole, and readers check what they read. Nothing in it is
+required: without a writable folder, only time is lost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from sweet.files import write_whole
 from sweet.runs.content import measure
 
 _SETTLED = 2.0
-"""Seconds after which a file's time tells its content: one that is younger may be changed within the clock's grain."""
-_MEMO = "sums"
-_MOST_SUMS = 1 << 20
-"""Bytes of remembered sums: some ten thousand."""
+"""Seconds after which a file's modification time identifies its content: a later change within the resolution of the
+clock would not show."""
+_DIGESTS = "sums"
+_MAX_DIGEST_BYTES = 1 << 20
+"""Bytes of cached digests: about ten thousand."""
 
 
 def cache_folder(what: str) -> Path:
-    """Where things of one kind are kept: under `$SWEET_CACHE`, else the user's cache folder."""
+    """Return the cache folder of one kind of result: under `$SWEET_CACHE`, else the user's cache folder."""
     given = os.environ.get("SWEET_CACHE")
     if given:
         return Path(given).expanduser() / what
@@ -32,44 +33,44 @@ def cache_folder(what: str) -> Path:
     return (general if general.is_absolute() else Path.home() / ".cache") / "sweet" / what
 
 
-def prune(folder: Path, most_bytes: int, ours: Callable[[Path], bool]) -> None:
-    """Remove the least recently touched files below `folder` that are `ours` until they take nine tenths of the most.
+def prune(folder: Path, max_bytes: int, ours: Callable[[Path], bool]) -> None:
+    """Remove the least recently modified files in `folder` that are `ours`, once they take more than `max_bytes`.
 
-    Nothing happens while they take no more than `most_bytes`.
+    They are removed until the rest takes at most nine tenths of it.
     """
     with contextlib.suppress(OSError):
         files = [(path, path.stat()) for path in folder.rglob("*") if path.is_file() and ours(path)]
         size = sum(stat.st_size for _, stat in files)
-        if size <= most_bytes:
+        if size <= max_bytes:
             return
         for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
             path.unlink(missing_ok=True)
             size -= stat.st_size
-            if size <= most_bytes * 9 // 10:
+            if size <= max_bytes * 9 // 10:
                 return
 
 
-def remembered_sum(path: Path) -> str:
-    """sha256 of a file's bytes, read once for each (place, size, time of change).
+def cached_sha256(path: Path) -> str:
+    """Return the sha256 of a file, which is read once for each (path, size, modification time, inode).
 
     Raises:
         OSError: it cannot be read.
     """
-    place = path.resolve()
-    stat = place.stat()
-    name = hashlib.sha256(f"{place}\n{stat.st_size}\n{stat.st_mtime_ns}\n{stat.st_ino}".encode("utf-8", "replace"))
-    memo = cache_folder(_MEMO) / f"{name.hexdigest()}.sum"
+    resolved = path.resolve()
+    stat = resolved.stat()
+    name = hashlib.sha256(f"{resolved}\n{stat.st_size}\n{stat.st_mtime_ns}\n{stat.st_ino}".encode("utf-8", "replace"))
+    memo = cache_folder(_DIGESTS) / f"{name.hexdigest()}.sum"
     with contextlib.suppress(OSError, ValueError):
-        told, check = memo.read_text(encoding="ascii").split()
-        if check == _check(told):
-            return told
-    found = measure(place).sha256
+        digest, check = memo.read_text(encoding="ascii").split()
+        if check == _check(digest):
+            return digest
+    found = measure(resolved).sha256
     if time.time() - stat.st_mtime > _SETTLED:
         with contextlib.suppress(OSError):
             write_whole(memo, f"{found} {_check(found)}\n".encode())
-            prune(memo.parent, _MOST_SUMS, lambda file: file.suffix == ".sum")
+            prune(memo.parent, _MAX_DIGEST_BYTES, lambda file: file.suffix == ".sum")
     return found
 
 
-def _check(told: str) -> str:
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+def _check(digest: str) -> str:
+    return hashlib.sha256(digest.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The content of an artifact, a file or a folder: its size, its sha256, and whether it is still what was recorded."""
+"""The content of an artifact, a file or a folder: its size, its sha256, and whether it has changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from sweet.runs.manifest import Artifact
 
 CLOCK_SLACK = 0.02
-"""Seconds by which a file's time may lag behind the clock that an artifact's is taken from."""
+"""Seconds by which the modification time of a file may be behind the system clock."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """sha256 of a file is that of its bytes; of a folder, that of a list of its files' names and sums."""
+    """The sha256 of a file is that of its bytes; that of a folder, of a list of its files with their sha256."""
 
     sha256: str
     bytes: int
@@ -38,7 +38,7 @@ def measure(path: Path) -> Content:
 
 
 def make_durable(path: Path) -> None:
-    """Bring a file, or a folder's files, to the disk."""
+    """Flush a file, or the files of a folder, to the disk."""
     for file in _files(path) if path.is_dir() else [path]:
         handle = os.open(file, os.O_RDWR)
         try:
@@ -47,10 +47,10 @@ def make_durable(path: Path) -> None:
             os.close(handle)
 
 
-def current_sum(path: Path, artifact: Artifact) -> str | None:
-    """sha256 of the content as it is now; None where the file is gone or was never finished.
+def current_sha256(path: Path, artifact: Artifact) -> str | None:
+    """Return the sha256 of the current content; None if the file does not exist or was never finished.
 
-    All is read only where the size differs from what was recorded, or something was written since.
+    The content is read only if the size differs from the record, or a file was modified since.
     """
     if artifact.sha256 is None or artifact.finished is None or not path.exists():
         return None
@@ -65,20 +65,20 @@ def current_sum(path: Path, artifact: Artifact) -> str | None:
 
 
 def alteration(path: Path, artifact: Artifact) -> str | None:
-    """What has happened to an artifact's content since it was finished; None where nothing has."""
+    """Return how the content of an artifact has changed since it was finished; None if it has not."""
     if artifact.sha256 is None:
         return None
     changed = f"{artifact.path} was changed since it was finished"
     if path.is_file() and path.stat().st_size != artifact.bytes:
-        return changed  # without reading it: one that goes on being written is asked about again and again
-    now = current_sum(path, artifact)
+        return changed  # without reading it: this is called often for an artifact that is being continued
+    now = current_sha256(path, artifact)
     if now is None:
-        return f"{artifact.path} is not there any more"
+        return f"{artifact.path} no longer exists"
     return None if now == artifact.sha256 else changed
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files below a folder, in one order everywhere."""
+    """Yield all files of a folder, in the same order on every system."""
     yield from sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.parts)
 
 

@@ -1,7 +1,7 @@
-"""What an index keeps of each row (sweet.runs.index): where its line lies, and the few fields by which it is listed.
+"""The entries of an index (sweet.runs.index): the position of each row's line, and the few fields that a list shows.
 
-A line is checked as a whole for being JSON, and for these fields alone: a page of a viewer wants fifteen of them and
-not the tokens beside. An entry is a flat tuple, so that fifteen thousand of them are read in a moment.
+A line is parsed as JSON, but only these fields are validated and kept: a list of dialogues does not need their tokens.
+An entry is a flat tuple, so that many thousands are read quickly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sweet.runs.manifest import Kind
 
 
 class Entry(Protocol):
-    """One row: its line's place in bytes (the line feed is not counted), and the trajectory that it is about."""
+    """One row: the position of its line in bytes, without the line feed, and the id of its trajectory."""
 
     @property
     def offset(self) -> int: ...
@@ -31,7 +31,7 @@ E_co = TypeVar("E_co", bound=Entry, covariant=True)
 
 
 class RolloutEntry(NamedTuple):
-    """A trajectory. `tokens` were sampled by the agent, None where nobody counted; `fault` is the human's."""
+    """A trajectory. `tokens` were sampled by the agent, None if they were not counted; `fault` is of the human."""
 
     offset: int
     length: int

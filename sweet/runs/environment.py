@@ -1,4 +1,4 @@
-"""What an attempt ran on, and what must not be kept of it."""
+"""The environment that an attempt ran in, and the removal of secrets from what is recorded."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ PACKAGES = (
     "playwright",
     "vllm",
 )
-"""Their versions are recorded where they are installed. None is imported for it."""
+"""Packages whose versions are recorded, if they are installed. None of them is imported."""
 
 NODES = "nodes"
-"""Under which those of a cluster are recorded, by their names."""
+"""Key of the nodes of a cluster, by their names."""
 
 _SECRETS = (
     (re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
@@ -62,8 +62,8 @@ def _versions() -> dict[str, str]:
 
 
 def environment(task: str) -> dict[str, Any]:
-    """Versions of the program, of the package that brings the kind of task, Python, the system and the packages that
-    decide what comes out, and the cores that there are."""
+    """Return the versions of the program, of the package of the kind of task, of Python, the system and the packages
+    that decide results, and the number of cores."""
     return {
         "sweet": VERSION,
         "kind": package_of(task),
@@ -75,7 +75,7 @@ def environment(task: str) -> dict[str, Any]:
 
 
 def recordable(value: Any) -> Any:
-    """Any value as what JSON can hold, without keys and passwords (in addresses, headers and error texts)."""
+    """Return any value as JSON types, without keys and passwords (in addresses, headers and error texts)."""
     return _redact(plain(json.loads(json.dumps(to_jsonable_python(value, fallback=str, inf_nan_mode="constants")))))
 
 

@@ -1,15 +1,15 @@
-"""An index of a JSONL artifact: where each row lies and what a list shows of it, so that a viewer need not read it all.
+"""An index of a JSONL artifact, so that a viewer does not have to read the whole file.
 
-It is kept in a hidden file beside the artifact and is never needed: what it says follows from the artifact, and where
-it is missing, damaged, or cannot be written (a read-only run), it is made in memory. An entry stands for a line that
-has its line feed; such lines are `covered`, and with them goes a checksum of all their bytes. A line at the end that
-lacks its line feed is read anew each time.
+It holds the position of each row and the fields that a list shows. It is kept in a hidden file next to the artifact and
+is never required: if it is missing, damaged, or cannot be written (a read-only run), it is made in memory. An entry
+stands for a line with its line feed; these lines are `covered`, and the index has the sha256 of all their bytes. A last
+line without a line feed is read again each time.
 
-When is a kept index right? If the file has the size, time and inode that it had when the index was made, and that time
-was not younger then than a clock's grain, nobody has written since. Otherwise the covered bytes are read again: if
-their checksum is the same, only what follows them is parsed (a rollout goes on, or the run was copied), else everything
-is (an edit, a truncation, another file). A process that follows a file which is only appended to, and has seen the
-covered bytes itself, looks at the last of them alone.
+A saved index is valid without reading the artifact if the file has the same size, modification time and inode as when
+the index was made, and that time was older than the resolution of the clock. Otherwise the covered bytes are read
+again: if their sha256 is the same, only the rest is parsed (a rollout was continued, or the run was copied), else the
+whole file (it was edited, truncated or replaced). A process that follows a file which is only appended to, and that has
+read the covered bytes itself, compares only the last of them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sweet.runs.jsonl import is_object, parse_row
 from sweet.runs.manifest import Kind
 
 VERSION = 1
-"""Raised whenever an entry holds something else."""
+"""Incremented when the content of an entry changes."""
 WORTH_KEEPING = 1 << 20
-"""Bytes of an artifact below which it is read in a moment, and no index kept."""
+"""Artifacts with fewer bytes are read quickly, and no index is kept."""
 TAIL = 4096
-"""Bytes at the end of the covered ones by which a file that is appended to is known again."""
+"""Number of the last covered bytes that identify a file which is only appended to."""
 ABANDONED = 60.0
-"""Seconds after which an index that is half written belongs to nobody."""
+"""Seconds after which an unfinished temporary file of an index is removed."""
 CHUNK = 1 << 20
 
 Kept = TypeVar("Kept")
@@ -49,9 +49,8 @@ def index_path(artifact: Path) -> Path:
     return artifact.with_name(f".{artifact.name}.index")
 
 
-def leave_index(artifact: Path, kind: Kind) -> None:
-    """Keep an index of an artifact that was just finished, if it is worth one. What is wrong with a row is told to
-    who looks at it."""
+def save_index(artifact: Path, kind: Kind) -> None:
+    """Keep an index of a finished artifact, if that is large. Errors in rows are reported when they are read."""
     if kind in FORMS and artifact.is_file() and artifact.stat().st_size >= WORTH_KEEPING:
         with suppress(InputError, OSError):
             Index(artifact, FORMS[kind])
@@ -59,7 +58,7 @@ def leave_index(artifact: Path, kind: Kind) -> None:
 
 @dataclass(frozen=True)
 class Stamp:
-    """By which a file is known to be untouched."""
+    """Identifies the state of a file."""
 
     size: int
     mtime_ns: int
@@ -71,7 +70,7 @@ class Stamp:
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
-class _Kept(BaseModel, Generic[Kept]):
+class _SavedIndex(BaseModel, Generic[Kept]):
     """The content of the hidden file."""
 
     model_config = ConfigDict(extra="forbid")
@@ -86,32 +85,32 @@ class _Kept(BaseModel, Generic[Kept]):
 
 
 class Index(Generic[E]):
-    """The rows of an artifact, as they are when it is opened; `update` looks again.
+    """The rows of an artifact, as they are when it is opened; `update` reads it again.
 
     Attributes:
         path: the artifact.
 
     Raises:
-        InputError: a line is damaged, or the file is not there.
+        InputError: a line is damaged, or the file does not exist.
     """
 
     def __init__(self, path: Path, form: Form[E]) -> None:
         self.path = path
         self.form = form
-        self._forget()
+        self._reset()
         kept = self._load()
         self.update()
         if (self._stamp, self._covered) != kept and self._covered >= WORTH_KEEPING:
             self._save()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._entries: list[E] = []
         self._last: E | None = None  # of a line without its line feed
         self._covered = 0
         self._lines = 0
-        self._stamp: Stamp | None = None  # None where the file's time does not tell whether it was touched
-        self._hash: Any = hashlib.sha256()  # of the covered bytes; None where this process has not read them
-        self._kept_sum = ""  # what is said of them where that is so
+        self._stamp: Stamp | None = None  # None if the file's time does not identify its content
+        self._hash: Any = hashlib.sha256()  # of the covered bytes; None if this process has not read them
+        self._saved_digest = ""  # of the covered bytes, if `_hash` is None
         self._tail = b""
 
     @property
@@ -120,10 +119,10 @@ class Index(Generic[E]):
         return self._entries if self._last is None else [*self._entries, self._last]
 
     def update(self, *, appended: bool = False) -> bool:
-        """Look at the file again; whether the entries are others now.
+        """Read the file again. Return whether the entries have changed.
 
         Args:
-            appended: nobody does anything to the file but append to it.
+            appended: whether the file is only appended to.
 
         Raises:
             InputError: as on opening.
@@ -137,8 +136,8 @@ class Index(Generic[E]):
                 before = (len(self._entries), self._last)
                 known = self._is_covered(file, stamp.size, appended=appended)
                 if not known:
-                    self._forget()
-                self._read_on(file)
+                    self._reset()
+                self._read_rest(file)
         except OSError as error:
             raise InputError(f"The file cannot be read: {error.strerror}.", path=self.path) from error
         settled = stamp.mtime_ns / 1e9 < now - CLOCK_SLACK
@@ -146,10 +145,10 @@ class Index(Generic[E]):
         return not known or before != (len(self._entries), self._last)
 
     def line(self, entry: E) -> bytes:
-        """The line of an entry, read now.
+        """Read the line of an entry.
 
         Raises:
-            InputError: it is not what the entry tells of it any more.
+            InputError: it no longer matches the entry.
         """
         with suppress(OSError, ValidationError), self.path.open("rb") as file:
             file.seek(entry.offset)
@@ -160,7 +159,7 @@ class Index(Generic[E]):
         raise InputError(what, path=self.path, fix="open it again")
 
     def _is_covered(self, file: BinaryIO, size: int, *, appended: bool) -> bool:
-        """Whether the file begins with the covered bytes."""
+        """Return whether the file begins with the covered bytes."""
         if size < self._covered:
             return False
         if appended and self._hash is not None:
@@ -171,16 +170,16 @@ class Index(Generic[E]):
         while left and (chunk := file.read(min(left, CHUNK))):
             found.update(chunk)
             left -= len(chunk)
-        if left or found.hexdigest() != self._sum():
+        if left or found.hexdigest() != self._digest():
             return False
         self._hash, self._tail = found, chunk[-TAIL:]
         return True
 
-    def _sum(self) -> str:
-        return self._kept_sum if self._hash is None else str(self._hash.hexdigest())
+    def _digest(self) -> str:
+        return self._saved_digest if self._hash is None else str(self._hash.hexdigest())
 
-    def _read_on(self, file: BinaryIO) -> None:
-        """Parse what follows the covered bytes."""
+    def _read_rest(self, file: BinaryIO) -> None:
+        """Parse the lines after the covered bytes."""
         self._last = None
         file.seek(self._covered)
         for line in file:
@@ -202,31 +201,31 @@ class Index(Generic[E]):
         self._tail = (self._tail + line)[-TAIL:] if len(line) < TAIL else line[-TAIL:]
 
     def _load(self) -> tuple[Stamp | None, int] | None:
-        """Take up the kept index, whose stamp and reach are returned; whatever is wrong with it, it counts as none."""
+        """Load the saved index and return its stamp and covered bytes; None if it is missing or invalid."""
         try:
             content = index_path(self.path).read_bytes()
-            kept = _Kept[self.form.entry].model_validate_json(content)  # type: ignore[name-defined]
+            kept = _SavedIndex[self.form.entry].model_validate_json(content)  # type: ignore[name-defined]
         except (OSError, ValidationError):
             return None
         if (kept.version, kept.kind) != (VERSION, self.form.kind):
             return None
         self._entries, self._covered, self._lines = kept.entries, kept.covered, kept.lines
-        self._kept_sum, self._hash, self._stamp = kept.sum, None, kept.stamp
+        self._saved_digest, self._hash, self._stamp = kept.sum, None, kept.stamp
         return kept.stamp, kept.covered
 
     def _save(self) -> None:
-        kept = _Kept[Any](
+        saved = _SavedIndex[Any](
             version=VERSION,
             kind=self.form.kind,
             stamp=self._stamp,
             covered=self._covered,
             lines=self._lines,
-            sum=self._sum(),
+            sum=self._digest(),
             entries=self._entries,
         )
-        place = index_path(self.path)
+        path = index_path(self.path)
         with suppress(OSError):
-            write_whole(place, kept.model_dump_json().encode())
-            for orphan in place.parent.glob(f".{glob.escape(place.name)}.*{UNFINISHED}"):
+            write_whole(path, saved.model_dump_json().encode())
+            for orphan in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
                 if time.time() - orphan.stat().st_mtime > ABANDONED:
                     orphan.unlink()

@@ -1,9 +1,8 @@
-"""JSON Lines: append-only files of ours, and rows of files from outside.
+"""JSON Lines: append-only files of this program, and rows of files from outside.
 
-A writer appends whole lines. A process that is killed, or a disk that is full, leaves at most one torn line at the end
-of the file: one without a line feed that is not a whole JSON object (an object's beginning never is one). A reader
-drops it and a writer cuts it off before it goes on, so that what was cut is done again. A last line that lacks only its
-line feed is whole and stays.
+A writer appends whole lines. If a process is killed or a disk is full, at most the last line of the file is torn: it
+has no line feed and is not a whole JSON object (the beginning of an object never is one). Readers ignore it and a
+writer removes it, so that the row is written again. A last line that lacks only its line feed is whole and is kept.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from sweet.suggestions import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
 
-_FROM_A_COPY = "take the file from a copy, or make it again; whatever was made from it is stale then"
+_FROM_A_COPY = "restore the file from a copy, or make it again; artifacts made from it are stale then"
 
 
 def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
-    """The rows of a file that a stage wrote. A torn last line is dropped.
+    """Yield the rows of a file that a stage wrote. A torn last line is ignored.
 
     Raises:
-        InputError: the file is not there, or a line is broken or not a row of this model; names the line.
+        InputError: the file does not exist, or a line is damaged or not a row of this model; names the line.
     """
     for number, line in _lines(path):
         if not line.strip() or (not line.endswith(b"\n") and not is_object(line)):
@@ -42,10 +41,10 @@ def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
 
 
 def parse_row(line: bytes, model: type[T], path: Path, number: int | None = None) -> T:
-    """The row of a line that a stage wrote.
+    """Return the row of a line that a stage wrote.
 
     Raises:
-        InputError: it is broken or not a row of this model; names the line by its `number`.
+        InputError: it is damaged or not a row of this model; names the line by its `number`.
     """
     try:
         return model.model_validate_json(line)
@@ -60,11 +59,11 @@ def parse_row(line: bytes, model: type[T], path: Path, number: int | None = None
 
 
 def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file that a stage wrote, as they stand: many times faster than `read_jsonl`, and checked for
-    nothing but being JSON objects. A torn last line is dropped.
+    """Yield the rows of a file that a stage wrote, unchanged. Much faster than `read_jsonl`: rows are checked only for
+    being JSON objects. A torn last line is ignored.
 
     Raises:
-        InputError: the file is not there, or a line is not a JSON object; names the line.
+        InputError: the file does not exist, or a line is not a JSON object; names the line.
     """
     for number, line in _lines(path):
         try:
@@ -80,10 +79,10 @@ def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number (from 1) and object of each row of a file from outside. Empty lines are passed over.
+    """Yield line number (from 1) and object of each row of a file from outside. Empty lines are skipped.
 
     Raises:
-        InputError: the file is not there, or a line is not a JSON object; names the line.
+        InputError: the file does not exist, or a line is not a JSON object; names the line.
     """
     number = 0
 
@@ -100,13 +99,13 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except EOFError:
             return
         except jsonlines.InvalidLineError as error:
-            raise InputError(_complaint(error), path=path, line=number, fix="one JSON object a line") from error
+            raise InputError(_reason(error), path=path, line=number, fix="one JSON object per line") from error
         except RecursionError as error:
             raise InputError("The line is nested too deeply.", path=path, line=number) from error
         yield number, row
 
 
-def _complaint(error: jsonlines.InvalidLineError) -> str:
+def _reason(error: jsonlines.InvalidLineError) -> str:
     cause = error.__cause__
     if isinstance(cause, json.JSONDecodeError):
         return f"The line is not JSON: {cause.msg} (column {cause.colno})."
@@ -118,7 +117,7 @@ def _complaint(error: jsonlines.InvalidLineError) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines with their line feeds. Only a line feed ends a line."""
+    """Yield numbered lines with their line feeds. Only a line feed ends a line."""
     try:
         with path.open("rb") as file:
             yield from enumerate(file, 1)
@@ -127,17 +126,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except PermissionError as error:
-        raise InputError("The file cannot be read.", path=path, fix="give yourself the right to read it") from error
+        raise InputError("The file cannot be read.", path=path, fix="make it readable for this user") from error
 
 
 def no_such_file(path: Path) -> InputError:
-    """The error for a file that is not there; names the one beside it that was meant."""
-    beside = map(str, path.parent.glob("*.jsonl*"))
-    return InputError(f"There is no such file.{did_you_mean(str(path), beside)}", path=path)
+    """Return the error for a file that does not exist; suggests a similar name in the same folder."""
+    neighbours = map(str, path.parent.glob("*.jsonl*"))
+    return InputError(f"There is no such file.{did_you_mean(str(path), neighbours)}", path=path)
 
 
 def is_object(line: bytes) -> bool:
-    """Whether a line without a line feed is whole."""
+    """Return whether a line without a line feed is whole."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
@@ -145,15 +144,15 @@ def is_object(line: bytes) -> bool:
 
 
 class JsonlWriter:
-    """Appends rows, each as one line that has reached the operating system when `write` returns.
+    """Appends rows, each as one line that is handed to the operating system before `write` returns.
 
-    Opening cuts a torn last line. Threads may share a writer; two writers must not share a file (artifacts are locked
-    by the attempt that writes them). Numbers that JSON has not (NaN, infinities) are written as null, halves of
-    surrogate pairs as the replacement character.
+    Opening removes a torn last line. Threads may share a writer; two writers may not share a file (artifacts are locked
+    by the attempt that writes them). Numbers that JSON lacks (NaN, infinities) are written as null, single surrogates
+    as the replacement character.
 
     Attributes:
-        path: the file, made with its folders where it is not there.
-        rows: rows in the file, those found at opening included.
+        path: the file, which is made with its folders if it does not exist.
+        rows: number of rows in the file, including those found at opening.
     """
 
     def __init__(self, path: Path) -> None:
@@ -166,7 +165,7 @@ class JsonlWriter:
             raise UsageError(f"The file cannot be written: {error.strerror}.", where=path) from error
         self._open = True
         try:
-            self.rows, self._end = self._mend()
+            self.rows, self._end = self._repair()
         except BaseException:
             self.close()
             raise
@@ -175,7 +174,7 @@ class JsonlWriter:
         """Append one row.
 
         Raises:
-            OSError: it could not be written whole; the file is as it was before.
+            OSError: it could not be written whole; the file is unchanged.
         """
         value = row.model_dump(mode="json") if isinstance(row, BaseModel) else row
         line = encode(value) + b"\n"
@@ -184,7 +183,7 @@ class JsonlWriter:
             self.rows += 1
 
     def close(self) -> None:
-        """Bring what was written to the disk and close the file."""
+        """Flush the file to the disk and close it."""
         if self._open:
             self._open = False
             try:
@@ -210,8 +209,8 @@ class JsonlWriter:
             raise
         self._end += len(line)
 
-    def _mend(self) -> tuple[int, int]:
-        """Cut a torn last line; rows and bytes that stay."""
+    def _repair(self) -> tuple[int, int]:
+        """Remove a torn last line. Return the remaining rows and bytes."""
         rows = end = size = 0
         with self.path.open("rb") as file:
             for line in file:
@@ -228,7 +227,7 @@ class JsonlWriter:
 
 
 def encode(value: Any) -> bytes:
-    """A JSON value as one line of UTF-8, without the line feed."""
+    """Encode a JSON value as one line of UTF-8, without the line feed."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:
@@ -236,7 +235,7 @@ def encode(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A JSON value without what JSON files cannot hold."""
+    """Return a JSON value without floats and characters that JSON files cannot hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, str):

@@ -1,11 +1,11 @@
-"""The manifest: what a run holds, as types.
+"""The manifest: the contents of a run, as types.
 
-`run/manifest.json` is the one place that says which artifacts there are, who made them and from what. A user may edit
-it, and another version of the program may have written it, so it is read as input from outside: `parse` checks the
-schema version first, then every id, path and reference, and says where something is wrong.
+`run/manifest.json` is the one record of which artifacts exist, which attempts made them and from what. A user may edit
+it, and another version of the program may have written it, so it is validated as input from outside: `parse` checks the
+schema version first, then every id, path and reference, and reports where something is wrong.
 
-What a stage makes is an artifact, `<kind>-<n>`; what it does is an attempt, `<stage>-<n>`. An artifact is registered as
-partial before its first byte is written, so nothing lies in a run that the manifest does not know.
+A stage makes artifacts, `<kind>-<n>`, in attempts, `<stage>-<n>`. An artifact is registered as partial before its first
+byte is written, so a run contains nothing that is not in the manifest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pydantic import (
 from sweet.errors import InputError, UsageError
 
 SCHEMA_VERSION = 1
-"""Raised whenever a manifest of the new form could be misread by the program before."""
+"""Incremented when older versions of the program could misread a manifest."""
 
 Kind = Literal["rollouts", "scores", "preferences", "critic", "candidates", "pairs", "actor"]
 
@@ -40,7 +40,7 @@ _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)*-[1-9][0-9]{0,8}")
 
 def _check_id(value: str) -> str:
     if not _ID.fullmatch(value):
-        raise ValueError("an id is a name in lower case, a hyphen and a number, as rollouts-1")
+        raise ValueError("an id is a name in lower case, a hyphen and a number, such as rollouts-1")
     return value
 
 
@@ -48,7 +48,7 @@ def _check_path(value: str) -> str:
     path = PurePosixPath(value)
     plain = value.isprintable() and "\\" not in value and not re.match("[A-Za-z]:", value)
     if not plain or path.is_absolute() or ".." in path.parts or not path.parts or str(path) != value:
-        raise ValueError("a path is relative to the run, stays inside it, and is written plainly, as rollouts/x.jsonl")
+        raise ValueError("a path is relative to the run, inside it, and in its simplest form, such as rollouts/x.jsonl")
     return value
 
 
@@ -62,7 +62,7 @@ class _Record(BaseModel):
 
 
 class ArtifactRef(_Record):
-    """An input as it was when it was used."""
+    """An input, with its content when it was used."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,13 +76,13 @@ class Artifact(_Record):
     id: Id
     kind: Kind
     path: RunPath
-    """Relative to the run, with slashes."""
+    """Path relative to the run, with slashes."""
     rows: int | None = Field(default=None, ge=0)
-    """Rows of a JSONL file; None for a folder."""
+    """Number of rows of a JSONL file; None for a folder."""
     sha256: Sha256 | None = None
-    """Of the content when it was last finished. A partial artifact has one if it was finished before and reopened."""
+    """Of the content when the artifact was last finished. A partial artifact has one if it was reopened."""
     bytes: int = Field(default=0, ge=0)
-    """Size when it was last finished."""
+    """Size in bytes when it was last finished."""
     status: Literal["partial", "done"] = "partial"
     attempt: Id
     """The attempt that wrote it last."""
@@ -106,7 +106,7 @@ class Artifact(_Record):
         return int(self.id.rpartition("-")[2])
 
     def ref(self) -> ArtifactRef:
-        """This artifact as an input, as it is now."""
+        """Return this artifact as an input, with its current content."""
         return ArtifactRef(id=self.id, sha256=self.sha256)
 
 
@@ -121,10 +121,10 @@ class Attempt(_Record):
     pid: int = Field(ge=0)
     host: str
     process: str = ""
-    """Tells the process from a later one of the same pid: boot, pid namespace and start time."""
+    """Distinguishes the process from a later one with the same pid: boot, pid namespace and start time."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
     digest: str
-    """Of what decides the outcome; two attempts of one stage with the same digest and inputs do the same."""
+    """Of the settings that decide the result: attempts of a stage with the same digest and inputs do the same."""
     inputs: list[ArtifactRef] = Field(default_factory=list)
     outputs: list[Id] = Field(default_factory=list)
     metrics: dict[str, JsonValue] = Field(default_factory=dict)
@@ -140,7 +140,7 @@ class Attempt(_Record):
 
 
 class Manifest(_Record):
-    """What a run holds. Attempts and artifacts stand in the order in which they began."""
+    """The contents of a run. Attempts and artifacts are in the order in which they were started."""
 
     schema_version: Literal[1] = 1
     sweet_version: str
@@ -159,7 +159,7 @@ class Manifest(_Record):
             ("path", [artifact.path for artifact in self.artifacts]),
         ):
             if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"the {what} {twice} stands there twice")
+                raise ValueError(f"the {what} {twice} occurs twice")
         known = {attempt.id for attempt in self.attempts}
         for artifact in self.artifacts:
             if artifact.attempt not in known:
@@ -173,7 +173,7 @@ class Manifest(_Record):
         return next((attempt for attempt in self.attempts if attempt.id == id), None)
 
     def of_kind(self, kind: str, status: str | None = None) -> list[Artifact]:
-        """The artifacts of a kind, the one that was finished last at the end."""
+        """Return the artifacts of a kind, the one that was finished last at the end."""
         found = [a for a in self.artifacts if a.kind == kind and (status is None or a.status == status)]
         return sorted(found, key=lambda a: (a.finished or a.created, a.number))
 
@@ -183,7 +183,7 @@ def now() -> datetime:
 
 
 def next_id(name: str, taken: Iterable[str]) -> str:
-    """`<name>-<n>`, with n above that of every id in `taken` of the same name."""
+    """Return `<name>-<n>`, with n larger than in all ids of `taken` with the same name."""
     numbers = [0]
     for id in taken:
         stem, _, number = id.rpartition("-")
@@ -193,19 +193,19 @@ def next_id(name: str, taken: Iterable[str]) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `manifest.json`."""
+    """Return the JSON Schema of `manifest.json`."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Manifest.model_json_schema()
 
 
 def parse(data: bytes, path: Path, fix: str) -> Manifest:
-    """The manifest that a file holds.
+    """Parse the content of a manifest file.
 
     Args:
-        fix: what mends a damaged file.
+        fix: how a damaged file is repaired, for errors.
 
     Raises:
         UsageError: it was written by a newer version of the program.
-        InputError: it is damaged; says where.
+        InputError: it is damaged; the message says where.
     """
     try:
         value = json.loads(data.decode("utf-8"))
@@ -236,5 +236,5 @@ def parse(data: bytes, path: Path, fix: str) -> Manifest:
 
 
 def render(manifest: Manifest) -> bytes:
-    """The file's content; what `parse` reads back as an equal manifest."""
+    """Return the content of the file, which `parse` reads as an equal manifest."""
     return (json.dumps(manifest.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,8 +1,8 @@
-"""Is the process that an attempt was begun by still there?
+"""Whether the process that started an attempt still runs.
 
-A pid alone does not tell: it is used again. On Linux a process is known by the boot, its pid namespace and its start
-time as well. Where that cannot be read (another host, another container, another system), an attempt is believed to
-run; nothing hangs on it, because what is written is guarded by locks that the system drops with their process.
+A pid alone is not enough, because pids are reused. On Linux a process is also identified by the boot, its pid namespace
+and its start time. If these cannot be read (another host, container or system), the attempt counts as running. Nothing
+depends on it: what is written is guarded by locks that the system releases with the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def host() -> str:
 
 
 def process_mark(pid: int) -> str:
-    """`boot/namespace/start` of a live process on Linux, empty where it cannot be told."""
+    """Return `boot/namespace/start` of a live process on Linux; empty if it cannot be read."""
     try:
         started = _stat(pid)[19]
         namespace = (_PROC / "self/ns/pid").readlink().name
@@ -31,7 +31,7 @@ def process_mark(pid: int) -> str:
 
 
 def is_gone(pid: int, on_host: str, mark: str) -> bool:
-    """True where it is certain that the process has ended."""
+    """Return whether it is certain that the process has ended."""
     if on_host != host():
         return False
     if sys.platform == "win32":
@@ -59,5 +59,5 @@ def is_gone(pid: int, on_host: str, mark: str) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; the command before it may hold anything."""
+    """Return the fields of /proc/PID/stat from the state on; the command before it may contain any character."""
     return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -1,7 +1,7 @@
-"""A run: one directory, its manifest, and what is found by it.
+"""A run: one directory with a manifest, and the access to its artifacts.
 
-Nothing is kept between calls: every answer is read from the disk, so a `Run` may be used while other processes work on
-the same directory. Files are found by the manifest, never by their names.
+Nothing is cached between calls: every answer is read from the disk, so a `Run` may be used while other processes work
+on the same directory. Files are found by the manifest, never by their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweet.hints import Hint, stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
-from sweet.runs.content import alteration, current_sum
+from sweet.runs.content import alteration, current_sha256
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making
@@ -26,7 +26,7 @@ from sweet.suggestions import did_you_mean
 
 
 class Run:
-    """One run directory. `path` is as it was given, for messages; files are addressed absolutely.
+    """One run directory. `path` is as it was given, for messages; paths of files are absolute.
 
     Made by `create`, `open`, `open_or_create` or `newest`.
     """
@@ -38,10 +38,10 @@ class Run:
 
     @classmethod
     def create(cls, path: str | Path, task: str = "code") -> Run:
-        """Make a run.
+        """Create a run.
 
         Raises:
-            UsageError: there is a run already, or something else.
+            UsageError: there is a run already, or another directory or file.
         """
         run, made = cls._make(path, task)
         if not made:
@@ -50,25 +50,25 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """A run that is there.
+        """Open an existing run.
 
         Raises:
-            UsageError: it is not, or was written by a newer version.
+            UsageError: it does not exist, or was written by a newer version.
             InputError: its manifest is damaged.
         """
         run = cls(path)
         if not run._root.is_dir():
-            what = f"There is no such run.{did_you_mean(str(path), _runs_around(run.path))}"
+            what = f"There is no such run.{did_you_mean(str(path), _nearby_runs(run.path))}"
             raise UsageError(what, where=path, fix=NO_RUN)
         run._store.load()
         return run
 
     @classmethod
     def open_or_create(cls, path: str | Path, task: str = "code") -> Run:
-        """The run at a path, made where there is none. Two processes may do so at once.
+        """Open the run at a path, or create it. Two processes may do so at once.
 
         Raises:
-            UsageError: the run is for another kind of task, or there is something else at that path.
+            UsageError: the run is for another kind of task, or the path is something else.
         """
         run, made = cls._make(path, task)
         held = task if made else run._store.load().task
@@ -80,7 +80,7 @@ class Run:
 
     @classmethod
     def newest(cls, root: Path = RUNS) -> Run:
-        """The run under `root` that was made last.
+        """Return the run under `root` that was created last.
 
         Raises:
             UsageError: there is none.
@@ -88,7 +88,7 @@ class Run:
         runs = [cls(path) for path in (root.iterdir() if root.is_dir() else ()) if Store(path.absolute()).exists()]
         if not runs:
             raise UsageError("There is no run yet.", where=root, fix=Hint(NO_RUN, "; or name the run"))
-        newest = max(runs, key=lambda run: (run._born(), run.path.name))
+        newest = max(runs, key=lambda run: (run._created(), run.path.name))
         newest._store.load()
         return newest
 
@@ -103,10 +103,10 @@ class Run:
                 if entry.name != LOCKS and not entry.name.startswith(TEMPORARY)
             ]
         except OSError as error:
-            raise UsageError(f"The run cannot be made: {error.strerror}.", where=path) from error
+            raise UsageError(f"The run cannot be created: {error.strerror}.", where=path) from error
         if foreign and not run._store.exists() and not run._store.backup.exists():
             raise UsageError(
-                "The directory holds other things and is not a run.", where=path, fix="name a new or an empty directory"
+                "The directory is not empty and is not a run.", where=path, fix="name a new or an empty directory"
             )
         with run._store.locked():
             if run._store.exists() or run._store.backup.exists():
@@ -115,15 +115,15 @@ class Run:
             run._store.save(Manifest(sweet_version=VERSION, task=task, created=now()))
         return run, True
 
-    def _born(self) -> float:
-        """When the run was made. Where the manifest cannot be read: when that was last touched."""
+    def _created(self) -> float:
+        """Return when the run was created; if the manifest cannot be read, when that was last modified."""
         try:
             return self._store.load().created.timestamp()
         except SweetError:
             return self._store.path.stat().st_mtime
 
     def manifest(self) -> Manifest:
-        """The manifest as it is now. Attempts whose process has died are interrupted in it, and an artifact that was
+        """Return the current manifest. Attempts whose process has ended are interrupted in it, and an artifact that was
         reopened but has not changed is still done."""
         manifest = self._store.load()
         settle_attempts(manifest)
@@ -134,11 +134,11 @@ class Run:
         return manifest
 
     def file(self, artifact: Artifact) -> Path:
-        """Where an artifact lies, absolute."""
+        """Return the absolute path of an artifact."""
         return self._root / artifact.path
 
     def artifact(self, id: str) -> Artifact:
-        """Raises UsageError where there is none of that id."""
+        """Return the artifact of an id. Raises UsageError if there is none."""
         manifest = self.manifest()
         found = manifest.artifact(id)
         if found is None:
@@ -146,10 +146,10 @@ class Run:
         return found
 
     def find(self, kind: Kind, from_id: str | None = None, *, needed_by: str) -> Artifact:
-        """The newest finished artifact of a kind, or the one that `from_id` names.
+        """Return the newest finished artifact of a kind, or the one that `from_id` names.
 
         Raises:
-            UsageError: there is none; names the stage that makes it, or the ids there are.
+            UsageError: there is none; names the stage that makes it, or the existing ids.
         """
         manifest = self.manifest()
         done = manifest.of_kind(kind, "done")
@@ -168,12 +168,12 @@ class Run:
             what = f"{needed_by} needs {kind}, and the run has none yet."
             raise UsageError(what, where=self.path, fix=self._maker(kind))
         if not self.file(chosen).exists():
-            what = f"{needed_by} needs {chosen.id}, and its file is gone."
+            what = f"{needed_by} needs {chosen.id}, and its file does not exist."
             raise UsageError(what, where=self.file(chosen), fix=Hint("put it back, or ", self._maker(kind)))
         return chosen
 
     def input_of(self, artifact: Artifact, kind: Kind) -> Artifact:
-        """The nearest artifact of a kind that an artifact was made from; itself if it is of that kind.
+        """Return the nearest artifact of a kind that an artifact was made from; itself if it is of that kind.
 
         Raises:
             UsageError: there is none.
@@ -184,16 +184,16 @@ class Run:
         return found
 
     def stale(self, artifact: Artifact) -> str | None:
-        """Why an artifact is stale, in one clause; None where it is not."""
+        """Return why an artifact is stale, in one clause; None if it is not."""
         return self.staleness(self.manifest())(artifact)
 
     def staleness(self, manifest: Manifest) -> Staleness:
-        """`stale` for many artifacts of one manifest."""
-        return Staleness(manifest, lambda artifact: current_sum(self.file(artifact), artifact))
+        """Return `stale` for many artifacts of one manifest."""
+        return Staleness(manifest, lambda artifact: current_sha256(self.file(artifact), artifact))
 
     def unknown_files(self, manifest: Manifest) -> list[str]:
-        """Entries of the artifacts' folders that the manifest does not know: put there by hand, or left when a
-        manifest was replaced by an older copy. They are never written over. Hidden files are ours."""
+        """Return the entries of the artifacts' folders that are not in the manifest: added by hand, or left when the
+        manifest was replaced by an older copy. They are never overwritten. Hidden files belong to the program."""
         known = {artifact.path for artifact in manifest.artifacts}
         found = [
             entry.relative_to(self._root).as_posix()
@@ -216,7 +216,7 @@ class Run:
 
         Args:
             inputs: the artifacts it reads.
-            environment: what the stage knows of where it runs, beside versions and system.
+            environment: recorded in addition to versions and system.
         """
         attempt = ActiveAttempt(self._store, stage, config, inputs, environment)
         try:
@@ -225,7 +225,7 @@ class Run:
             try:
                 attempt.end(error)
             except Exception as second:
-                error.add_note(f"The manifest could not be told: {second}")
+                error.add_note(f"The manifest could not be updated: {second}")
             raise
         attempt.end(None)
 
@@ -239,16 +239,18 @@ class Run:
             fix=Hint(self._maker(artifact.kind), " with the options it was begun with"),
         )
 
-    def _unknown(self, id: str, there: list[str], kind: str = "artifact") -> UsageError:
-        has = f"it has {', '.join(there)}" if there else "it has none that is finished"
-        what = f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}.{did_you_mean(id, there)}"
+    def _unknown(self, id: str, existing: list[str], kind: str = "artifact") -> UsageError:
+        has = f"it has {', '.join(existing)}" if existing else "it has none that is finished"
+        what = (
+            f"The run has no {kind if kind == 'artifact' else kind + ' named'} {id}; {has}.{did_you_mean(id, existing)}"
+        )
         return UsageError(
             what, where=self.path, fix=f"name one of them, or {shlex.join(['sweet', 'status', str(self.path)])}"
         )
 
 
-def _runs_around(path: Path) -> list[str]:
-    """The runs beside a path that is none, and under `runs/`."""
+def _nearby_runs(path: Path) -> list[str]:
+    """Return the runs in the folder of a path, and under `runs/`."""
     folders = {path.parent, RUNS}
     entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
     return [str(entry) for entry in entries if Store(entry).exists()]

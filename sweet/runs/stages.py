@@ -49,13 +49,13 @@ class Stage:
 
     @property
     def run(self) -> Callable[..., Any]:
-        """The function that does it."""
+        """The function that runs it."""
         found: Callable[..., Any] = resolve_name(self.run_reference)
         return found
 
     @property
     def plan(self) -> Callable[..., Any]:
-        """The function that says what it would do."""
+        """The function that plans it."""
         found: Callable[..., Any] = resolve_name(self.plan_reference)
         return found
 

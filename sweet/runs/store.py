@@ -1,9 +1,9 @@
-"""The manifest on disk: read without a lock, written whole under one.
+"""The manifest on disk: read without a lock, written whole under a lock.
 
-A write goes to a temporary file, reaches the disk, takes the manifest's place in one step (`os.replace`) and the folder
-is synced; then the same is done for `manifest.json.bak`. A reader therefore sees the manifest before or after a change,
-whenever the writer is killed. The lock is the system's (flock): it goes with its process and needs no cleaning up.
-A change is made on the manifest as it is on disk at that time, so two processes do not undo each other's.
+A write goes to a temporary file, is flushed to the disk, replaces the manifest in one step (`os.replace`), and the
+folder is synced; then the same is done for `manifest.json.bak`. A reader therefore sees the manifest before or after a
+change, even if the writer is killed. The lock is one of the system (flock), which releases it with the process. A
+change is applied to the manifest as it is on disk at that time, so processes do not undo each other's changes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sweet.runs.manifest import Manifest, parse, render
 NAME = "manifest.json"
 BACKUP = "manifest.json.bak"
 NO_RUN = Hint.of("sweet rollout makes a run", "sweet.Run.create(path) makes a run")
-"""What to do where there is no run."""
+"""Hint if there is no run."""
 
 LOCKS = ".locks"
 TEMPORARY = ".manifest-"
 
-PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's change of the manifest, which takes milliseconds."""
 
 
@@ -46,30 +46,30 @@ class Store:
         return self.path.is_file()
 
     def load(self) -> Manifest:
-        """The manifest as it is on disk.
+        """Read the manifest.
 
         Raises:
             UsageError: there is none, or it is of a newer version.
-            InputError: it is damaged; the fix is the command that restores the last good copy, where there is one.
+            InputError: it is damaged; the fix is the command that restores the last good copy, if there is one.
         """
         try:
             data = self.path.read_bytes()
         except FileNotFoundError as error:
             if self.backup.is_file():
-                raise InputError("The run has lost its manifest.", path=self.path, fix=self._mend()) from error
+                raise InputError("The run has lost its manifest.", path=self.path, fix=self._restore_hint()) from error
             what = "This is not a run: it has no manifest." if self.root.is_dir() else "There is no such run."
             raise UsageError(what, where=self.root, fix=NO_RUN) from error
         except OSError as error:
             raise UsageError(f"The manifest cannot be read: {error.strerror}.", where=self.path) from error
         try:
             return parse(data, self.path, "")
-        except InputError as error:  # only now: looking for what mends it takes as long as reading it
-            error.fix = self._mend()
+        except InputError as error:  # only now: checking the backup takes as long as reading the manifest
+            error.fix = self._restore_hint()
             raise
 
     @contextmanager
     def change(self) -> Iterator[Manifest]:
-        """The manifest to be altered in place; it is written when the block ends without an error."""
+        """Yield the manifest to be changed in place; it is written if the block ends without an error."""
         with self.locked():
             manifest = self.load()
             yield manifest
@@ -77,12 +77,12 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process and thread at a time is in here."""
+        """Hold the lock of the manifest: one process and thread at a time."""
         lock = FileLock(self.lock_path("manifest"))
         try:
-            lock.acquire(timeout=PATIENCE)
+            lock.acquire(timeout=LOCK_TIMEOUT)
         except Timeout as error:
-            what = f"Another process has held the run's manifest for {PATIENCE:.0f} seconds."
+            what = f"Another process has held the lock of the run's manifest for {LOCK_TIMEOUT:.0f} seconds."
             raise SweetError(what, where=lock.lock_file, fix="end the stopped process, then try again") from error
         except OSError as error:
             raise self._unwritable(error) from error
@@ -92,7 +92,7 @@ class Store:
             lock.release()
 
     def lock_path(self, name: str) -> Path:
-        """The lock file of the manifest, or of an artifact. Its content and presence mean nothing."""
+        """Return the lock file of the manifest, or of an artifact. Its content and existence have no meaning."""
         folder = self.root / LOCKS
         try:
             folder.mkdir(exist_ok=True)
@@ -130,18 +130,18 @@ class Store:
             return SweetError(what, where=self.root, fix="free some space, then run the same command again")
         return UsageError(what, where=self.root, fix="work on a copy of it, or make it writable")
 
-    def _mend(self) -> str:
+    def _restore_hint(self) -> str:
         try:
             parse(self.backup.read_bytes(), self.backup, "")
         except (OSError, SweetError):
             return (
-                f"repair it by hand (sweet status --schema prints its form); the artifacts lie untouched in {self.root}"
+                f"repair it by hand (sweet status --schema prints its form); the artifacts in {self.root} are unchanged"
             )
         return shlex.join(["cp", str(self.backup), str(self.path)])
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable. Only POSIX systems can and need to."""
+    """Flush the entries of a folder to the disk. Only POSIX systems can and need to."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

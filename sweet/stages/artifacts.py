@@ -26,10 +26,10 @@ from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 
 IMPORTED = "imported"
-"""What stands in place of the names of agent, human and scorer where dialogues and rewards came from elsewhere."""
+"""Name of agent, human and scorer in meta if dialogues and rewards were imported."""
 
 NO_MODEL = (SCRIPTED, IMPORTED)
-"""What stands in the meta of rollouts in place of the agent's model where there was none, or it is not known."""
+"""Names of the agent in the meta of rollouts that are no model: there was none, or it is not known."""
 
 
 def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifact | None:
@@ -59,14 +59,14 @@ def _is_another_run(folder: Path, created: datetime) -> bool:
 
 
 def agent_name(manifest: Manifest, rollouts: Artifact) -> str | None:
-    """What spoke in dialogues, an actor of the run by its id; None where it is not recorded, or these are none."""
+    """Return the agent of dialogues, an actor of the run by its id; None if it is not recorded."""
     agent = RolloutsMeta.of(rollouts).agent if rollouts.kind == "rollouts" else None
     actor = None if agent is None else own_actor(manifest, agent, rollouts.created)
     return agent if actor is None else actor.id
 
 
 def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
-    """The model that an artifact's meta names, an actor of the run as it lies there now; empty where it names none."""
+    """Return the model that an artifact's meta names, an actor of the run by its current path; empty without one."""
     name = str(artifact.meta.get(key) or "")
     if not name or Path(name).expanduser().is_dir():
         return name
@@ -75,21 +75,24 @@ def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
 
 
 def agent_system(run: Run, rollouts: Artifact) -> str:
-    """The system prompt under which the agent of these rollouts spoke: `--prompts` leaves it with them."""
+    """Return the system prompt of the agent of these rollouts, which is recorded if `--prompts` was given."""
     meta = RolloutsMeta.of(rollouts)
     return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
 
 
 def agent_of(run: Run, rollouts: Artifact, named_by: str) -> str:
-    """The model that spoke in these rollouts, where it lies now.
+    """Return the model of the agent of these rollouts, by its current path.
+
+    Args:
+        named_by: the option that can name another model.
 
     Raises:
-        UsageError: it was no model, or is not known; the option `named_by` names one.
+        UsageError: the agent was no model, or is not known.
     """
     agent = recorded_model(run, rollouts, "agent") or "micro"
     if agent in NO_MODEL:
         raise UsageError(
-            f"The agent of these dialogues was {agent}, and there is no model to go on from.",
+            f"The agent of these dialogues was {agent}, which is no model to continue from.",
             where=rollouts.id,
             fix=option(named_by, "MODEL"),
         )

@@ -1,4 +1,4 @@
-"""Critics loaded to judge: those of a run, and the model that one would start from."""
+"""Loads critics as judges: the critics of a run, and the untrained model that a critic would start from."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sweet.learn.critic import Critic
 
 CPU_TOKENS = 8192
-"""Tokens of one forward pass on a CPU. More than in training: nothing is kept for a backward pass, and larger batches
-split shared prefixes less often."""
+"""Tokens of one forward pass on a CPU. More than in training: no activations are kept for a backward pass, and larger
+batches share more prefixes."""
 
 
 @dataclass(frozen=True)
 class CriticSettings:
-    """How a critic computes; the defaults suit the machine and the model.
+    """How a critic is computed; the defaults suit the machine and the model.
 
     Attributes:
         device: where critic and reference are loaded.
@@ -40,11 +40,11 @@ class CriticSettings:
     packing: Packing = "tree"
 
 
-class Reads(Protocol):
-    """Who reads turns of bounded length.
+class BoundedReader(Protocol):
+    """Reads turns of bounded length.
 
     Attributes:
-        dropped: early turns that were left out so far. max_length: in tokens, to make turns fit which.
+        dropped: number of early turns omitted so far. max_length: limit in tokens.
     """
 
     @property
@@ -69,7 +69,7 @@ def load_critic(
         recipe: None for the recipe that the critic was trained with.
 
     Raises:
-        UsageError: the critic names no reference, takes none, or the two have different vocabularies.
+        UsageError: the critic has no reference, accepts none, or the two have different vocabularies.
     """
     from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
@@ -103,7 +103,8 @@ def load_critic(
 
 
 def load_untrained(name: str, settings: CriticSettings) -> Critic:
-    """Load the model that a critic would start from as a judge: its reference is the same model without c."""
+    """Load the model that a critic would start from as a judge: its reference is the same model without the
+    training-time information."""
     from sweet.learn.critic import AdvantageCritic
     from sweet.llm.pretrained import load_model, load_tokenizer
 
@@ -113,7 +114,7 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
-    """The arguments of a critic that depend on the device and the model."""
+    """Return the arguments of a critic that depend on the device and the model."""
     from sweet.hf import resolve_device
     from sweet.learn.batches import GPU_TOKENS
     from sweet.llm.pretrained import context_length
@@ -126,7 +127,7 @@ def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:
     }
 
 
-def warn_dropped_turns(reader: Reads, reporter: Reporter) -> None:
-    """Warn of early turns that the critic was not shown."""
+def warn_dropped_turns(reader: BoundedReader, reporter: Reporter) -> None:
+    """Warn of early turns that the critic did not read."""
     if reader.dropped:
         reporter.warn(f"{reader.dropped} early turns were omitted to fit --max-length {reader.max_length}.")

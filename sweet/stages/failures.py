@@ -1,4 +1,4 @@
-"""What stages do about items that fail: how many are allowed, and which error of a task group is shown."""
+"""Failed items of a stage: how many are tolerated, and which error of a task group is shown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from sweet.stages.base import StageResult
 
 
 def first_cause(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to show for a group: the first one meant for the user, else the first."""
+    """Return the error of a group to show: the first one for the user (SweetError), else the first."""
     leaves = [first_cause(e) if isinstance(e, BaseExceptionGroup) else e for e in errors.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, SweetError)), leaves[0])
 
 
 def check_failures(failed: int, tried: int, allowed: float, *, what: str, log: Path, result: StageResult) -> None:
-    """Raise TooManyFailures where more items failed than `allowed`: a share of those tried below 1, else a count."""
+    """Raise TooManyFailures if more items failed than allowed.
+
+    Args:
+        allowed: below 1 a share of the items tried, else a number.
+    """
     if failed > (allowed * tried if allowed < 1 else allowed):
         error = TooManyFailures(
             f"{failed} of {tried} {what} failed; those that finished are kept.",

@@ -1,7 +1,7 @@
-"""What artifacts say of themselves in the manifest (`Artifact.meta`), one record for each kind.
+"""The meta of artifacts in the manifest (`Artifact.meta`), one record for each kind.
 
-The stage that makes an artifact writes its record; every other module reads it by `of`, which accepts the meta of
-other versions: a key that is missing or has another type is None.
+The stage that makes an artifact writes its record. All other modules read it with `of`, which accepts the meta of other
+versions: a key that is missing or has another type is None.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class RolloutsMeta(Meta):
     tasks_digest: str | None = None
     """Digest of the tasks that were played, as 16 hex digits."""
     agent: str | None = None
-    """The agent's model as it was named then; `scripted` or `imported` where there was none."""
+    """The agent's model as it was named then; `scripted` or `imported` if there was none."""
     sim: str | None = None
     """The simulated human, in the same way."""
     samples: int | None = None
     """Dialogues of each task."""
     max_turns: int | None = None
-    """The agent's turns at most."""
+    """Maximum number of the agent's turns."""
     recipe: Recipe | None = None
     """paper, or upstream."""
     agent_system: str | None = None
     """The agent's system prompt, where it is not the packaged one."""
     prompts_digest: str | None = None
-    """Digest of the prompts that were given in place of the packaged ones."""
+    """Digest of the prompts that were given instead of the packaged ones."""
 
 
 class ScoresMeta(Meta):
@@ -55,7 +55,7 @@ class ScoresMeta(Meta):
             }
         ),
     ] = Field(default_factory=dict)
-    """All that decides the rewards, by what the kind's scorer says of itself."""
+    """The meta of the kind's scorer: everything that decides the rewards."""
     rollouts: str | None = None
     """Id of the dialogues."""
 

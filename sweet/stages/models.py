@@ -1,4 +1,4 @@
-"""From the options of a stage to how its models without an address are run (see `sweet.llm.local`)."""
+"""How the models of a stage without an address are run, from its options (see `sweet.llm.local`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sweet.stages.base import Reporter
 
 
 class EngineConfig(Protocol):
-    """The options that say it."""
+    """The options that decide it."""
 
     @property
     def engine(self) -> EngineChoice: ...
@@ -33,11 +33,12 @@ def plan_models(
     others: int = 0,
     images: Mapping[str, int] | None = None,
 ) -> LocalServing:
-    """How these models, given with their addresses, will be run; see `Local.plan` for what it raises.
+    """Decide how these models are run; see `LocalServing.plan` for errors.
 
     Args:
-        others: how many others in this process need memory of the GPUs.
-        images: how many pictures one prompt of a model may have, of those that are shown any.
+        models: with their addresses.
+        others: number of further models in this process that need GPU memory.
+        images: maximum number of images of a prompt, for each model that receives any.
     """
     local = LocalServing(
         engine=config.engine,
@@ -53,11 +54,11 @@ def plan_models(
 
 
 def gpus_held(device: Device, addresses: Iterable[Sequence[str]]) -> int | None:
-    """GPUs of this machine that a stage holds, all that are seen; None where a model is at an address, behind which
-    nobody knows what there is.
+    """Return the GPUs of this machine that a stage holds: all that are visible. None if a model is at an address, whose
+    hardware is unknown.
 
     Args:
-        addresses: those of each model that works.
+        addresses: of each model that is used.
     """
     models = list(addresses)
     if any(models):

@@ -1,4 +1,4 @@
-"""The rows that the learning stages read and write, one JSON object a line."""
+"""The rows that the learning stages read and write, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sweet.tasks.base import Message
 
 Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function"]
-"""What an advantage is: the critic's, in nats a token; a regression head's, in its scores; a language model's, in
-points of 1 to 9 (see `sweet.ranking.llm_judge`): the mean of its scores under their probabilities, or the score that it
-wrote; that of a control (see `sweet.ranking.control_judges`); or that of a Python function, in its scores."""
+"""Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
+model, in points of 1 to 9 (see `sweet.ranking.llm_judge`), expected under their probabilities or as written; of a
+control (see `sweet.ranking.control_judges`); or of a Python function, in its scores."""
 
 
 class Preference(BaseModel):
@@ -31,18 +31,18 @@ class Preference(BaseModel):
 
 
 class Candidate(BaseModel):
-    """One reply to an observation, and what the critic or another judge thinks of it.
+    """One reply to an observation, with the values that the critic or another judge gave it.
 
     Attributes:
-        token_ids: the sampled ids, where the server told them.
-        ended: the reply came to its own end (False: it was cut at the token limit).
-        advantage: how much better than usual: of the critic equation (3), `logprob - reference`, in nats a token; of a
-            regression head, a language model or the oracle `score` less the mean score of the turn's candidates.
-        sampler: mean log-probability a token under the model that sampled it, where it told.
-        logprob: mean log-probability a token under the critic.
+        token_ids: the sampled ids, if the server reports them.
+        ended: False if the reply was cut at the token limit.
+        advantage: of a critic `logprob - reference`, in nats per token (SWEET-RL, equation 3); of a regression head, a
+            language model or the oracle, `score` minus the mean score of the turn's candidates.
+        sampler: mean log-probability per token under the model that sampled it, if that reports it.
+        logprob: mean log-probability per token under the critic.
         reference: the same under the reference.
-        score: what the regression head says, the points that a language model gave, or the task's own credit.
-        tokens: how many tokens the critic saw as the reply.
+        score: of the regression head, of a language model, or the task's own credit.
+        tokens: number of the reply's tokens, as the critic reads it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,13 +59,13 @@ class Candidate(BaseModel):
 
 
 class CandidateRow(BaseModel):
-    """The candidates at one turn, and the reply that was really given.
+    """The candidates at one turn, and the reply that was given in the dialogue.
 
     Attributes:
         turn: index into the dialogue's history.
-        taken: None where it could not be judged.
-        basis: what the advantages are.
-        unjudged: candidates that could not be judged and are not there.
+        taken: the reply that was given; None if it could not be judged.
+        basis: of the advantages.
+        unjudged: number of candidates that could not be judged and are omitted.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet.runs.content import current_sum
+from sweet.runs.content import current_sha256
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
@@ -105,7 +105,7 @@ class StepCache:
         )
 
     def _digest(self, artifact: Artifact) -> str | None:
-        return current_sum(self.run.file(artifact), artifact)
+        return current_sha256(self.run.file(artifact), artifact)
 
     def file(self, step: Step) -> Path:
         """Return the absolute path of a step's artifact."""

@@ -26,7 +26,7 @@ from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import save_model
 from sweet.llm.pretrained import load_model
 from sweet.llm.weights import weights_digest
-from sweet.runs.cache import prune, remembered_sum
+from sweet.runs.cache import cached_sha256, prune
 from tests.learn.builders import build_model
 from tests.learn.test_loop import make_data
 
@@ -209,16 +209,16 @@ def test_weights_are_identified_by_content(base: str, tokenizer: Any, cache: Pat
 def test_a_digest_is_cached_and_a_damaged_cache_is_ignored(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "weights"
     file.write_bytes(b"a")
-    young = remembered_sum(file)
+    young = cached_sha256(file)
     assert not list(cache.parent.glob("sums/*"))  # too recent to rely on its modification time
     os.utime(file, (1000, 1000))
-    assert remembered_sum(file) == young
+    assert cached_sha256(file) == young
     (memo,) = cache.parent.glob("sums/*.sum")
     file.write_bytes(b"b")
     os.utime(file, (1000, 1000))  # the same path, size and time: considered unchanged by design
-    assert remembered_sum(file) == young
+    assert cached_sha256(file) == young
     memo.write_text(memo.read_text().replace(young[:4], "0000"))
-    assert remembered_sum(file) != young
+    assert cached_sha256(file) != young
 
 
 @given(ids, spans, ids, spans)

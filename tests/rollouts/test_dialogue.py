@@ -190,7 +190,7 @@ def test_a_dialogue_that_costs_at_least_the_limit_ends_without_an_answer(limit: 
     )
     assert (trajectory.outcome, trajectory.answer) == ("token_limit", NO_ANSWER)
     assert len(trajectory.agent_turns) == turns
-    assert trajectory.error == f"it cost at least {limit} tokens"
+    assert trajectory.error == f"it used at least {limit} tokens"
 
 
 class EchoingHuman:
@@ -239,7 +239,7 @@ def test_an_agent_that_is_no_model_to_go_on_from(tmp_path: Path, agent: str) -> 
     run = Run.create(tmp_path / "run", "html")
     scripted = put(run, "rollout", "rollouts", [], agent=agent)
     with pytest.raises(UsageError, match="no model") as error:
-        agent_of(run, scripted, "--model")
-    assert error.value.fix == "--model MODEL"
-    assert agent_of(run, put(run, "rollout", "rollouts", [], agent="org/model"), "--model") == "org/model"
-    assert agent_of(run, put(run, "data", "rollouts", []), "--model") == "micro"
+        agent_of(run, scripted, "model")
+    assert str(error.value.fix) == "--model MODEL"
+    assert agent_of(run, put(run, "rollout", "rollouts", [], agent="org/model"), "model") == "org/model"
+    assert agent_of(run, put(run, "data", "rollouts", []), "model") == "micro"

@@ -128,8 +128,8 @@ Change = Callable[[dict[str, Any]], object]
         (lambda m: m["artifacts"][0].update(rows=-1), r"artifacts\.0\.rows"),
         (lambda m: m["artifacts"][0].update(inputs=[{"id": "rollouts-1"}]), "its own input"),
         (lambda m: m["artifacts"][0].update(color="red"), r"artifacts\.0\.color"),
-        (lambda m: m["artifacts"].append(m["artifacts"][0]), "rollouts-1 stands there twice"),
-        (lambda m: m["attempts"].append(m["attempts"][0]), "rollout-1 stands there twice"),
+        (lambda m: m["artifacts"].append(m["artifacts"][0]), "rollouts-1 occurs twice"),
+        (lambda m: m["attempts"].append(m["attempts"][0]), "rollout-1 occurs twice"),
         (lambda m: m["attempts"][0].update(stage="eval"), "not one of the stage eval"),
         (lambda m: m["attempts"][0].update(started="yesterday"), r"attempts\.0\.started"),
         (lambda m: m.pop("task"), "task"),
@@ -180,7 +180,7 @@ def test_both_copies_damaged_says_that_the_artifacts_are_safe(run: Run) -> None:
         (run.path / name).write_text("{")
     with pytest.raises(InputError) as error:
         run.manifest()
-    assert "artifacts lie untouched" in (error.value.fix or "")
+    assert "are unchanged" in (error.value.fix or "")
 
 
 def test_a_newer_version_is_told_and_left_alone(run: Run) -> None:

@@ -43,12 +43,12 @@ class TestMaking:
     def test_what_is_no_run_is_left_alone(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("years of work")
         for make_run in (Run.create, Run.open_or_create):
-            with pytest.raises(UsageError, match="other things"):
+            with pytest.raises(UsageError, match="is not empty"):
                 make_run(tmp_path, "code")
         with pytest.raises(UsageError, match="not a run"):
             Run.open(tmp_path)
         assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
-        with pytest.raises(UsageError, match="cannot be made"):
+        with pytest.raises(UsageError, match="cannot be created"):
             Run.create(tmp_path / "thesis.tex", "code")
         with pytest.raises(UsageError):
             Run.open(tmp_path / "thesis.tex")
@@ -121,7 +121,7 @@ class TestFinding:
     def test_a_file_that_is_gone(self, run: Run) -> None:
         artifact = make(run, "rollout", "rollouts")
         run.file(artifact).unlink()
-        with pytest.raises(UsageError, match="its file is gone"):
+        with pytest.raises(UsageError, match="its file does not exist"):
             run.find("rollouts", needed_by="eval")
 
     def test_lineage(self, run: Run) -> None:
@@ -157,7 +157,7 @@ class TestStale:
         run.file(rollouts).write_text("{}\n")
         assert run.stale(preferences) is None, "content counts, not times"
         run.file(rollouts).unlink()
-        assert "not there any more" in (run.stale(rollouts) or "")
+        assert "no longer exists" in (run.stale(rollouts) or "")
 
     def test_a_change_of_the_same_length(self, run: Run) -> None:
         rollouts = make(run, "rollout", "rollouts")
@@ -173,7 +173,7 @@ class TestStale:
             with JsonlWriter(draft.path) as writer:
                 assert writer.rows == 1
                 writer.write({})
-            assert run.stale(scores) == "its input rollouts-1 is being made anew"
+            assert run.stale(scores) == "its input rollouts-1 is being made again"
             attempt.finish_artifact(draft, rows=2)
         assert run.stale(scores) == "its input rollouts-1 was changed since"
 
@@ -241,7 +241,7 @@ class TestStale:
         value = json.loads(path.read_text())
         del value["artifacts"][0]
         path.write_text(json.dumps(value))
-        assert run.stale(scores) == "its input rollouts-1 is not in the run any more"
+        assert run.stale(scores) == "its input rollouts-1 is no longer in the run"
         assert run.unknown_files(run.manifest()) == ["rollouts/rollouts-1.jsonl"]
         assert make(run, "rollout", "rollouts").id == "rollouts-2", "a file that is not known is not written over"
 
@@ -321,7 +321,7 @@ class TestAttempts:
             attempt.finish_artifact(attempt.start_artifact("scores"))
 
     def test_an_artifact_taken_out_by_hand_meanwhile(self, run: Run) -> None:
-        with pytest.raises(SweetError, match="taken out of the manifest"), run.attempt("eval", Settings()) as attempt:
+        with pytest.raises(SweetError, match="removed from the manifest"), run.attempt("eval", Settings()) as attempt:
             draft = attempt.start_artifact("scores")
             draft.path.write_text("{}\n")
             value = json.loads((run.path / "manifest.json").read_text())
