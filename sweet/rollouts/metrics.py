@@ -33,7 +33,7 @@ class RolloutMetrics(Record):
 
 
 class RolloutWork(Record):
-    """The work of a rollout; a number that no earlier rollout tells is null."""
+    """The work of a rollout; a number that no earlier rollout determines is null."""
 
     tasks: int
     """tasks that are played"""

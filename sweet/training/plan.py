@@ -42,7 +42,7 @@ def plan_training(
     """Return the plan of a prepared training.
 
     `tokens` and `tokens_computed` are of one epoch, before and after prefix sharing. Whether a model can be computed as
-    a tree is found out by trying when it is loaded; here its kind of attention decides.
+    a tree is tested when it is loaded; here its kind of attention decides.
 
     Args:
         rates: further runs, whose attempts give rates.
