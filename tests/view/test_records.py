@@ -88,7 +88,7 @@ def test_a_damaged_line_is_reported_and_an_incomplete_one_skipped(tmp_path: Path
         with pytest.raises(InputError):
             list(Records(run).summaries())
     path.unlink()
-    with pytest.raises(UsageError, match="gone"):
+    with pytest.raises(UsageError, match="its file does not exist"):
         Records(run)
 
 
