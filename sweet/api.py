@@ -18,10 +18,10 @@ from sweet.runs.stages import stage_named
 from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
 
 if TYPE_CHECKING:
+    from sweet.judges.function import ScoreReplies
     from sweet.preferences.config import LabelConfig, PairConfig
     from sweet.preferences.metrics import LabelMetrics, PairMetrics
     from sweet.ranking.config import RankConfig
-    from sweet.ranking.function_judge import ScoreReplies
     from sweet.ranking.metrics import RankMetrics
     from sweet.rollouts.config import RolloutConfig
     from sweet.rollouts.metrics import RolloutMetrics

@@ -10,6 +10,7 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.judges.base import CRITIC_JUDGES
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     BEHIND_DASHES,
@@ -90,9 +91,6 @@ class RankConfig(PlannedConfig):
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""
 
-
-CRITIC_JUDGES = ("critic", "untrained")
-"""The values of `judge` that are models which read each reply on this machine or on Ray's nodes."""
 
 _JUDGES_OF_OPTION = {
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),

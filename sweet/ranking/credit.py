@@ -1,4 +1,4 @@
-"""The credit that tasks themselves know of replies, and how well a judge agrees with it.
+"""How well a judge agrees with the credit that tasks themselves know of replies (`sweet.judges.credit`).
 
 Two metrics describe a judge: the mean advantage that it gives to each kind of reply, and its agreement: of two
 different replies to one observation with different credit, how often it prefers the better one (a tie counts half).
@@ -7,44 +7,19 @@ Confidence intervals are clustered by task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
+from sweet.judges.credit import CreditScorer
 from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
-from sweet.runs.manifest import Artifact
-from sweet.runs.run import Run
+from sweet.ranking.turns import SelectedTurn
 from sweet.scoring.results.statistics import clustered_mean
-from sweet.stages.meta import RolloutsMeta
 from sweet.stages.rows import CandidateRow
-from sweet.tasks.base import Credit, Message, Task
-from sweet.tasks.kind import TaskKind
-from sweet.tasks.markers import MAX_TURNS
-from sweet.tasks.registry import task_kind
-
-
-@dataclass(frozen=True)
-class CreditScorer:
-    """Scores replies with the credit that tasks of a kind know.
-
-    Attributes:
-        max_turns: turns of the agent that a dialogue has at most.
-    """
-
-    kind: TaskKind
-    max_turns: int
-
-    @classmethod
-    def for_rollouts(cls, run: Run, rollouts: Artifact) -> CreditScorer:
-        """Return the scorer for replies in these dialogues."""
-        return cls(task_kind(run.manifest().task), RolloutsMeta.of(rollouts).max_turns or MAX_TURNS)
-
-    def score(self, task: Task, observation: Sequence[Message], replies: Sequence[str]) -> list[Credit | None]:
-        """Return the credit of each raw reply to an observation, in order; None where the task does not know it."""
-        last = sum(message.role == "assistant" for message in observation) + 1 >= self.max_turns
-        known = {reply: self.kind.credit(task, observation, reply, last=last) for reply in set(replies)}
-        return [known[reply] for reply in replies]
+from sweet.tasks.base import Task
 
 
 @dataclass
@@ -81,6 +56,20 @@ class _Couples:
 
     right: list[float] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+
+
+def check_credit_known(scorer: CreditScorer, turns: Iterable[SelectedTurn]) -> None:
+    """Raise UsageError where the tasks know the credit of none of the replies that were given at these turns."""
+    for turn in turns:
+        dialogue = turn.trajectory
+        said = dialogue.dialogue_history[turn.index].said
+        if scorer.score(dialogue.task, dialogue.observation(turn.index, None), [said]) != [None]:
+            return
+    raise UsageError(
+        f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
+        where=option("judge", "oracle"),
+        fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
+    )
 
 
 def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scorer: CreditScorer) -> CreditMetrics:

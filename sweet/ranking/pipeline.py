@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from sweet.judges.base import Judge, JudgedTurn, SampledTurn, TurnKey, UnjudgedReply, rounded
 from sweet.llm.base import RequestFailed
-from sweet.ranking.judge import Judge, JudgedTurn, SampledTurn
 from sweet.ranking.sampler import CandidateSampler
-from sweet.ranking.turns import SelectedTurn, TurnKey
+from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.failures import first_cause
+from sweet.stages.rows import Candidate, CandidateRow
+
+MIN_CANDIDATES = 2
+"""Judged candidates that a turn needs: fewer cannot be ranked."""
 
 
 class RankingWriter:
@@ -32,7 +36,7 @@ class RankingWriter:
     def write(self, turn: SampledTurn, judged: JudgedTurn) -> None:
         for reply in judged.failures:
             self._record(turn.key, unjudged=reply.text, error=reply.reason)
-        row = judged.row(turn)
+        row = _row(turn, judged)
         if row is None:
             self.fail(turn.key, "too few candidates could be judged to rank them")
         else:
@@ -111,3 +115,25 @@ async def rank_turns(
                     group.create_task(judge_some(bar))
         except BaseExceptionGroup as errors:
             raise first_cause(errors) from errors
+
+
+def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:
+    """Return the row to write, or None where fewer than `MIN_CANDIDATES` candidates were judged."""
+    *sampled, taken = map(_with_sampler_logprob, judged.replies, turn.logprobs)
+    candidates = tuple(reply for reply in sampled if isinstance(reply, Candidate))
+    if len(candidates) < MIN_CANDIDATES:
+        return None
+    return CandidateRow(
+        trajectory_id=turn.trajectory.id,
+        task_id=turn.trajectory.task_id,
+        turn=turn.index,
+        observation=turn.observation,
+        candidates=candidates,
+        taken=taken if isinstance(taken, Candidate) else None,
+        basis=judged.basis,
+        unjudged=len(sampled) - len(candidates),
+    )
+
+
+def _with_sampler_logprob(reply: Candidate | UnjudgedReply, mean: float | None) -> Candidate | UnjudgedReply:
+    return reply.model_copy(update={"sampler": rounded(mean)}) if isinstance(reply, Candidate) else reply

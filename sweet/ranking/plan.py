@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from sweet.judges.base import TurnKey
 from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.ranking.metrics import RankWork
-from sweet.ranking.turns import SelectedTurn, TurnKey
+from sweet.ranking.turns import SelectedTurn
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from sweet.judges.base import SampledTurn, TurnKey, mean_logprob
 from sweet.llm.base import ChatClient, Reply, Sampling
-from sweet.ranking.judge import SampledTurn, mean_logprob
-from sweet.ranking.turns import SelectedTurn, TurnKey
+from sweet.ranking.turns import SelectedTurn
 from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Message

@@ -1,8 +1,6 @@
-"""`sweet rank`: sample candidates at some turns and score each by the critic or another judge.
+"""`sweet rank`: sample candidates at some turns and score each by the critic or another judge (`sweet.judges`).
 
     inputs, turns   which dialogues, and which of their turns
-    judge           the interface of the judges; critic_judge, on_ray, llm_judge, control_judges and
-                    function_judge implement it
     sampler         the candidates at a turn, from the agent or from an earlier ranking (`--replies`)
     pipeline        sampling and judging at the same time; each judged turn is written as a row
     metrics, credit the metrics of the rows, alone and against what the tasks know of replies
@@ -24,22 +22,24 @@ from typing import NamedTuple
 from sweet.cluster.nodes import nodes_of
 from sweet.errors import SweetError
 from sweet.hints import stage
+from sweet.judges.base import CRITIC_JUDGES, Judge, TurnKey
+from sweet.judges.control import OracleJudge, RandomJudge
+from sweet.judges.credit import CreditScorer
+from sweet.judges.critic import CriticJudge, load_trained_judge, load_untrained_judge, start_model
+from sweet.judges.function import FunctionJudge, ScoreReplies
+from sweet.judges.llm import JudgePrompt, LLMJudge
+from sweet.judges.on_ray import LoadCritic, RayJudge, open_ray_judge
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import open_client
 from sweet.llm.local import LocalServing
-from sweet.ranking.config import CRITIC_JUDGES, RankConfig, check_options
-from sweet.ranking.control_judges import OracleJudge, RandomJudge, check_credit_known
-from sweet.ranking.credit import CreditScorer, credit_metrics
-from sweet.ranking.critic_judge import CriticJudge, load_trained_judge, load_untrained_judge, start_model
-from sweet.ranking.function_judge import FunctionJudge, ScoreReplies, config_for
+from sweet.ranking.config import RankConfig, check_options
+from sweet.ranking.credit import check_credit_known, credit_metrics
+from sweet.ranking.function_config import config_for
 from sweet.ranking.inputs import RankInputs, find_inputs
-from sweet.ranking.judge import Judge
-from sweet.ranking.llm_judge import JudgePrompt, LLMJudge
 from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
-from sweet.ranking.on_ray import LoadCritic, RayJudge, open_ray_judge
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
-from sweet.ranking.turns import SelectedTurn, TurnKey, sample_turns, turns_with_replies
+from sweet.ranking.turns import SelectedTurn, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system, recorded_model

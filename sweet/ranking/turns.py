@@ -13,12 +13,10 @@ from pathlib import Path
 
 from sweet.errors import InputError
 from sweet.hints import Hint, option, stage
+from sweet.judges.base import TurnKey
 from sweet.stages.base import digest_of
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
-
-TurnKey = tuple[str, int]
-"""Names a turn: the id of its dialogue, and its index in the dialogue's history."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from sweet.tasks.base import Message
 
 Basis = Literal["critic", "regression", "expected", "number", "oracle", "random", "untrained", "function"]
 """Origin and unit of an advantage: of a critic, in nats per token; of a regression head, in its scores; of a language
-model, in points of 1 to 9 (see `sweet.ranking.llm_judge`), expected under their probabilities or as written; of a
-control (see `sweet.ranking.control_judges`); or of a Python function, in its scores."""
+model, in points of 1 to 9 (see `sweet.judges.llm`), expected under their probabilities or as written; of a
+control (see `sweet.judges.control`); or of a Python function, in its scores."""
 
 
 class Preference(BaseModel):

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from sweet.errors import InputError, UsageError
+from sweet.judges.credit import CreditScorer
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
-from sweet.ranking.credit import CreditScorer, credit_metrics
+from sweet.ranking.credit import credit_metrics
 from sweet.ranking.metrics import RankMetrics
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl

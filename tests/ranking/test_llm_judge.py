@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 
 from sweet.errors import InputError, ServerError, TooManyFailures, UsageError
+from sweet.judges.llm import LIKELIEST, JudgePrompt, Score, read_score
 from sweet.llm.base import Alternatives, Reply
 from sweet.preferences.config import PairConfig
 from sweet.preferences.pair import run_pair
 from sweet.ranking.config import RankConfig
-from sweet.ranking.llm_judge import LIKELIEST, JudgePrompt, Score, read_score
 from sweet.ranking.metrics import RankMetrics
 from sweet.ranking.stage import run_rank
 from sweet.runs.jsonl import read_jsonl

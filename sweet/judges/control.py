@@ -3,7 +3,7 @@
 `oracle` scores a reply with the credit that the task itself knows (`sweet.tasks.kind.TaskKind.credit`), the best that a
 critic could do. `random` draws a number for each text at a turn. The third control, `untrained`, is the model that
 critics start from; it scores how much likelier the training-time information makes a reply
-(`sweet.learn.critic.AdvantageCritic` with a reference that does not see it; loaded by `sweet.ranking.critic_judge`).
+(`sweet.learn.critic.AdvantageCritic` with a reference that does not see it; loaded by `sweet.judges.critic`).
 """
 
 from __future__ import annotations
@@ -11,31 +11,14 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from sweet.errors import UsageError
-from sweet.hints import Hint, option
-from sweet.ranking.credit import CreditScorer
-from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
-from sweet.ranking.turns import SelectedTurn
+from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.credit import CreditScorer
 from sweet.stages.base import digest_of
 
 UNKNOWN = "the task does not know what it is worth"
 """Why the oracle cannot judge a reply."""
-
-
-def check_credit_known(scorer: CreditScorer, turns: Iterable[SelectedTurn]) -> None:
-    """Raise UsageError where the tasks know the credit of none of the replies that were given at these turns."""
-    for turn in turns:
-        dialogue = turn.trajectory
-        said = dialogue.dialogue_history[turn.index].said
-        if scorer.score(dialogue.task, dialogue.observation(turn.index, None), [said]) != [None]:
-            return
-    raise UsageError(
-        f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
-        where=option("judge", "oracle"),
-        fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
-    )
 
 
 class _ControlJudge(ABC):

@@ -1,7 +1,7 @@
 """Critics as judges: a trained critic of the run, or the model that its training starts from (`untrained`).
 
 `load_trained_judge` and `load_untrained_judge` find everything through the run's folder, so they can be called on any
-node that sees it (`sweet.ranking.on_ray`).
+node that sees it (`sweet.judges.on_ray`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, candidate, rounded
 from sweet.llm.base import Reply
-from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, candidate, rounded
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of

@@ -1,9 +1,8 @@
-"""The interface of judges, which score the replies at a turn for `sweet rank`, and the rows made of their scores.
+"""The interface of judges, which score the replies at a turn.
 
-A judge is a critic (`sweet.ranking.critic_judge`, with `--ray` `sweet.ranking.on_ray`), a language model
-(`sweet.ranking.llm_judge`), a control (`sweet.ranking.control_judges`) or a Python function
-(`sweet.ranking.function_judge`). It receives turns with the replies sampled there and the reply that was really given,
-and returns a `JudgedTurn` for each, which becomes one row.
+A judge is a critic (`sweet.judges.critic`, on the nodes of a cluster `sweet.judges.on_ray`), a language model
+(`sweet.judges.llm`), a control (`sweet.judges.control`) or a Python function (`sweet.judges.function`). It receives
+turns with the replies sampled there and the reply that was really given, and returns a `JudgedTurn` for each.
 """
 
 from __future__ import annotations
@@ -13,16 +12,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweet.llm.base import Reply
-from sweet.ranking.turns import TurnKey
-from sweet.stages.rows import Basis, Candidate, CandidateRow
+from sweet.stages.rows import Basis, Candidate
 from sweet.tasks.base import Message
 from sweet.tasks.trajectory import Trajectory
 
 CRITIC_BATCH = 64
 """Turns that a critic scores in one call: enough to fill batches, few enough that an interruption loses little."""
 
-MIN_CANDIDATES = 2
-"""Judged candidates that a turn needs: fewer cannot be ranked."""
+CRITIC_JUDGES = ("critic", "untrained")
+"""The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
+
+TurnKey = tuple[str, int]
+"""Names a turn: the id of its dialogue, and its index in the dialogue's history."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,6 @@ class JudgedTurn:
     def failures(self) -> list[UnjudgedReply]:
         return [reply for reply in self.replies if isinstance(reply, UnjudgedReply)]
 
-    def row(self, turn: SampledTurn) -> CandidateRow | None:
-        """Return the row to write, or None where fewer than `MIN_CANDIDATES` candidates were judged."""
-        *sampled, taken = map(_with_sampler_logprob, self.replies, turn.logprobs)
-        candidates = tuple(reply for reply in sampled if isinstance(reply, Candidate))
-        if len(candidates) < MIN_CANDIDATES:
-            return None
-        return CandidateRow(
-            trajectory_id=turn.trajectory.id,
-            task_id=turn.trajectory.task_id,
-            turn=turn.index,
-            observation=turn.observation,
-            candidates=candidates,
-            taken=taken if isinstance(taken, Candidate) else None,
-            basis=self.basis,
-            unjudged=len(sampled) - len(candidates),
-        )
-
 
 class Judge(Protocol):
     """Scores replies.
@@ -138,7 +122,3 @@ def above_mean(values: Sequence[float | None], sampled: int) -> list[float | Non
 def rounded(value: float | None) -> float | None:
     """Round to the six decimals of a row."""
     return None if value is None else round(value, 6)
-
-
-def _with_sampler_logprob(reply: Candidate | UnjudgedReply, mean: float | None) -> Candidate | UnjudgedReply:
-    return reply.model_copy(update={"sampler": rounded(mean)}) if isinstance(reply, Candidate) else reply

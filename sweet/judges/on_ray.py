@@ -1,4 +1,4 @@
-"""Ranking on the nodes of a Ray cluster: a replica of the critic on each GPU, or on each node where no node has one.
+"""Critics on the nodes of a Ray cluster: a replica on each GPU, or on each node where no node has one.
 
 Replicas read the critic from the run's folder, which must have the same path on every node. A node that does not find
 it there is excluded, and the message names it.
@@ -18,8 +18,8 @@ from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hf import resolve_device
 from sweet.hints import option
-from sweet.ranking.critic_judge import CriticJudge
-from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn
+from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn
+from sweet.judges.critic import CriticJudge
 from sweet.runs.environment import NODES
 from sweet.stages.base import Reporter, Silent
 
@@ -35,7 +35,7 @@ _BatchResult = tuple[list[JudgedTurn], int]
 
 
 class RayJudge:
-    """Sends batches to the replicas (implements `sweet.ranking.judge.Judge`).
+    """Sends batches to the replicas (implements `sweet.judges.base.Judge`).
 
     Attributes:
         dropped: early turns that were omitted so far, on all nodes.

@@ -24,8 +24,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sweet.judges.base import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampling
-from sweet.ranking.judge import JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
 from sweet.stages.rows import Basis, Candidate
@@ -64,7 +64,7 @@ class JudgePrompt:
             InputError: the file cannot be read, or lacks a placeholder.
         """
         if file is None:
-            return cls((resources.files("sweet.ranking") / "texts" / "judge.txt").read_text("utf-8").strip())
+            return cls((resources.files("sweet.judges") / "texts" / "judge.txt").read_text("utf-8").strip())
         text = read_prompt(file)
         found = {placeholder_in(line) for line in text.split("\n")}
         places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
@@ -112,7 +112,7 @@ class Score:
 
 
 class LLMJudge:
-    """Asks a language model through `client` (implements `sweet.ranking.judge.Judge`).
+    """Asks a language model through `client` (implements `sweet.judges.base.Judge`).
 
     Args:
         concurrency: turns that are judged at the same time; `client` limits the requests in flight.

@@ -1,8 +1,7 @@
-"""A judge that is a Python function, for `sweet.rank(run, config, judge=function)`.
+"""A judge that is a Python function.
 
 The function gets the task, what the agent had seen at a turn, and the replies there, and returns a score for each. The
-advantage of a reply is its score minus the mean score of the turn's sampled replies, as for the judge `oracle`. The
-run records the function by its name, and an interrupted ranking is resumed only by a function of the same name.
+advantage of a reply is its score minus the mean score of the turn's sampled replies, as for the judge `oracle`.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from sweet.errors import UsageError
-from sweet.ranking.config import RankConfig
-from sweet.ranking.judge import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
+from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.tasks.base import Message, Task
 
 ScoreReplies = Callable[[Task, Sequence[Message], Sequence[str]], Sequence[float | None]]
@@ -23,27 +21,8 @@ each reply, more for a better one; None for a reply that it cannot score."""
 NOT_SCORED = "the function returned no score"
 
 
-class FunctionRankConfig(RankConfig):
-    """The configuration of a ranking by a function, as the run records it."""
-
-    judge: str  # type: ignore[assignment]
-    """Name of the function."""
-
-
-def config_for(function: ScoreReplies, config: RankConfig) -> FunctionRankConfig:
-    """Return the configuration with the function as its judge.
-
-    Raises:
-        UsageError: the configuration names another judge.
-    """
-    if "judge" in config.model_fields_set:
-        what = f"There are two judges: the function {_name(function)}, and the configuration's {config.judge}."
-        raise UsageError(what, where="judge", fix="leave one of them out")
-    return FunctionRankConfig.model_validate({**config.model_dump(exclude_unset=True), "judge": _name(function)})
-
-
 class FunctionJudge:
-    """Judges each turn separately (implements `sweet.ranking.judge.Judge`)."""
+    """Judges each turn separately (implements `sweet.judges.base.Judge`)."""
 
     batch_size, max_calls = CRITIC_BATCH, 1
 
@@ -59,7 +38,7 @@ class FunctionJudge:
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
             raise UsageError(
                 f"The judge returned {scores} for {len(replies)} replies.",
-                where=_name(self._function),
+                where=function_name(self._function),
                 fix="return one finite number, or None, for each reply",
             )
         scored = zip(replies, scores, above_mean(scores, len(turn.replies)), strict=True)
@@ -72,6 +51,7 @@ class FunctionJudge:
         )
 
 
-def _name(function: ScoreReplies) -> str:
+def function_name(function: ScoreReplies) -> str:
+    """Return the name under which runs record a function."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
