@@ -2,7 +2,8 @@
 
 A judge is a critic (`sweet.judges.critic`, on the nodes of a cluster `sweet.judges.on_ray`), a language model
 (`sweet.judges.llm`), a control (`sweet.judges.control`) or a Python function (`sweet.judges.function`). It receives
-turns with the replies sampled there and the reply that was really given, and returns a `JudgedTurn` for each.
+turns with the replies sampled there, and with the reply that was really given if there was one, and returns a
+`JudgedTurn` for each.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import Protocol
 
 from sweet.llm.base import Reply
 from sweet.stages.rows import Basis, Candidate
-from sweet.tasks.base import Message
-from sweet.tasks.trajectory import Trajectory
+from sweet.tasks.base import Message, Task
 
 CRITIC_BATCH = 64
 """Turns that a critic scores in one call: enough to fill batches, few enough that an interruption loses little."""
@@ -31,28 +31,30 @@ class SampledTurn:
     """A turn of a dialogue, with replies to what the agent had seen there.
 
     Attributes:
+        dialogue: id of the dialogue.
         index: of the turn in its dialogue's history.
         replies: the sampled replies.
-        taken: the reply that was really given.
-        logprobs: mean log-probability per token of each reply, `taken` last, under the model that sampled it; None
-            where it was not reported.
+        logprobs: mean log-probability per token of each of `all_replies` under the model that sampled it; None where it
+            was not reported.
+        taken: the reply that was really given; None in a dialogue that goes on with one of `replies`.
     """
 
-    trajectory: Trajectory
+    dialogue: str
+    task: Task
     index: int
     observation: tuple[Message, ...]
     replies: tuple[Reply, ...]
-    taken: Reply
     logprobs: tuple[float | None, ...]
+    taken: Reply | None = None
 
     @property
     def key(self) -> TurnKey:
-        return (self.trajectory.id, self.index)
+        return (self.dialogue, self.index)
 
     @property
     def all_replies(self) -> tuple[Reply, ...]:
-        """The sampled replies, then the one that was given."""
-        return (*self.replies, self.taken)
+        """The sampled replies, then the one that was given, if there is one."""
+        return self.replies if self.taken is None else (*self.replies, self.taken)
 
 
 @dataclass(frozen=True)

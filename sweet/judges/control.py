@@ -40,7 +40,7 @@ class OracleJudge(_ControlJudge):
         self.scorer = scorer
 
     def _judge(self, turn: SampledTurn) -> JudgedTurn:
-        credits = self.scorer.score(turn.trajectory.task, turn.observation, [reply.text for reply in turn.all_replies])
+        credits = self.scorer.score(turn.task, turn.observation, [reply.text for reply in turn.all_replies])
         values = [None if credit is None else credit.value for credit in credits]
         scored = zip(turn.all_replies, values, above_mean(values, len(turn.replies)), strict=True)
         return JudgedTurn(

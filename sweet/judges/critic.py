@@ -108,10 +108,10 @@ def _turn_replies(turn: SampledTurn) -> TurnReplies:
     from sweet.learn.tokens import ReplyText
 
     return TurnReplies(
-        name=f"Dialogue {turn.trajectory.id}, turn {turn.index}",
+        name=f"Dialogue {turn.dialogue}, turn {turn.index}",
         turn=turn.index,
         observation=turn.observation,
-        hidden=turn.trajectory.task.hidden,
+        hidden=turn.task.hidden,
         replies=[ReplyText(reply.text, reply.token_ids, reply.finish_reason != "length") for reply in turn.all_replies],
         sampler=turn.logprobs,
         sampled=len(turn.replies),

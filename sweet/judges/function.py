@@ -34,7 +34,7 @@ class FunctionJudge:
 
     def _judge(self, turn: SampledTurn) -> JudgedTurn:
         replies = turn.all_replies
-        scores = list(self._function(turn.trajectory.task, turn.observation, [reply.text for reply in replies]))
+        scores = list(self._function(turn.task, turn.observation, [reply.text for reply in replies]))
         if len(scores) != len(replies) or not all(score is None or math.isfinite(score) for score in scores):
             raise UsageError(
                 f"The judge returned {scores} for {len(replies)} replies.",

@@ -133,7 +133,7 @@ class LLMJudge:
 
     async def _judge(self, turn: SampledTurn) -> JudgedTurn:
         texts = list(dict.fromkeys(reply.text for reply in turn.all_replies))
-        answers = await _run_all([self._score(turn.observation, turn.trajectory.task, text) for text in texts])
+        answers = await _run_all([self._score(turn.observation, turn.task, text) for text in texts])
         by_text, basis = dict(zip(texts, answers, strict=True)), _basis(answers)
         scores = [by_text[reply.text] for reply in turn.all_replies]
         values = [score.value(basis) if isinstance(score, Score) else None for score in scores]

@@ -124,8 +124,8 @@ def _row(turn: SampledTurn, judged: JudgedTurn) -> CandidateRow | None:
     if len(candidates) < MIN_CANDIDATES:
         return None
     return CandidateRow(
-        trajectory_id=turn.trajectory.id,
-        task_id=turn.trajectory.task_id,
+        trajectory_id=turn.dialogue,
+        task_id=turn.task.id,
         turn=turn.index,
         observation=turn.observation,
         candidates=candidates,

@@ -95,12 +95,13 @@ class CandidateSampler:
         candidates = await self.source.candidates(turn, observation)
         taken = _taken(turn)
         return SampledTurn(
-            turn.trajectory,
+            turn.trajectory.id,
+            turn.trajectory.task,
             turn.index,
             observation,
             replies=tuple(candidate.reply for candidate in candidates),
-            taken=taken,
             logprobs=(*(candidate.logprob for candidate in candidates), mean_logprob(taken)),
+            taken=taken,
         )
 
 
