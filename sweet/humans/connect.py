@@ -40,7 +40,7 @@ async def open_human(
         from sweet.humans.llm import LLMHuman
         from sweet.humans.scripted import ScriptedHuman
 
-        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind)
+        yield ScriptedHuman(kind) if client is None else LLMHuman(client, kind, recipe)
         return
     from sweet.humans.scripted_page_human import ScriptedPageHuman
     from sweet.humans.vlm_human import VLMHuman, check_vision

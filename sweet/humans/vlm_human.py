@@ -1,7 +1,8 @@
 """A vision model as the simulated human of pages: it sees the agent's page and the reference page, and compares them.
 
 At each turn both pages are rendered and both screenshots are sent to the model, the agent's first, with the text of
-`TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots. If the agent's page has no
+`TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots; in recipe `upstream`, as in the
+published code, it has no text of the dialogue. If the agent's page has no
 screenshot, the prompt says why, and the reference's is the only one. As in the original protocol the model is decoded
 greedily and its reply is cut.
 """
@@ -74,7 +75,7 @@ class VLMHuman:
         pages = await render_pages(self.renderer, task, dialogue, self.recipe)
         shown = [pages.page, pages.reference] if isinstance(pages.page, Screenshot) else [pages.reference]
         images = await asyncio.to_thread(scaled, shown)
-        *before, last = self.kind.human_prompt(task, dialogue)
+        *before, last = self.kind.human_prompt(task, () if self.recipe == "upstream" else dialogue)
         asked = ImageMessage(role=last.role, content=last.content + _note(pages), images=images)
         completion = await self.client.chat([*before, asked], SAMPLING)
         fault = partial(fault_of, task=task, dialogue=dialogue, leaks=leaks_page)

@@ -38,6 +38,8 @@ class TaskKind(ABC):
         language: the language of its answers, by its name in Pygments; empty for prose.
         human_reply_limit: a human's reply is cut to this many characters.
         rewards: how trainings interpret its rewards.
+        dialogue_epochs: passes of a large model over whole dialogues (critic, multi-turn DPO, rejection fine-tuning),
+            where `--epochs` is not given.
         scorer_options: the options of `sweet eval` that its scorer accepts, of scorer, tolerance and similarity.
         visual: whether the human sees pages: answers and `ground_truth` are HTML and are rendered for it.
         spreads: whether its scorer distributes its own work on the Ray cluster; otherwise each node opens a scorer.
@@ -49,6 +51,7 @@ class TaskKind(ABC):
     language: str = ""
     human_reply_limit: int = 400
     rewards: RewardRule = RewardRule()
+    dialogue_epochs: int = 4
     scorer_options: frozenset[str] = frozenset()
     visual: bool = False
     spreads: bool = False

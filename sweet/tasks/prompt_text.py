@@ -6,7 +6,7 @@ text cannot be mistaken for the template.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sweet.errors import InputError
@@ -35,6 +35,12 @@ def fill(prompt: str, held: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def without(prompt: str, places: Collection[str]) -> str:
+    """Return the prompt without the paragraphs that contain one of these placeholders."""
+    paragraphs = (text.split("\n") for text in prompt.split("\n\n"))
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if set(places).isdisjoint(map(placeholder_in, lines)))
+
+
 def read_prompt(file: Path) -> str:
     """Read the file of a prompt.
 
@@ -51,13 +57,18 @@ def read_prompt(file: Path) -> str:
     return text
 
 
-def check_placeholders(prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str) -> None:
-    """Check that the prompt has each placeholder exactly once.
+def check_placeholders(
+    prompt: str, places: Sequence[str], file: Path, *, whose: str, fix: str, optional: Sequence[str] = ()
+) -> None:
+    """Check that the prompt has each placeholder exactly once, and each optional one at most once.
 
     Raises:
         InputError: it does not.
     """
     found = [placeholder_in(line) for line in prompt.split("\n")]
-    if any(found.count(place) != 1 for place in places):
-        missing = ", ".join(f"{{{place}}}" for place in places if found.count(place) != 1)
-        raise InputError(f"The {whose} prompt must have {missing} once, each on a line of its own.", path=file, fix=fix)
+    if wrong := [place for place in places if found.count(place) != 1]:
+        names = ", ".join(f"{{{place}}}" for place in wrong)
+        raise InputError(f"The {whose} prompt must have {names} once, each on a line of its own.", path=file, fix=fix)
+    if repeated := [place for place in optional if found.count(place) > 1]:
+        names = ", ".join(f"{{{place}}}" for place in repeated)
+        raise InputError(f"The {whose} prompt may have {names} only once.", path=file, fix=fix)

@@ -45,6 +45,7 @@ class Prompts:
     Attributes:
         package: the package whose folder `texts` contains them.
         places: the placeholders that the human's text must have.
+        optional_places: those that it may have.
         speaker: the name of the agent in the human's prompt.
     """
 
@@ -53,6 +54,7 @@ class Prompts:
 
     package: ClassVar[str]
     places: ClassVar[tuple[str, ...]] = ("request", "reference", "dialogue")
+    optional_places: ClassVar[tuple[str, ...]] = ()
     speaker: ClassVar[str] = "Agent"
 
     @classmethod
@@ -69,7 +71,7 @@ class Prompts:
     @classmethod
     def _check(cls, human: str, file: Path) -> None:
         fix = "they are replaced by the request, the reference solution and the dialogue so far"
-        check_placeholders(human, cls.places, file, whose="human's", fix=fix)
+        check_placeholders(human, cls.places, file, whose="human's", fix=fix, optional=cls.optional_places)
 
     @classmethod
     def of(cls, folder: Path) -> Self:

@@ -5,8 +5,9 @@ change at that rate, and without more likelihood in the loss its preference trai
 a rejected reply contains, until dialogues fall apart. Small models therefore get the values that did best on the
 validation tasks of the micro dataset, of eleven settings each (`benchmarks/micro_tuning.py`). A regression head has no
 likelihood term; on held-out tasks it ordered as many preferences correctly at 1.5e-4 as at higher rates. The paper has
-no warm-up on every dialogue (sft): a large model gets the usual rate of instruction tuning. The values used are
-recorded with the results.
+no warm-up on every dialogue (sft): a large model gets the usual rate of instruction tuning. What learns from whole
+dialogues passes over them 4 times for code and 8 times for pages (`TaskKind.dialogue_epochs`); the actor learns from
+pairs of replies in one pass for both. The values used are recorded with the results.
 
 An adapter (LoRA) gets ten times the rate of the whole model: its matrices start from zero and are multiplied with each
 other, and over many models and data sets its best rate was ten times the whole model's, whatever the rank (Schulman et
@@ -27,6 +28,9 @@ LORA = 10.0
 """Ratio of an adapter's learning rate to that of the whole model."""
 
 Learner = Literal["critic", "regression", "sweet", "multi-turn-dpo", "rft", "sft"]
+
+BY_KIND: frozenset[Learner] = frozenset({"critic", "regression", "multi-turn-dpo", "rft"})
+"""What learns from whole dialogues in the paper: for large models the kind of task decides its epochs."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +81,23 @@ def resolve(
     epochs: int | None,
     batch: int | None,
     lora: bool = False,
+    dialogue_epochs: int = 4,
 ) -> Hyperparameters:
     """Return the values that the user set, and for the others those for a model of this many parameters.
 
     Args:
         lora: whether an adapter is trained.
+        dialogue_epochs: of the kind of task (`TaskKind.dialogue_epochs`).
     """
-    usual = (PAPER if parameters >= LARGE else SMALL)[learner]
+    large = parameters >= LARGE
+    usual = (PAPER if large else SMALL)[learner]
+    usual_epochs = dialogue_epochs if large and learner in BY_KIND else usual.epochs
     usual_lr = float(f"{LORA * usual.lr:.6g}") if lora else usual.lr
     # The published command for the critic has no likelihood term.
     usual_nll = 0.0 if learner == "critic" and recipe == "upstream" else usual.nll
     return Hyperparameters(
         lr=usual_lr if lr is None else lr,
         nll=usual_nll if nll is None else nll,
-        epochs=usual.epochs if epochs is None else epochs,
+        epochs=usual_epochs if epochs is None else epochs,
         batch=usual.batch if batch is None else batch,
     )

@@ -221,6 +221,7 @@ class _Basis:
             epochs=config.epochs,
             batch=config.batch,
             lora=config.lora is not None,
+            dialogue_epochs=task_kind(run.manifest().task).dialogue_epochs,
         )
         builder = ExampleBuilder(
             model.encoder,

@@ -48,6 +48,14 @@ def test_it_sees_the_reference_and_answers_greedily() -> None:
     assert (sampling.temperature, sampling.max_tokens, sampling.n) == (0.0, 256, 1)
 
 
+def test_recipe_upstream_puts_the_published_system_message_before_the_prompt() -> None:
+    speaker = Speaker("It is 5.")
+    asyncio.run(LLMHuman(speaker, task_kind("code"), "upstream").reply(TASK, DIALOGUE))
+    ((system, *rest), _), *_ = speaker.asked
+    assert (system.role, system.content) == ("system", "You are a helpful assistant.")
+    assert rest == task_kind("code").human_prompt(TASK, DIALOGUE)
+
+
 def test_a_long_reply_is_cut_and_an_empty_one_stays_empty() -> None:
     kind = task_kind("code")
     long = asyncio.run(LLMHuman(Speaker("word " * 300), kind).reply(TASK, DIALOGUE))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import Response
 
-from sweet.errors import ServerError, UsageError
+from sweet.errors import InputError, ServerError, UsageError
 from sweet.humans.base import HumanReply, ReferenceFailed
 from sweet.humans.vlm_human import VLMHuman, check_vision
 from sweet.llm.base import ContextOverflow, RequestFailed
 from sweet.llm.connect import open_client
 from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.scaling import scaled
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Message, Recipe, Task
 from sweet.tasks.html.kind import HtmlKind
 from tests.render.pictures import page as picture
 from tests.render.pictures import plain
@@ -59,10 +60,12 @@ def replies(
     task: Task = TASK,
     album: Album | None = None,
     retry_timeout: float = 5,
+    kind: HtmlKind | None = None,
+    recipe: Recipe = "paper",
 ) -> HumanReply:
     async def work(url: str) -> HumanReply:
         async with open_client(server.model, [url], role="sim", retry_timeout=retry_timeout) as client:
-            return await VLMHuman(client, HtmlKind(), album or Album()).reply(task, messages)
+            return await VLMHuman(client, kind or HtmlKind(), album or Album(), recipe).reply(task, messages)
 
     with server.running() as url:
         return asyncio.run(work(url))
@@ -89,6 +92,26 @@ def test_both_screenshots_are_sent_at_each_turn_the_agents_first() -> None:
     assert "A page for a bakery." in text
     assert "The title is too small." in text
     assert "<p>" not in text, "it sees pages, not their source"
+
+
+def test_recipe_upstream_shows_the_pictures_without_the_dialogue() -> None:
+    server = ChatServer("eyes", lambda body: said(SEEN))
+    replies(server, dialogue(FIRST, f"Here it is.\n{LAST}"), recipe="upstream")
+    pictures, text = shown(server.asked[0])
+    assert pictures == [SHOTS[LAST].png, SHOTS[WANTED].png]
+    for word in (TASK.problem_description, "The title is too small.", "Here it is.", "{"):
+        assert word not in text
+    assert "Compare the first screenshot with the second" in text
+
+
+def test_a_prompt_of_the_user_may_omit_request_and_dialogue(tmp_path: Path) -> None:
+    (tmp_path / "human.txt").write_text("Which one is better?\n")
+    server = ChatServer("eyes", lambda body: said(SEEN))
+    replies(server, dialogue(FIRST), kind=HtmlKind().with_prompts(tmp_path))
+    assert shown(server.asked[0])[1] == "Which one is better?"
+    (tmp_path / "human.txt").write_text("Better?\n{dialogue}\n{dialogue}\n")
+    with pytest.raises(InputError, match=r"may have \{dialogue\} only once"):
+        HtmlKind().with_prompts(tmp_path)
 
 
 def test_large_screenshots_are_scaled_down_together() -> None:

@@ -151,4 +151,11 @@ def test_the_humans_prompt_has_the_dialogue_without_sources() -> None:
     assert "You:\n    A bakery.\nDesigner:\n    Look:\n    (a page)\n    Good?\nYou:\n    Larger." in message.content
     assert "<html>" not in message.content.replace("Never write HTML", "")
     assert "secret" not in message.content
+    assert "{" not in message.content
+    (alone,) = HtmlKind().human_prompt(task, [])
+    assert "A bakery." not in alone.content
+    assert "WHAT WAS SAID" not in alone.content
+    assert "{" not in alone.content
+    assert alone.content.startswith("You play a person")
+    assert "Compare the first screenshot" in alone.content
     assert message.content.index("designer's page as it is now") < message.content.index("page you have in mind")

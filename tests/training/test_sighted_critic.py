@@ -275,6 +275,15 @@ def test_the_plan_counts_the_tokens_of_pictures(run: Run, sighted: dict[str, str
     assert grown["tokens"] == small["tokens"] + 100 - 15
 
 
+@pytest.mark.usefixtures("no_browser")
+def test_a_large_critic_of_pages_passes_over_the_dialogues_eight_times(
+    run: Run, sighted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweet.training.hyperparameters.LARGE", 1)
+    plan = plan_train_critic(run, config(sighted["qwen2_vl"], epochs=None, holdout=0.0), Silent()).as_json()
+    assert plan["epochs"] == 8
+
+
 def test_unsupported_options_are_refused(run: Run, sighted: dict[str, str], agent: str) -> None:
     pytest.importorskip("deepspeed")
     with pytest.raises(UsageError, match="only supported on one device"):

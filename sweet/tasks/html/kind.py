@@ -22,6 +22,7 @@ class HtmlKind(TaskKind):
     language = "html"
     human_reply_limit = 1000
     rewards = RewardRule(solved=None, margin=0.1)
+    dialogue_epochs = 8  # the paper's, table of hyperparameters
     scorer_options = frozenset({"similarity"})
     visual = True
     spreads = True
