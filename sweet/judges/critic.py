@@ -20,7 +20,7 @@ from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rows import Basis, Candidate
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import Recipe, ReferenceContext
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic, ScoredReply, TurnReplies
@@ -67,6 +67,7 @@ def load_trained_judge(
     settings: CriticSettings,
     reference: str | None,
     recipe: Recipe | None,
+    reference_context: ReferenceContext | None,
     reporter: Reporter,
 ) -> CriticJudge:
     """Load a critic of the run at `path`; see `load_critic` for the other arguments and the errors.
@@ -77,7 +78,10 @@ def load_trained_judge(
     run = Run.open(path)
     artifact = run.find("critic", critic, needed_by="rank")
     basis: Basis = "regression" if TrainedMeta.of(artifact).variant == "regression" else "critic"
-    return CriticJudge(load_critic(run, artifact, reporter, settings, reference=reference, recipe=recipe), basis)
+    loaded = load_critic(
+        run, artifact, reporter, settings, reference=reference, recipe=recipe, reference_context=reference_context
+    )
+    return CriticJudge(loaded, basis)
 
 
 def load_untrained_judge(

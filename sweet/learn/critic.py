@@ -4,9 +4,10 @@ A `Critic` is either an `AdvantageCritic`, which computes equation (3) of arXiv 
 regression head (`sweet.learn.regression`); callers do not need to know which. Both encode dialogues with a `Reader`.
 
 In equation (3) critic and reference read the same ids, including the training-time information c unless the critic was
-trained without it. Recipe `upstream` computes what the published ranking code computes: the critic's mean includes the
-header of the turn and excludes the end-of-turn token, and the reference is the sampler's mean log-probability without
-c; if the sampler did not return it, that of the base model without c.
+trained without it. The context of the reference can be reduced to the dialogue: then the advantage is what c and the
+training add together. Recipe `upstream` computes what the published ranking code computes: the critic's mean includes
+the header of the turn and excludes the end-of-turn token, and the reference is the sampler's mean log-probability
+without c; if the sampler did not return it, that of the base model without c.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence, TooLong
-from sweet.tasks.base import Message, Recipe
+from sweet.tasks.base import Message, Recipe, ReferenceContext, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -144,8 +145,8 @@ class AdvantageCritic:
         model, reference: causal models with the same vocabulary.
         tokenizer: the critic's.
         informed: the critic reads c (False for the variant `no-info`).
-        reference_without_hidden: the reference does not read c, as always with recipe `upstream`. With the same model
-            twice, the advantage is how much more likely c makes a reply.
+        reference_context: what the reference reads; None for the recipe's own. With the same model twice and
+            `dialogue`, the advantage is how much more likely c makes a reply.
         max_length: maximum number of tokens of a sequence; None for no limit.
         budget: tokens of one forward pass.
         share: compute prefixes that replies and turns share only once.
@@ -158,7 +159,7 @@ class AdvantageCritic:
         tokenizer: Any,
         *,
         informed: bool = True,
-        reference_without_hidden: bool = False,
+        reference_context: ReferenceContext | None = None,
         recipe: Recipe = "paper",
         max_length: int | None = None,
         budget: int = TOKEN_BUDGET,
@@ -167,10 +168,10 @@ class AdvantageCritic:
         self.reader = Reader(ChatEncoder(tokenizer), informed=informed, recipe=recipe, max_length=max_length)
         self.critic, self.reference = Scorer(model, share=share), Scorer(reference, share=share)
         self.recipe, self.budget = recipe, budget
-        self.reference_without_hidden = reference_without_hidden or recipe == "upstream"
+        self.reference_without_hidden = (reference_context or reference_context_of(recipe)) == "dialogue"
 
     def judge(self, turns: Sequence[TurnReplies]) -> list[list[ScoredReply]]:
-        upstream = self.recipe == "upstream"
+        by_sampler = self.recipe == "upstream" and self.reference_without_hidden
         informed = [self.reader.turn(turn) for turn in turns]
         reference_rows = informed
         if self.reference_without_hidden:
@@ -182,7 +183,7 @@ class AdvantageCritic:
         for number, turn in enumerate(turns):
             replies: list[ScoredReply] = []
             for index, sampler_logprob in enumerate(turn.sampler if visible[number] and reference_rows[number] else ()):
-                base = sampler_logprob if upstream and sampler_logprob is not None else reference[number][index]
+                base = sampler_logprob if by_sampler and sampler_logprob is not None else reference[number][index]
                 span, mean = visible[number][index].spans[0], critic[number][index]
                 replies.append(ScoredReply(mean - base, span.stop - span.start, logprob=mean, reference=base))
             scored_replies.append(replies)

@@ -13,13 +13,14 @@ from sweet.hints import Hint, option
 from sweet.judges.base import CRITIC_JUDGES
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
+    ADDED,
     BEHIND_DASHES,
     OPERATIONAL,
     Packing,
     PlannedConfig,
     formerly,
 )
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import Recipe, ReferenceContext
 
 
 class RankConfig(PlannedConfig):
@@ -56,6 +57,10 @@ class RankConfig(PlannedConfig):
     reference: str | None = None
     """The frozen model that the advantage is measured against; the critic's starting model where not given. For
     --judge untrained the model that judges; the agent of the dialogues where not given."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=ADDED)
+    """What the reference reads before a reply. hidden: the training-time information and the dialogue, as the critic
+    does. dialogue: the dialogue alone, so that replies which agree with the solution gain even where the critic has
+    learned nothing. Default: hidden with the recipe paper, dialogue with upstream."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature."""
     max_tokens: int = Field(default=1024, ge=1)
@@ -94,7 +99,7 @@ class RankConfig(PlannedConfig):
 
 _JUDGES_OF_OPTION = {
     **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
-    **dict.fromkeys(("from_", "recipe"), ("critic",)),
+    **dict.fromkeys(("from_", "recipe", "reference_context"), ("critic",)),
     **dict.fromkeys(("reference", "max_length", "ray"), CRITIC_JUDGES),
 }
 """Options that only some judges accept, with those judges."""

@@ -44,7 +44,13 @@ from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system, recorded_model
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.critics import CriticSettings, warn_dropped_turns
+from sweet.stages.critics import (
+    CriticSettings,
+    check_reference,
+    used_recipe,
+    used_reference_context,
+    warn_dropped_turns,
+)
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import CandidatesMeta, TrainedMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
@@ -164,6 +170,8 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
         replies=config.replies,
         rollouts=config.rollouts,
     )
+    if inputs.critic is not None:
+        check_reference(inputs.critic, config.reference, config.reference_context)
     dialogues = list(read_jsonl(run.file(inputs.rollouts), Trajectory))
     recorded: dict[TurnKey, CandidateRow] = {}
     agent = None
@@ -221,7 +229,8 @@ def _critic_loader(run: Run, config: RankConfig, inputs: RankInputs) -> LoadCrit
     settings = CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
     if inputs.critic is None:
         return partial(load_untrained_judge, path, inputs.rollouts.id, settings, config.reference)
-    return partial(load_trained_judge, path, inputs.critic.id, settings, config.reference, config.recipe)
+    how = (config.reference, config.recipe, config.reference_context)
+    return partial(load_trained_judge, path, inputs.critic.id, settings, *how)
 
 
 # Sampling and judging
@@ -301,6 +310,8 @@ def _meta(run: Run, config: RankConfig, chosen: _Chosen) -> CandidatesMeta:
         more["replies"] = inputs.replies.id
     if inputs.critic is not None:
         more["critic"] = inputs.critic.id
+        more["recipe"] = used_recipe(inputs.critic, config.recipe)
+        more["reference_context"] = used_reference_context(inputs.critic, config.recipe, config.reference_context)
     if config.judge == "llm":
         prompt = JudgePrompt.of(config.judge_prompt)
         more |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}

@@ -25,12 +25,16 @@ from sweet.scoring.results.statistics import clustered_mean, expected_last, powe
 from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Reporter
 from sweet.stages.record import Rate
+from sweet.tasks.base import ReferenceContext
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import Score
 from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
+
+NEEDED_BY = "eval --best-of critic"
+"""What needs the critic, for errors."""
 
 _BATCH = 64
 """Dialogues that the critic scores in one call."""
@@ -51,20 +55,26 @@ def measure_best_of(
     critic_id: str | None,
     device: Device,
     reporter: Reporter,
+    *,
+    reference_context: ReferenceContext | None = None,
 ) -> BestOfMetrics:
     """Return the success of the best of N = 1, 2, 4, … dialogues of a task.
+
+    Args:
+        reference_context: what the critic's reference reads; see `load_critic`.
 
     Raises:
         SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
     """
-    from sweet.stages.critics import CriticSettings, load_critic, warn_dropped_turns
+    from sweet.stages.critics import CriticSettings, load_critic, used_reference_context, warn_dropped_turns
 
     rule = task_kind(run.manifest().task).rewards
     rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
-    artifact = run.find("critic", critic_id, needed_by="eval --best-of critic")
+    artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
     dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
     by_task: dict[str, list[ScoredDialogue]] = {}
-    critic = load_critic(run, artifact, reporter, CriticSettings(device=device))
+    settings = CriticSettings(device=device)
+    critic = load_critic(run, artifact, reporter, settings, reference_context=reference_context)
     left_out = 0
     with reporter.progress("judged", len(dialogues)) as bar:
         for dialogue, score in _scored(critic, dialogues, agent_system(run, rollouts)):
@@ -84,7 +94,8 @@ def measure_best_of(
             fix=Hint(stage("rollout"), " with ", option("samples", 16)),
         )
     by_number = {str(n): at(n, by_task) for n in powers_of_two(most)}
-    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number)
+    read = used_reference_context(artifact, None, reference_context)
+    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number, reference_context=read)
 
 
 def at(n: int, by_task: dict[str, list[ScoredDialogue]]) -> BestOfRates:

@@ -11,6 +11,7 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import FLIPS
 from sweet.stages.base import OPERATIONAL, PlannedConfig
+from sweet.tasks.base import ReferenceContext
 
 
 class EvalConfig(PlannedConfig):
@@ -35,6 +36,8 @@ class EvalConfig(PlannedConfig):
     """critic: also report the success of the best of N dialogues of a task, N = 1, 2, 4, …, chosen by the critic."""
     critic: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """The critic that chooses; default: the newest finished one."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """With --best-of critic: what the critic's reference reads, hidden or dialogue, as in sweet rank."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Device of the critic, and of the model that compares screenshots."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)

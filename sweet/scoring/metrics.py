@@ -32,6 +32,8 @@ class BestOfMetrics(Record):
     """dialogues that are too long for it"""
     n: dict[str, BestOfRates]
     """by N = 1, 2, 4, …"""
+    reference_context: str | None = None
+    """what the critic's reference reads, hidden or dialogue; absent where the critic has none"""
 
 
 class EvalMetrics(Record):

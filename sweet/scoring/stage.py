@@ -24,7 +24,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
-from sweet.scoring.best_of import measure_best_of
+from sweet.scoring.best_of import NEEDED_BY, measure_best_of
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import EvalMetrics, EvalWork
 from sweet.scoring.results.comparability import check_comparable, score_again
@@ -33,6 +33,7 @@ from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
 from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.stages.base import Reporter, StageResult
+from sweet.stages.critics import check_reference
 from sweet.stages.meta import ScoresMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.plans import Plan
@@ -48,6 +49,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
+    if config.best_of is not None:
+        check_reference(run.find("critic", config.critic, needed_by=NEEDED_BY), None, config.reference_context)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
     request = ScoringRequest(
@@ -76,7 +79,15 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         _warn(tally, reporter)
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment)
         if config.best_of is not None:
-            best_of = measure_best_of(run, rollouts, tally.scores, config.critic, config.device, reporter)
+            best_of = measure_best_of(
+                run,
+                rollouts,
+                tally.scores,
+                config.critic,
+                config.device,
+                reporter,
+                reference_context=config.reference_context,
+            )
             metrics = metrics.model_copy(update={"best_of": best_of})
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
@@ -119,7 +130,7 @@ def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
 
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:
-    """Raise UsageError if an option is given that affects only the rewards of other kinds of task."""
+    """Raise UsageError if an option is given that has no effect: on this kind of task, or without another option."""
     for name in SCORER_OPTIONS:
         if name not in kind.scorer_options and getattr(config, name) != EvalConfig.model_fields[name].default:
             raise UsageError(
@@ -127,6 +138,12 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
                 where=option(name),
                 fix=Hint("omit ", option(name)),
             )
+    if config.reference_context is not None and config.best_of is None:
+        raise UsageError(
+            Hint(option("reference_context"), " is an option of ", option("best_of", "critic"), "."),
+            where=option("reference_context"),
+            fix=Hint("omit ", option("reference_context"), ", or ", option("best_of", "critic")),
+        )
 
 
 class _Tally:

@@ -26,6 +26,10 @@ OPERATIONAL: JsonDict = {"operational": True}
 """Mark of a configuration field (`json_schema_extra=OPERATIONAL`) that changes how fast or where the work is done, but
 not its result: it is not part of the digest by which an attempt is recognised as the same."""
 
+ADDED: JsonDict = {"added": True}
+"""Mark of a configuration field that a later version has added: with its default it is not part of the digest, so that
+the attempts of older versions, which had no such field, are recognised."""
+
 BEHIND_DASHES: JsonDict = {**OPERATIONAL, "behind_dashes": True}
 """Mark of the operational field, a list, that receives the arguments after `--` on the command line (for vllm)."""
 
@@ -77,6 +81,9 @@ class StageConfig(BaseModel):
         settings = self.outcome_settings()
         for field_, info in type(self).model_fields.items():
             if field_ in settings:
+                if _has_mark(info, "added") and getattr(self, field_) == info.default:
+                    del settings[field_]
+                    continue
                 name, values = former_spellings(info)
                 former = {current: value for value, current in values.items()}
                 value = settings.pop(field_)
@@ -90,11 +97,7 @@ class StageConfig(BaseModel):
     @classmethod
     def operational(cls) -> set[str]:
         """Return the names of the operational fields."""
-        return {
-            name
-            for name, info in cls.model_fields.items()
-            if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("operational")
-        }
+        return {name for name, info in cls.model_fields.items() if _has_mark(info, "operational")}
 
     @classmethod
     def behind_dashes(cls) -> str | None:
@@ -109,6 +112,10 @@ class PlannedConfig(StageConfig):
     rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """With --dry-run: another run, whose finished attempts are used to estimate durations if RUN has none; may be given
     several times."""
+
+
+def _has_mark(info: FieldInfo, mark: str) -> bool:
+    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get(mark))
 
 
 def option_key(field: str) -> str:

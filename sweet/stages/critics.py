@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sweet.device import Device
 from sweet.errors import UsageError
-from sweet.hints import option
+from sweet.hints import Hint, option
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.stages.artifacts import recorded_model
 from sweet.stages.base import Packing, Reporter
 from sweet.stages.meta import TrainedMeta
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import Recipe, ReferenceContext, reference_context_of
 
 if TYPE_CHECKING:
     from sweet.learn.critic import Critic
@@ -61,15 +61,18 @@ def load_critic(
     *,
     reference: str | None = None,
     recipe: Recipe | None = None,
+    reference_context: ReferenceContext | None = None,
 ) -> Critic:
     """Load a critic of a run, with its regression head or its reference model.
 
     Args:
         reference: the frozen model of equation (3); None for the model that the critic's training started from.
         recipe: None for the recipe that the critic was trained with.
+        reference_context: what the reference reads; None for the recipe's own.
 
     Raises:
-        UsageError: the critic has no reference, accepts none, or the two have different vocabularies.
+        UsageError: the critic has no reference, accepts none, or the two have different vocabularies; or see
+            `check_reference`.
     """
     from sweet.learn.critic import AdvantageCritic, check_same_vocabulary
     from sweet.learn.head import load_head
@@ -82,11 +85,9 @@ def load_critic(
     path, meta = str(run.file(artifact)), TrainedMeta.of(artifact)
     tokenizer = load_tokenizer(path)
     model = load_model(path, settings.device, tokenizer=tokenizer)
-    how = _reader_settings(settings, model) | {"recipe": recipe or meta.recipe or "paper"}
+    how = _reader_settings(settings, model) | {"recipe": used_recipe(artifact, recipe)}
+    check_reference(artifact, reference, reference_context)
     if meta.variant == "regression":
-        if reference is not None:
-            what = f"{artifact.id} has a regression head, which is measured against no reference."
-            raise UsageError(what, where=option("reference"), fix="leave it out")
         load_head(model, run.file(artifact))
         encoder = ChatEncoder(tokenizer)
         if shows_pages(run, path):
@@ -99,7 +100,44 @@ def load_critic(
         raise UsageError(what, where=f"manifest.json, {artifact.id}, meta.base", fix=option("reference", "MODEL"))
     check_same_vocabulary(tokenizer, load_tokenizer(base), artifact.id, base)
     frozen = load_model(base, settings.device, tokenizer=tokenizer)
+    how["reference_context"] = reference_context
     return AdvantageCritic(model, frozen, tokenizer, informed=meta.variant != "no-info", **how)
+
+
+def used_recipe(artifact: Artifact, recipe: Recipe | None) -> Recipe:
+    """Return the recipe that a critic judges by, where `recipe` is asked for; None is the critic's own."""
+    return recipe or TrainedMeta.of(artifact).recipe or "paper"
+
+
+def used_reference_context(
+    artifact: Artifact, recipe: Recipe | None, asked: ReferenceContext | None
+) -> ReferenceContext | None:
+    """Return what the reference of a critic reads; None where the critic has no reference, or never reads the
+    training-time information itself.
+
+    Args:
+        recipe, asked: as for `load_critic`.
+    """
+    if TrainedMeta.of(artifact).variant in ("regression", "no-info"):
+        return None
+    return asked or reference_context_of(used_recipe(artifact, recipe))
+
+
+def check_reference(artifact: Artifact, reference: str | None, reference_context: ReferenceContext | None) -> None:
+    """Check that a critic accepts these options of its reference; None is not given.
+
+    Raises:
+        UsageError: it has a regression head and no reference, or it never reads the training-time information.
+    """
+    variant = TrainedMeta.of(artifact).variant
+    given = [name for name, value in (("reference", reference), ("reference_context", reference_context)) if value]
+    if variant == "regression" and given:
+        what = f"{artifact.id} has a regression head, which is measured against no reference."
+        raise UsageError(what, where=option(given[0]), fix=Hint("omit ", option(given[0])))
+    if variant == "no-info" and reference_context is not None:
+        what = f"{artifact.id} and its reference read the dialogue alone: it is a critic of the variant no-info."
+        where = option("reference_context", reference_context)
+        raise UsageError(what, where=where, fix=Hint("omit ", option("reference_context")))
 
 
 def load_untrained(name: str, settings: CriticSettings) -> Critic:
@@ -110,7 +148,7 @@ def load_untrained(name: str, settings: CriticSettings) -> Critic:
 
     tokenizer = load_tokenizer(name)
     model = load_model(name, settings.device, tokenizer=tokenizer)
-    return AdvantageCritic(model, model, tokenizer, reference_without_hidden=True, **_reader_settings(settings, model))
+    return AdvantageCritic(model, model, tokenizer, reference_context="dialogue", **_reader_settings(settings, model))
 
 
 def _reader_settings(settings: CriticSettings, model: Any) -> dict[str, Any]:

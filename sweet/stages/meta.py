@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sweet.stages.record import Flat, Meta
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import Recipe, ReferenceContext
 
 
 class RolloutsMeta(Meta):
@@ -122,6 +122,11 @@ class CandidatesMeta(Meta):
     """Id of the candidates whose replies were judged again; absent where replies were sampled."""
     critic: str | None = None
     """Id of the critic that judged."""
+    recipe: Recipe | None = None
+    """Recipe that the critic judged by: paper, or upstream."""
+    reference_context: ReferenceContext | None = None
+    """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; absent
+    where the critic has no reference, or does not read that information either."""
     judge_model: str | None = None
     """The language model that judged."""
     judge_prompt: str | None = None

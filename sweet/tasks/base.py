@@ -19,6 +19,15 @@ NO_ANSWER = "No answer"
 Recipe = Literal["paper", "upstream"]
 """`paper`: as the paper describes it. `upstream`: bug-compatible with the published code, for comparing numbers."""
 
+ReferenceContext = Literal["hidden", "dialogue"]
+"""What the reference model of a critic reads before a reply: the training-time information c and the dialogue, or the
+dialogue alone."""
+
+
+def reference_context_of(recipe: Recipe) -> ReferenceContext:
+    """What the reference reads in a recipe where nothing else is asked for: in `upstream` the dialogue alone."""
+    return "dialogue" if recipe == "upstream" else "hidden"
+
 
 class Fact(BaseModel):
     """One piece of information that the scripted human gives when it is asked.

@@ -134,12 +134,16 @@ def _by_critic(best_of: Metrics) -> Section:
         (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
         for n, row in best_of["n"].items()
     )
-    omitted = count(best_of["left_out"], "dialogue")
+    remarks = []
+    if best_of["left_out"]:
+        remarks.append(f"Too long for the critic and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
+    if best_of.get("reference_context") == "dialogue":
+        remarks.append("The critic's reference reads the dialogue alone, without the training-time information.")
     return Section(
         f"{CHOSEN}, {best_of['critic']}",
         ("N", "tasks", "critic picks", "at random", "oracle"),
         rows,
-        remarks=(f"Too long for the critic and therefore excluded: {omitted}.",) if best_of["left_out"] else (),
+        remarks=tuple(remarks),
     )
 
 

@@ -177,6 +177,8 @@ def test_an_interrupted_judging_of_given_replies_resumes(judged: JudgedRun) -> N
         ({"judge": "oracle", "from_": "critic-1"}, "--from"),
         ({"judge": "random", "reference": "micro"}, "--reference"),
         ({"judge": "untrained", "recipe": "upstream"}, "--recipe"),
+        ({"judge": "untrained", "reference_context": "dialogue"}, "--reference-context"),
+        ({"judge": "random", "reference_context": "hidden"}, "--reference-context"),
         ({"replies": "candidates-99"}, "candidates-99"),
     ],
 )

@@ -19,14 +19,14 @@ from sweet.llm.vllm import option_value
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
-from sweet.ranking.stage import run_rank
+from sweet.ranking.stage import plan_rank, run_rank
 from sweet.ranking.turns import sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from sweet.stages.critics import CriticSettings, load_critic
 from sweet.stages.rows import CandidateRow
-from sweet.tasks.base import Message
+from sweet.tasks.base import Message, Recipe, ReferenceContext
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -91,6 +91,57 @@ def test_an_untrained_critic_has_no_advantage_except_with_upstreams_recipe() -> 
     assert all(abs(verdict.advantage) > 1e-3 for verdict in upstream)
 
 
+@pytest.mark.parametrize("context", ["hidden", "dialogue"])
+@pytest.mark.parametrize("recipe", ["paper", "upstream"])
+def test_the_context_of_the_reference_is_independent_of_the_recipe(recipe: Recipe, context: ReferenceContext) -> None:
+    tokenizer = build_tokenizer(TEMPLATES["llama3"])
+    model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
+    critic = AdvantageCritic(model, base, tokenizer, recipe=recipe, reference_context=context)
+    usual = AdvantageCritic(model, base, tokenizer, recipe=recipe)
+    encoder = ChatEncoder(tokenizer)
+    hidden = "C0" if context == "hidden" else None
+    prompt = encoder.prompts([OBSERVATION], hidden=hidden, recipe=recipe)[0]
+    verdicts = critic.judge([turn()])[0]
+    for verdict, known, reply in zip(verdicts, usual.judge([turn()])[0], encoder.replies(REPLIES), strict=True):
+        assert verdict.reference == pytest.approx(mean(base, prompt, reply), abs=1e-4)
+        assert verdict.logprob == known.logprob, "the critic reads the same in both"
+    sampler = critic.judge([turn(sampler=-1.25)])[0][0].reference
+    assert (sampler == -1.25) == (recipe == "upstream" and context == "dialogue"), "the sampler did not see c"
+
+
+def test_the_context_of_the_reference_is_recorded(run: Run, agent: str) -> None:
+    hidden = run_rank(run, config(reference_context="hidden"), Silent()).artifacts[0]
+    again = RankConfig(replies=hidden.id, reference_context="dialogue")
+    dialogue = run_rank(run, again, Silent()).artifacts[0]
+    upstream = run_rank(run, RankConfig(replies=hidden.id, recipe="upstream"), Silent()).artifacts[0]
+    recorded = [(made.meta["recipe"], made.meta["reference_context"]) for made in (hidden, dialogue, upstream)]
+    assert recorded == [("paper", "hidden"), ("paper", "dialogue"), ("upstream", "dialogue")]
+    hidden_rows, rows = (
+        sorted(read_jsonl(run.file(made), CandidateRow), key=lambda row: row.key) for made in (hidden, dialogue)
+    )
+    tokenizer, base = load_tokenizer(agent), load_model(agent, "cpu")
+    encoder = ChatEncoder(tokenizer)
+    for first, second in zip(hidden_rows, rows, strict=True):
+        prompt = encoder.prompts([second.observation])[0]
+        for one, other in zip(first.candidates, second.candidates, strict=True):
+            assert one.text == other.text
+            assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
+            reply = encoder.replies([ReplyText(other.text, other.token_ids, other.ended)])[0]
+            assert other.reference == pytest.approx(mean(base, prompt, reply), abs=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["regression", "no-info"])
+def test_a_critic_without_such_a_reference_refuses_its_context(tmp_path: Path, agent: str, variant: str) -> None:
+    run = make_run(tmp_path, agent)
+    with run.attempt("train-critic", config()) as attempt:
+        critic = attempt.finish_artifact(attempt.start_artifact("critic", suffix="", meta={"variant": variant}))
+    asked = config(from_=critic.id, reference_context="dialogue", rollouts="rollouts-1")
+    for call in (plan_rank, run_rank):
+        with pytest.raises(UsageError, match=f"{critic.id} ") as caught:
+            call(run, asked, Silent())
+        assert "--reference-context" in f"{caught.value.where} {caught.value.fix}"
+
+
 def test_upstream_counts_the_header_omits_the_end_and_uses_the_samplers_mean() -> None:
     tokenizer = build_tokenizer(TEMPLATES["llama3"])
     model, base = build_model(len(tokenizer), 1), build_model(len(tokenizer), 0)
@@ -142,7 +193,13 @@ def test_ranking_writes_the_candidates_and_the_given_reply(run: Run, agent: str)
     dialogues = {trajectory.id: trajectory for trajectory, _ in make_dialogues()}
     assert len(rows) == result.artifacts[0].rows == result.metrics.turns
     assert result.metrics.failed == 0
-    assert result.artifacts[0].meta == {"agent": agent, "judge": "critic", "critic": "critic-1"}
+    assert result.artifacts[0].meta == {
+        "agent": agent,
+        "judge": "critic",
+        "critic": "critic-1",
+        "recipe": "paper",
+        "reference_context": "hidden",
+    }
     critic_path, base_path = str(run.file(run.artifact("critic-1"))), agent
     tokenizer = load_tokenizer(critic_path)
     encoder = ChatEncoder(tokenizer)

@@ -71,6 +71,11 @@ def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
     assert told["critic"] == "critic-1"
     assert list(told["n"]) == ["1", "2", "4"]
     assert told["n"]["1"]["critic"] == told["n"]["1"]["random"]
+    assert told["reference_context"] == "hidden"
+    asked = EvalConfig(best_of="critic", reference_context="dialogue")
+    assert run_eval(run, asked, Silent()).metrics.as_json()["best_of"]["reference_context"] == "dialogue"
+    with pytest.raises(UsageError, match="best_of='critic'"):
+        run_eval(run, EvalConfig(reference_context="dialogue"), Silent())
 
 
 def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:

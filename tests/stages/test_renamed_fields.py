@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
-from sweet.stages.base import OPERATIONAL, StageConfig, digest_of, formerly
+from sweet.stages.base import ADDED, OPERATIONAL, StageConfig, digest_of, formerly
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 
 
@@ -36,6 +36,16 @@ def test_unknown_names_and_both_names_are_refused() -> None:
 def test_the_digest_is_that_of_the_former_spelling() -> None:
     assert Renamed.model_validate(CURRENT).digest() == digest_of({"count": 3, "sequence": "kin"})
     assert Renamed.model_validate(CURRENT).outcome_settings() == {"size": 3, "order": "grouped"}
+
+
+def test_a_field_that_was_added_later_counts_in_the_digest_only_where_it_is_set() -> None:
+    class Extended(Renamed):
+        context: str | None = Field(default=None, json_schema_extra=ADDED)
+
+    assert Extended.model_validate(CURRENT).digest() == Renamed.model_validate(CURRENT).digest()
+    both = [Extended(size=3, context=value).digest() for value in ("hidden", "dialogue")]
+    assert len({Renamed(size=3).digest(), *both}) == 3
+    assert Extended(size=3, context="hidden").outcome_settings()["context"] == "hidden"
 
 
 def test_digests_of_version_0_1_are_the_same() -> None:
