@@ -52,7 +52,12 @@ def load_tasks(tasks: str | Path | None = None, *, split: str = "test", kind: st
 
 
 def import_trajectories(
-    file: str | Path, path: str | Path, *, kind: str = "code", reporter: Reporter | None = None
+    file: str | Path,
+    path: str | Path,
+    *,
+    kind: str = "code",
+    prompts: str | Path | None = None,
+    reporter: Reporter | None = None,
 ) -> Run:
     """Make a run of trajectories that another program played, or add them to a run.
 
@@ -60,13 +65,14 @@ def import_trajectories(
         file: JSON Lines or a JSON list in the published layout: `task`, `dialogue_history` and `answer` in each row.
         path: the directory of the run; it is made if it does not exist.
         kind: the kind of the tasks.
+        prompts: the folder of the agent's system prompt in rows that record none; the packaged one where None.
 
     Raises:
         SweetError: a row is wrong. Nothing is written then.
     """
     from sweet.datasets.import_export import DataImportConfig, run_data_import
 
-    config = DataImportConfig(task=kind)
+    config = DataImportConfig(task=kind, prompts=None if prompts is None else Path(prompts))
     return Run.open(run_data_import(Path(file), Path(path), config, reporter or Silent()).run)
 
 

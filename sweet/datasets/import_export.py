@@ -8,32 +8,41 @@ the trajectories and writes the published layout, which an import reads back unc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from pydantic_core import to_json
 
 from sweet.datasets.metrics import ExportMetrics, ImportMetrics
 from sweet.datasets.published import read_trajectories
+from sweet.datasets.templated import UnreadablePrompt, recorded_system
 from sweet.errors import UsageError
 from sweet.files import check_target, replacing
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import IMPORTED
-from sweet.stages.base import Reporter, StageConfig, StageResult
+from sweet.stages.artifacts import IMPORTED, given_prompts
+from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
 from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.tasks.base import NO_ANSWER
+from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score, ScoreOutcome
 from sweet.tasks.trajectory import Trajectory, dump
+
+MOST_PROMPTS = 10
+"""Different system prompts that the metrics of an import count."""
 
 
 class DataImportConfig(StageConfig):
     task: str = "code"
     """Kind of task of a new run: code, html, or a kind of an installed package."""
+    prompts: Path | None = None
+    """Folder with agent.txt: the agent's system prompt in rows that record none (default: the packaged one)."""
 
 
 class DataExportConfig(StageConfig):
@@ -51,8 +60,64 @@ class _ImportRecord(DataImportConfig):
 
 @dataclass
 class _Survey:
+    """What a file contains.
+
+    Attributes:
+        prompts: number of rows by the agent's system prompt.
+        without_prompt: rows that record no prompt.
+        unreadable: rows whose prompt cannot be read.
+        first_unreadable: the id of the first of these, and why.
+    """
+
     trajectories: int = 0
     rewards: int = 0
+    prompts: Counter[str] = field(default_factory=Counter)
+    without_prompt: int = 0
+    unreadable: int = 0
+    first_unreadable: str = ""
+
+    def add(self, trajectory: Trajectory) -> None:
+        self.trajectories += 1
+        self.rewards += trajectory.reward is not None
+        try:
+            system = recorded_system(trajectory)
+        except UnreadablePrompt as error:
+            self.unreadable += 1
+            self.first_unreadable = self.first_unreadable or f"{trajectory.id}: {error}"
+            return
+        if system is None:
+            self.without_prompt += 1
+        else:
+            self.prompts[system] += 1
+
+    def metrics(self) -> ImportMetrics:
+        return ImportMetrics(
+            trajectories=self.trajectories,
+            scores=self.rewards,
+            system_prompts={digest_of(text): rows for text, rows in self.prompts.most_common(MOST_PROMPTS)},
+            without_prompt=self.without_prompt,
+            unreadable_prompt=self.unreadable,
+        )
+
+    def report(self, given: Path | None, reporter: Reporter) -> None:
+        """Say how many rows have which system prompt.
+
+        Args:
+            given: the folder of the prompt for rows that record none.
+        """
+        for text, rows in self.prompts.most_common(3):
+            shown = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
+            reporter.say(f"{rows} of {self.trajectories} rows record the agent's system prompt: {shown}.")
+        if len(self.prompts) > 3:
+            reporter.say(f"The rows record {len(self.prompts)} different system prompts of the agent.")
+        fallback = "the packaged one" if given is None else f"that of {given}"
+        if self.unreadable:
+            reporter.warn(
+                f"The recorded prompt of {self.unreadable} rows cannot be read, so {fallback} is taken for theirs. The "
+                f"first is {self.first_unreadable}."
+            )
+        if self.without_prompt:
+            reporter.say(f"{self.without_prompt} rows record no prompt of the agent: {fallback} is taken for theirs.")
 
 
 def run_data_import(
@@ -63,29 +128,40 @@ def run_data_import(
     Raises:
         InputError: a row is invalid; nothing has been written.
     """
-    task_kind(config.task)
+    kind = task_kind(config.task)
+    meta = RolloutsMeta(tasks=str(file), agent=IMPORTED, sim=IMPORTED)
+    if config.prompts is not None:
+        given = given_prompts(kind.with_prompts(config.prompts), config.prompts, MAX_TURNS)
+        meta = meta.model_copy(update=given)
     survey = _Survey()
     with reporter.progress("checking", None) as bar:
         for trajectory in read_trajectories(file):
-            survey.trajectories += 1
-            survey.rewards += trajectory.reward is not None
+            survey.add(trajectory)
             bar.advance()
+    survey.report(config.prompts, reporter)
     run = Run.open_or_create(folder, config.task)
-    record = _ImportRecord(task=config.task, file=str(file))
+    record = _ImportRecord(task=config.task, prompts=config.prompts, file=str(file))
     with reporter.progress("importing", survey.trajectories) as bar, run.attempt("data-import", record) as attempt:
-        meta = RolloutsMeta(tasks=str(file), agent=IMPORTED, sim=IMPORTED)
         draft = attempt.start_artifact("rollouts", meta=meta.as_json())
         with JsonlWriter(draft.path) as writer:
             for trajectory in read_trajectories(file):
-                writer.write(dump(trajectory))
+                writer.write(dump(_with_system(trajectory)))
                 bar.advance()
         rollouts = attempt.finish_artifact(draft, rows=survey.trajectories)
-        metrics = ImportMetrics(trajectories=survey.trajectories, scores=survey.rewards)
+        metrics = survey.metrics()
         attempt.metrics.update(metrics.as_json())
     artifacts = [rollouts]
     if survey.rewards:
         artifacts.append(_import_scores(run, record, rollouts, survey.rewards))
     return StageResult("data import", run.path, metrics, artifacts)
+
+
+def _with_system(trajectory: Trajectory) -> Trajectory:
+    """Return the dialogue with the system prompt that it records, if that can be read."""
+    try:
+        return trajectory.model_copy(update={"agent_system": recorded_system(trajectory)})
+    except UnreadablePrompt:
+        return trajectory
 
 
 def _import_scores(run: Run, record: _ImportRecord, rollouts: Artifact, rows: int) -> Artifact:

@@ -21,7 +21,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.llm.template import ChatTemplate
 from sweet.tasks.base import Message, Recipe, with_hidden
-from sweet.tasks.trajectory import Trajectory, as_messages
+from sweet.tasks.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from sweet.learn.vision_processor import Picture
@@ -251,11 +251,14 @@ class ChatEncoder:
 
         Early turns are dropped until the rest fits into `max_length` ids; the last turn and c are never dropped.
 
+        Args:
+            system: the agent's system prompt where the dialogue has none of its own.
+
         Raises:
             TooLong: the last turn does not fit.
             UsageError: the dialogue has no turn of the agent.
         """
-        messages = self._prepare_messages(as_messages(trajectory.dialogue_history, system))
+        messages = self._prepare_messages(trajectory.messages(system))
         offset = len(messages) - len(trajectory.dialogue_history)
         turns = trajectory.agent_turns
         if not turns:

@@ -27,7 +27,7 @@ from sweet.stages.plans import Plan, plan_rows
 from sweet.stages.rows import Preference
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import RewardRule, Score
-from sweet.tasks.trajectory import FAULTS, Trajectory
+from sweet.tasks.trajectory import Trajectory
 
 _ROUNDING = 1e-9
 """Tolerance of margins: 0.9 - 0.8 is slightly less than 0.1 in binary."""
@@ -132,7 +132,7 @@ def usable_dialogues(trajectories: Iterable[Trajectory], rewards: Mapping[str, f
 
 def learnable(trajectory: Trajectory) -> bool:
     """Return whether a dialogue has a turn of the agent and did not end by a fault."""
-    return trajectory.outcome not in FAULTS and bool(trajectory.agent_turns)
+    return not trajectory.ended_by_fault and bool(trajectory.agent_turns)
 
 
 def preferences(dialogues: Iterable[Usable], rewards: Mapping[str, float], rule: RewardRule) -> Iterator[Preference]:

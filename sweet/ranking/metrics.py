@@ -65,6 +65,8 @@ class RankMetrics(Record):
     """mean advantage of the replies that were really given"""
     failed: int
     """turns without a ranking; the same command tries them again"""
+    left_out: int
+    """dialogues that a fault ended; their turns are not ranked"""
     known: Annotated[CreditMetrics, Flat()]
     """Metrics against the credit that the tasks know."""
 
@@ -86,11 +88,13 @@ class RankWork(Record):
     """tokens that the judge computes"""
 
 
-def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, known: CreditMetrics) -> RankMetrics:
+def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, left_out: int, known: CreditMetrics) -> RankMetrics:
     """Return the metrics of all rows.
 
     Args:
-        failed: turns without a row. known: the metrics of the rows against the tasks' credit.
+        failed: turns without a row.
+        left_out: dialogues that a fault ended.
+        known: the metrics of the rows against the tasks' credit.
     """
     turns = candidates = distinct = unjudged = 0
     spread = 0.0
@@ -114,5 +118,6 @@ def ranking_metrics(rows: Iterable[CandidateRow], *, failed: int, known: CreditM
         mean_spread=round(spread / max(turns, 1), 6),
         mean_taken_advantage=round(sum(taken) / len(taken), 6) if taken else None,
         failed=failed,
+        left_out=left_out,
         known=known,
     )

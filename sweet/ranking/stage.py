@@ -80,6 +80,7 @@ def run_rank(
     if config.judge == "oracle":
         check_credit_known(scorer, turns)
     reporter.say(f"Ranking {_replies_name(chosen)} by {_judge_name(config, inputs)}.")
+    _say_left_out(chosen, reporter)
     models = _models(config, chosen.agent)
     local = plan_models(config, models, reporter, others=int(config.judge in CRITIC_JUDGES))
     meta, held = _meta(run, config, chosen), {GPUS: _gpus(config, models)}
@@ -103,7 +104,9 @@ def run_rank(
         failed = len(turns) - written
         tasks = {turn.trajectory.task_id: turn.trajectory.task for turn in turns}
         known = credit_metrics(read_jsonl(draft.path, CandidateRow), tasks, scorer)
-        metrics = ranking_metrics(read_jsonl(draft.path, CandidateRow), failed=failed, known=known)
+        metrics = ranking_metrics(
+            read_jsonl(draft.path, CandidateRow), failed=failed, left_out=chosen.left_out, known=known
+        )
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=written)
         result = StageResult("rank", run.path, metrics, [artifact])
@@ -119,6 +122,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     chosen = _choose_turns(run, config)
     inputs, agent = chosen.inputs, chosen.agent
     reporter.say(f"Counting the turns of {inputs.rollouts.id}.")
+    _say_left_out(chosen, reporter)
     finished = finished_turns(run, config.digest(), inputs.artifacts)
     missing = [turn for turn in chosen.turns if turn.key not in finished]
     readers, system = _readers(run, config, inputs), agent_system(run, inputs.rollouts)
@@ -153,12 +157,14 @@ class _Chosen(NamedTuple):
     Attributes:
         recorded: the replies of an earlier ranking, which are judged again.
         agent: the model that is asked for replies; None where they are recorded.
+        left_out: dialogues that a fault ended: none of their turns is ranked, as nothing is learned from them.
     """
 
     inputs: RankInputs
     recorded: dict[TurnKey, CandidateRow]
     agent: str | None
     turns: list[SelectedTurn]
+    left_out: int
 
 
 def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
@@ -172,7 +178,13 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     )
     if inputs.critic is not None:
         check_reference(inputs.critic, config.reference, config.reference_context)
-    dialogues = list(read_jsonl(run.file(inputs.rollouts), Trajectory))
+    dialogues: list[Trajectory] = []
+    ended_by_fault: set[str] = set()
+    for dialogue in read_jsonl(run.file(inputs.rollouts), Trajectory):
+        if dialogue.ended_by_fault:
+            ended_by_fault.add(dialogue.id)
+        else:
+            dialogues.append(dialogue)
     recorded: dict[TurnKey, CandidateRow] = {}
     agent = None
     if inputs.replies is None:
@@ -180,11 +192,18 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
         turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:
         path = run.file(inputs.replies)
-        recorded = {row.key: row for row in read_jsonl(path, CandidateRow)}
+        rows = read_jsonl(path, CandidateRow)
+        recorded = {row.key: row for row in rows if row.trajectory_id not in ended_by_fault}
         turns = turns_with_replies(dialogues, recorded, path)
     if not turns:
-        raise SweetError("The dialogues have no turn of the agent.", where=inputs.rollouts.id, fix=stage("rollout"))
-    return _Chosen(inputs, recorded, agent, turns)
+        what = "The dialogues that no fault ended have no turn of the agent to rank."
+        raise SweetError(what, where=inputs.rollouts.id, fix=stage("rollout"))
+    return _Chosen(inputs, recorded, agent, turns, len(ended_by_fault))
+
+
+def _say_left_out(chosen: _Chosen, reporter: Reporter) -> None:
+    if chosen.left_out:
+        reporter.say(f"Dialogues that a fault ended, whose turns are not ranked: {chosen.left_out}.")
 
 
 def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> list[SelectedTurn]:

@@ -29,6 +29,7 @@ from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
 from sweet.rollouts.runner import DialogueRunner, FinishedDialogues
 from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
+from sweet.stages.artifacts import given_prompts
 from sweet.stages.base import Reporter, StageResult, digest_of
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import RolloutsMeta
@@ -36,7 +37,7 @@ from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS, STARTUP
 from sweet.tasks.base import Task
-from sweet.tasks.kind import TaskKind, system_prompt
+from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 
 
@@ -61,9 +62,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         recipe=config.recipe,
     )
     if config.prompts is not None:
-        texts = [file.read_text("utf-8") for file in sorted(config.prompts.glob("*.txt"))]
-        own = {"agent_system": system_prompt(kind, config.max_turns), "prompts_digest": digest_of(texts)}
-        meta = meta.model_copy(update=own)
+        meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in models])}
     with run.attempt("rollout", config, environment=environment) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)

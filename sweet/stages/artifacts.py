@@ -20,8 +20,9 @@ from sweet.llm.scripted import SCRIPTED
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
 from sweet.runs.store import NAME as MANIFEST
+from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
-from sweet.tasks.kind import system_prompt
+from sweet.tasks.kind import TaskKind, system_prompt
 from sweet.tasks.markers import MAX_TURNS
 from sweet.tasks.registry import task_kind
 
@@ -75,9 +76,21 @@ def recorded_model(run: Run, artifact: Artifact, key: str) -> str:
 
 
 def agent_system(run: Run, rollouts: Artifact) -> str:
-    """Return the system prompt of the agent of these rollouts, which is recorded if `--prompts` was given."""
+    """Return the system prompt of the agent of these rollouts, which is recorded if `--prompts` was given. It is that
+    of every dialogue that has none of its own (`Trajectory.agent_system`)."""
     meta = RolloutsMeta.of(rollouts)
     return meta.agent_system or system_prompt(task_kind(run.manifest().task), meta.max_turns or MAX_TURNS)
+
+
+def given_prompts(kind: TaskKind, folder: Path, max_turns: int) -> dict[str, str]:
+    """Return the keys of the rollouts' meta that record prompts given in a folder.
+
+    Args:
+        kind: with these prompts.
+        max_turns: maximum number of the agent's turns.
+    """
+    texts = [file.read_text("utf-8") for file in sorted(folder.glob("*.txt"))]
+    return {"agent_system": system_prompt(kind, max_turns), "prompts_digest": digest_of(texts)}
 
 
 def agent_of(run: Run, rollouts: Artifact, named_by: str) -> str:

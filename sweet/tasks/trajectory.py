@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sweet.tasks.base import NO_ANSWER, Message, Task
 
@@ -32,7 +32,8 @@ class Turn(BaseModel):
     Attributes:
         role: `assistant` is the agent, `user` the human (also accepted on input: `agent`, `human`).
         content: the text that the other side sees.
-        input: the templated prompt, if an imported row has it.
+        input: the prompt that the agent's model had read, if an imported row has it: the text that a chat template
+            rendered, or chat messages.
         output: the agent's raw reply (None on the human's turns and on imported rows without it).
         token_ids: the sampled ids of `output`, if the server returned them.
         prompt_token_ids: the ids of the prompt, likewise, on the last of the agent's turns only: the prompts of the
@@ -46,7 +47,7 @@ class Turn(BaseModel):
 
     role: Literal["user", "assistant"]
     content: str
-    input: str | None = None
+    input: str | tuple[dict[str, JsonValue], ...] | None = None
     output: str | None = None
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
@@ -77,7 +78,12 @@ class Usage(BaseModel):
 
 
 class Trajectory(BaseModel):
-    """A dialogue of one agent and one simulated human on one task."""
+    """A dialogue of one agent and one simulated human on one task.
+
+    Attributes:
+        agent_system: the agent's system prompt in this dialogue, empty if it had none; None where it is the one of the
+            rollouts, which all their dialogues share (`sweet.stages.artifacts.agent_system`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -92,10 +98,16 @@ class Trajectory(BaseModel):
     fault: HumanFault | None = None
     error: str | None = None
     usage: Usage = Usage()
+    agent_system: str | None = None
 
     @property
     def task_id(self) -> str:
         return self.task.id
+
+    @property
+    def ended_by_fault(self) -> bool:
+        """Whether a fault ended the dialogue; nothing is learned from such dialogues."""
+        return self.outcome in FAULTS
 
     @property
     def agent_turns(self) -> list[int]:
@@ -103,14 +115,21 @@ class Trajectory(BaseModel):
         return [i for i, turn in enumerate(self.dialogue_history) if turn.role == "assistant"]
 
     def observation(self, index: int, system: str | None) -> list[Message]:
-        """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`."""
-        return as_messages(self.dialogue_history[:index], system)
+        """Return o_t: the chat messages that the agent saw before the turn at `index` of `dialogue_history`.
 
+        Args:
+            system: the agent's system prompt where the dialogue has none of its own (`agent_system`).
+        """
+        return self._messages(self.dialogue_history[:index], system)
 
-def as_messages(turns: Sequence[Turn], system: str | None) -> list[Message]:
-    """Return a dialogue as chat messages, after the agent's system prompt if there is one."""
-    head = [] if system is None else [Message(role="system", content=system)]
-    return head + [Message(role=turn.role, content=turn.content) for turn in turns]
+    def messages(self, system: str | None) -> list[Message]:
+        """Return the whole dialogue as chat messages, after the agent's system prompt; see `observation`."""
+        return self._messages(self.dialogue_history, system)
+
+    def _messages(self, turns: Sequence[Turn], system: str | None) -> list[Message]:
+        own = system if self.agent_system is None else self.agent_system
+        head = [Message(role="system", content=own)] if own else []
+        return head + [Message(role=turn.role, content=turn.content) for turn in turns]
 
 
 def dump(trajectory: Trajectory) -> dict[str, Any]:

@@ -80,7 +80,6 @@ class ExampleBuilder:
     """Encodes dialogues and pairs into examples.
 
     Args:
-        system: the agent's system prompt.
         max_length: tokens of a sequence at most; longer dialogues lose early turns.
         source: id of the artifact that is learned from, for errors.
 
@@ -89,10 +88,8 @@ class ExampleBuilder:
         too_long: an error for each example that cannot be cut to the length, which is omitted.
     """
 
-    def __init__(
-        self, encoder: ChatEncoder, system: str, *, recipe: Recipe, max_length: int | None, source: str
-    ) -> None:
-        self._encoder, self._system, self._recipe, self._max_length = encoder, system, recipe, max_length
+    def __init__(self, encoder: ChatEncoder, *, recipe: Recipe, max_length: int | None, source: str) -> None:
+        self._encoder, self._recipe, self._max_length = encoder, recipe, max_length
         self.source = source
         self.pool = Pool()
         self.too_long: list[TooLong] = []
@@ -108,7 +105,7 @@ class ExampleBuilder:
         """Build examples of whole dialogues. Those of one task are a group.
 
         Args:
-            dialogues: by id.
+            dialogues: by id, each with its agent's system prompt (`sweet.training.sources.Sources.dialogues`).
             items: preferences, or the ids of single dialogues.
             reveal: whether the training-time information is shown.
             goals: what a regression head learns of each dialogue, by id; None where it learns preferences.
@@ -160,7 +157,7 @@ class ExampleBuilder:
         trajectory = dialogues[name]
         encoded = self._encoder.dialogue(
             trajectory,
-            self._system,
+            trajectory.agent_system,
             hidden=trajectory.task.hidden if reveal else None,
             recipe=self._recipe,
             max_length=self._max_length,

@@ -27,7 +27,7 @@ from sweet.llm.pretrained import context_length, load_tokenizer
 from sweet.preferences.label import learnable, preferences, usable_dialogues
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_of, agent_system
+from sweet.stages.artifacts import agent_of
 from sweet.stages.base import Reporter
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
@@ -225,7 +225,6 @@ class _Basis:
         )
         builder = ExampleBuilder(
             model.encoder,
-            agent_system(run, rollouts),
             recipe=config.recipe,
             max_length=model.max_length,
             source=inputs[0].id,

@@ -8,7 +8,7 @@ with several rollouts, therefore, every id is prefixed with its rollouts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -42,7 +42,7 @@ class Sources:
     """The artifacts that are learned from.
 
     Raises:
-        UsageError: one is named twice or is missing, or their agents had different system prompts.
+        UsageError: one is named twice or is missing.
 
     Attributes:
         inputs: the artifacts, the last one first, then their rollouts, those of the last one first.
@@ -54,7 +54,6 @@ class Sources:
             twice = next(artifact.id for i, artifact in enumerate(artifacts) if artifact in artifacts[:i])
             raise UsageError("An artifact is named twice.", where=option("from_", twice), fix="name it once")
         rollouts = {one.id: one for one in rollouts_of.values()}
-        _check_same_system_prompt(run, list(rollouts.values()))
         self.run = run
         self._sources = [
             _Source(artifact, one, f"{one.id}/" if len(rollouts) > 1 else "")
@@ -77,40 +76,36 @@ class Sources:
         return cls(run, [run.find(kind, needed_by=needed_by)])
 
     def dialogues(self) -> dict[str, Trajectory]:
-        """Return all dialogues, by id."""
-        return {row.id: row for row in self._rows("rollouts", Trajectory, "id")}
+        """Return all dialogues, by id, each with its agent's system prompt: those of several rollouts may differ."""
+        found: dict[str, Trajectory] = {}
+        for source in self._sources:
+            shared = agent_system(self.run, source.rollouts)
+            for row in self._rows(source, source.rollouts, Trajectory, "id"):
+                own = row if row.agent_system is not None else row.model_copy(update={"agent_system": shared})
+                found[own.id] = own
+        return found
 
     def rewards(self) -> dict[str, float]:
         """Return the rewards of the dialogues that have one, by id, where scores are learned from."""
-        rows = self._rows("artifact", Score, "id")
+        rows = self._learned_from(Score, "id")
         return {row.id: row.reward for row in rows if row.reward is not None}
 
     def preferences(self) -> list[Preference]:
-        return list(self._rows("artifact", Preference, "chosen", "rejected"))
+        return list(self._learned_from(Preference, "chosen", "rejected"))
 
     def pairs(self) -> list[Pair]:
-        return list(self._rows("artifact", Pair, "id", "trajectory_id"))
+        return list(self._learned_from(Pair, "id", "trajectory_id"))
 
-    def _rows(self, where: Literal["artifact", "rollouts"], row: type[Row], *ids: str) -> Iterator[Row]:
-        """Read the rows of each source's artifact or rollouts, with the prefix added to their ids.
+    def _learned_from(self, row: type[Row], *ids: str) -> Iterator[Row]:
+        for source in self._sources:
+            yield from self._rows(source, source.artifact, row, *ids)
+
+    def _rows(self, source: _Source, artifact: Artifact, row: type[Row], *ids: str) -> Iterator[Row]:
+        """Read the rows of a source's artifact or rollouts, with the prefix added to their ids.
 
         Args:
             ids: the fields that are ids of dialogues.
         """
-        for source in self._sources:
-            for found in read_jsonl(self.run.file(getattr(source, where)), row):
-                prefixed = {name: source.prefix + getattr(found, name) for name in ids}
-                yield found.model_copy(update=prefixed) if source.prefix else found
-
-
-def _check_same_system_prompt(run: Run, rollouts: Sequence[Artifact]) -> None:
-    """Raise UsageError where agents had different system prompts: dialogues are encoded with it, and a training has
-    one."""
-    first, *others = rollouts
-    for other in others:
-        if agent_system(run, other) != agent_system(run, first):
-            raise UsageError(
-                f"The agents of {first.id} and {other.id} had different system prompts (--prompts, --max-turns).",
-                where=option("from_"),
-                fix="learn from dialogues under one system prompt",
-            )
+        for found in read_jsonl(self.run.file(artifact), row):
+            prefixed = {name: source.prefix + getattr(found, name) for name in ids}
+            yield found.model_copy(update=prefixed) if source.prefix else found

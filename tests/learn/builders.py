@@ -46,6 +46,16 @@ TEMPLATES = {
     ),
 }
 
+LLAMA31 = (
+    "{{ '<|begin_of_text|>' }}{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] | trim %}"
+    "{% set messages = messages[1:] %}{% else %}{% set system = '' %}{% endif %}"
+    "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+    "{{ system }}<|eot_id|>{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n"
+    "{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+"""As the template of Llama 3.1: it writes a system message in any case, which begins with two lines of its own."""
+
 CORPUS = [
     "assistant\n\n",
     "model\n\n",

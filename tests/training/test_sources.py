@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from sweet.errors import UsageError
+from sweet.learn.tokens import ChatEncoder
+from sweet.llm.pretrained import load_tokenizer
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.lineage import input_of
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.artifacts import agent_system
 from sweet.stages.base import Silent
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
+from sweet.training.examples import ExampleBuilder
 from sweet.training.sources import Sources
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.stages.learn_runs import make_agent, make_dialogues, put, score
@@ -103,9 +107,31 @@ def test_an_artifact_named_twice_is_refused(run: Run) -> None:
     assert "preferences-1" in str(caught.value.where)
 
 
-def test_dialogues_under_different_system_prompts_are_not_mixed(run: Run, agents: list[str]) -> None:
+def test_dialogues_of_different_agents_are_encoded_with_their_own_system_prompts(run: Run, agents: list[str]) -> None:
+    """Of their rollouts, or of their own where one is recorded."""
+    first, second = (one for one, _ in make_dialogues(1, 2))
+    own = second.model_copy(update={"agent_system": "You are brief."})
+    put(run, "rollout", "rollouts", [first, own], agent=agents[0], agent_system="You are polite.")
+    sources = Sources(run, [run.artifact("rollouts-1"), run.artifact("rollouts-3")])
+    dialogues = sources.dialogues()
+    packaged = agent_system(run, run.artifact("rollouts-1"))
+    expected = {
+        f"rollouts-1/{first.id}": packaged,
+        f"rollouts-1/{second.id}": packaged,
+        f"rollouts-3/{first.id}": "You are polite.",
+        f"rollouts-3/{second.id}": "You are brief.",
+    }
+    encoder = ChatEncoder(load_tokenizer(agents[0]))
+    build = ExampleBuilder(encoder, recipe="paper", max_length=None, source="rollouts-1")
+    for example in build.dialogues(dialogues, list(expected), reveal=False):
+        (row,) = (build.pool.sequences[index] for index in example.chosen)
+        text = encoder.tokenizer.decode(row.ids)
+        assert text.startswith(f"<|im_start|>system\n{expected[example.name]}<|im_end|>")
+        assert text.count("<|im_start|>system") == 1
+
+
+def test_a_training_mixes_dialogues_under_different_system_prompts(run: Run, agents: list[str]) -> None:
     dialogues = [one for one, _ in make_dialogues(1, 2)]
     put(run, "rollout", "rollouts", dialogues, agent=agents[0], max_turns=3)
-    config = TrainActorConfig(method="sft", from_=["rollouts-1", "rollouts-3"])
-    with pytest.raises(UsageError, match="rollouts-1 and rollouts-3"):
-        run_train_actor(run, config, Silent())
+    config = TrainActorConfig(method="sft", from_=["rollouts-1", "rollouts-3"], epochs=1)
+    assert run_train_actor(run, config, Silent()).metrics.examples == TASKS * SAMPLES + 2

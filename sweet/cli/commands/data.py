@@ -123,8 +123,13 @@ COMMANDS = (
         name="data import",
         config=DataImportConfig,
         summary="Import trajectories from a file into a run.",
-        text="Rows with a reward count as scored, so that sweet label can follow directly.",
-        examples=(("sweet data import offline.jsonl runs/offline", "dialogues in the published format"),),
+        text="Rows with a reward count as scored, so that sweet label can follow directly. A dialogue keeps the system "
+        "prompt of its agent, which the input of the agent's turns contains: as text in the format of Llama 3, ChatML "
+        "or Gemma, or as messages.",
+        examples=(
+            ("sweet data import offline.jsonl runs/offline", "dialogues in the published format"),
+            ("sweet data import offline.jsonl runs/offline --prompts prompts", "rows that record no prompt"),
+        ),
     ),
     Export(
         name="data export",
