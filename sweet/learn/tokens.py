@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 PROBE = "Zyxwv"
 """A reply that does not occur in data: one plain word, so that no template trims or escapes it."""
 
+UPSTREAM_HIDDEN = "In light that the final answer is: {hidden}."
+"""How recipe `upstream` shows the training-time information. It is the one sentence of the published code in this
+project: a constant of its protocol, because published critics were trained with it and read nothing else."""
+
 WHOLE = -1
 """The `turn` of a span that covers a whole sequence (recipe `upstream`, see `sweet.learn.objectives`)."""
 
@@ -197,7 +201,7 @@ class ChatEncoder:
         """
         before = ""
         if hidden is not None and recipe == "upstream":
-            before, hidden = f"In light that the final answer is: {hidden}.", None
+            before, hidden = UPSTREAM_HIDDEN.format(hidden=hidden), None
         try:
             texts = [before + self._chat.text(m if hidden is None else with_hidden(m, hidden)) for m in conversations]
         except ValueError as error:
