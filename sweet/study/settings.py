@@ -5,6 +5,16 @@ dialogues; those that learn from step-level pairs learn from the same sampled re
 learning rates, weights and epochs (`sweet.training.hyperparameters`) were chosen on validation tasks, with the same
 number of settings tried for each method of `MAIN` (`benchmarks/micro_tuning.py`, with its results next to those of the
 benchmark). The ablations and controls differ from `sweet` only in what they are named after.
+
+The published code differs from `sweet` in two ways at once: in its recipe (losses, masks, ranking) and in its settings
+(likelihood terms and pairs). Four methods vary them separately:
+
+                         recipe paper      recipe upstream
+    chosen here          sweet             upstream-tuned
+    as published         paper-settings    upstream
+
+Learning rates, epochs and batches are those of `sweet` in all four, because the published ones are for a model eight
+thousand times as large.
 """
 
 from __future__ import annotations
@@ -20,7 +30,7 @@ from sweet.sandbox.tiers import TierChoice
 from sweet.stages.base import OPERATIONAL, StageConfig
 from sweet.suggestions import did_you_mean
 from sweet.tasks.micro.family import FAMILIES, MICRO, Family
-from sweet.training.hyperparameters import SMALL, Learner
+from sweet.training.hyperparameters import PAPER, SMALL, Learner
 
 Options = dict[str, JsonValue]
 """Options of a stage, by the names of its configuration's fields."""
@@ -39,6 +49,12 @@ PAIRS: Options = {"pairs": 2, "strategy": "best-worst"}
 """Differs from the paper's 4 pairs of random halves: hardly five of sixteen replies to a micro task are useful, so half
 of the upper half is as useless as the lower half."""
 
+PUBLISHED_PAIRS: Options = {"pairs": 4, "strategy": "random-halves"}
+PUBLISHED_NLL: Options = {"nll": PAPER["sweet"].nll}
+"""The settings of the paper and of the published code that do not depend on the size of the model."""
+
+UPSTREAM: Options = {"recipe": "upstream"}
+
 
 class Method(BaseModel):
     """How an actor is made."""
@@ -52,6 +68,8 @@ class Method(BaseModel):
     """The judge of the sampled replies, where the actor learns from pairs of them."""
     critic: Options = Field(default_factory=dict)
     """Options of the critic's training, where a critic judges."""
+    rank: Options = Field(default_factory=dict)
+    """Options of the critic's ranking."""
     pair: Options = Field(default_factory=dict)
     """Options of the pairing."""
     actor: Options = Field(default_factory=dict)
@@ -63,9 +81,23 @@ class Method(BaseModel):
         return {name: value for name, value in fields.items() if value}
 
 
-def _by_critic(name: str, *, critic: Options | None = None, actor: Options | None = None) -> Method:
+def _by_critic(
+    name: str,
+    *,
+    critic: Options | None = None,
+    rank: Options | None = None,
+    pair: Options | None = None,
+    actor: Options | None = None,
+) -> Method:
     """Return SWEET with some options changed."""
-    return Method(name=name, judge="critic", critic=CRITIC | (critic or {}), pair=PAIRS, actor=SWEET | (actor or {}))
+    return Method(
+        name=name,
+        judge="critic",
+        critic=CRITIC | (critic or {}),
+        rank=rank or {},
+        pair=PAIRS | (pair or {}),
+        actor=SWEET | (actor or {}),
+    )
 
 
 def _by_other(judge: Literal["oracle", "random", "untrained"]) -> Method:
@@ -81,9 +113,13 @@ METHODS: dict[str, Method] = {
         Method(name="multi-turn-dpo", learns="multi-turn-dpo", actor=MULTI_TURN_DPO),
         _by_critic("sweet"),
         _by_critic("no-info", critic={"variant": "no-info"}),
+        _by_critic("no-info-reference", rank={"reference_context": "dialogue"}),
         _by_critic("normalize-none", critic={"normalize": "none"}),
         _by_critic("regression", critic={"variant": "regression", **_usual("regression")}),
-        _by_critic("upstream", critic={"recipe": "upstream", "nll": 0.0}, actor={"recipe": "upstream"}),
+        _by_critic("paper-settings", critic={"nll": PAPER["critic"].nll}, pair=PUBLISHED_PAIRS, actor=PUBLISHED_NLL),
+        # The published command of the critic has no likelihood term.
+        _by_critic("upstream", critic=UPSTREAM | {"nll": 0.0}, pair=PUBLISHED_PAIRS, actor=UPSTREAM | PUBLISHED_NLL),
+        _by_critic("upstream-tuned", critic=UPSTREAM, actor=UPSTREAM),
         _by_other("oracle"),
         _by_other("random"),
         _by_critic("beta-0", actor={"beta": 0.0}),

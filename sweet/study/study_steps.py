@@ -120,7 +120,8 @@ class StudySteps:
         if method.judge != "critic":
             return [replies, self._do(RankConfig(judge=method.judge, replies=replies.id, seed=self.seed))]
         critic = self._critic(method.critic)
-        return [critic, replies, self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed))]
+        options = _options(method.rank)
+        return [critic, replies, self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed, **options))]
 
     def _play(
         self, split: str, tasks: int, *, samples: int = 1, agent: str | None = None, temperature: float = 1.0

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from sweet.preferences.config import PairConfig
+from sweet.ranking.config import RankConfig, check_options
 from sweet.study.plan import SeedJob
 from sweet.study.settings import METHODS, Method, StudyConfig, StudySizes
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
@@ -23,12 +24,29 @@ def job(*names: str, figures: bool = True) -> SeedJob:
 def test_the_stages_accept_the_settings_of_every_method(method: Method) -> None:
     for config, options in (
         (TrainCriticConfig, method.critic),
+        (RankConfig, method.rank),
         (PairConfig, method.pair),
         (TrainActorConfig, method.actor),
     ):
         assert config.model_validate(options).model_dump(include=set(options)) == options
+    check_options(RankConfig.model_validate(method.rank))
     assert bool(method.critic) == (method.judge == "critic")
     assert (method.judge is not None) == (method.learns == "sweet")
+
+
+def test_recipe_and_published_settings_are_varied_separately() -> None:
+    sweet, settings, recipe, both = (
+        METHODS[name] for name in ("sweet", "paper-settings", "upstream-tuned", "upstream")
+    )
+    upstream = {"recipe": "upstream"}
+    assert recipe == sweet.model_copy(
+        update={"name": recipe.name, "critic": sweet.critic | upstream, "actor": sweet.actor | upstream}
+    )
+    assert settings.pair == both.pair == {"pairs": 4, "strategy": "random-halves"}
+    assert settings.actor == sweet.actor | {"nll": 0.01}
+    assert both.actor == settings.actor | upstream
+    assert settings.critic == sweet.critic | {"nll": 0.01}
+    assert both.critic == sweet.critic | upstream | {"nll": 0.0}, "the published command has no likelihood term"
 
 
 def test_methods_may_be_joined_by_commas_in_any_order() -> None:

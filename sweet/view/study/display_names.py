@@ -18,10 +18,15 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "sweet with one change": {
         "no-info": "the critic does not see the reference solution",
+        "no-info-reference": "at ranking, the reference model does not see the reference solution",
         "normalize-none": "the critic sums log-ratios over tokens instead of averaging them",
         "regression": "the critic is a linear head on hidden states",
-        "upstream": "critic, ranking and actor follow the published code",
         "beta-0": "no preference: likelihood of the replies that the critic ranks first",
+    },
+    "published settings and recipe": {
+        "paper-settings": "likelihood terms and pairs as in the paper",
+        "upstream": "critic, ranking and actor follow the published code",
+        "upstream-tuned": "the same with the likelihood terms and pairs of sweet",
     },
     "other judges for the critic": {
         "oracle": "the generator's knowledge of each reply instead of the critic",
@@ -38,6 +43,7 @@ JUDGES = {
     "no_info": "no-info critic",
     "oracle": "oracle",
     "random": "random",
+    "untrained": "untrained",
 }
 """The judges that choose the best of N, or credit turns."""
 

@@ -37,7 +37,7 @@ BLUE, SKY, ORANGE, VERMILION, GREEN, GREY, INK = (
     "#8a949d",
     "#1c2126",
 )
-BARS = (GREY, SKY, ORANGE, GREEN)
+BARS = (GREY, SKY, VERMILION, ORANGE, GREEN)
 """By group of methods; the bar of `sweet` is blue."""
 MARKS = (("o", "-", BLUE), ("s", "--", VERMILION), ("^", "-.", GREEN), ("D", ":", INK), ("v", "-", ORANGE))
 """Mark, dash and colour of each series."""
@@ -95,7 +95,7 @@ def plots(results: StudyResults) -> dict[str, bytes]:
         UsageError: matplotlib is not installed.
     """
     rows = len(results.methods) + len(study_series.groups(results))
-    sizes = {"success": (6.8, 0.9 + 0.27 * rows), "best-of": (6.0, 3.6), "offline": (6.0, 3.6), "credit": (6.4, 3.6)}
+    sizes = {"success": (6.8, 0.9 + 0.26 * rows), "best-of": (6.0, 3.6), "offline": (6.0, 3.6), "credit": (6.4, 3.6)}
     return {
         name: _png(*sizes[name], lambda figure, draw=draw: draw(figure.add_subplot(), results))  # type: ignore[misc]
         for name, draw in _parts(results).items()

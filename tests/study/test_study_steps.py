@@ -1,0 +1,57 @@
+"""Which stages a method calls, with which options. The stages are toys that write their configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweet.ranking.config import RankConfig
+from sweet.runs.manifest import Kind
+from sweet.runs.run import Run
+from sweet.runs.stages import STAGES
+from sweet.stages.base import Reporter, Silent, StageConfig, StageResult
+from sweet.stages.record import Record
+from sweet.study.settings import METHODS, StudySizes
+from sweet.study.step_cache import Function, StepCache
+from sweet.study.study_steps import StudySteps
+
+
+def toy(name: str, makes: Kind) -> Function:
+    def stage(run: Run, config: Any, reporter: Reporter) -> StageResult:
+        with run.attempt(name, config) as attempt:
+            draft = attempt.start_artifact(makes)
+            draft.path.write_text(config.model_dump_json())
+            artifact = attempt.finish_artifact(draft)
+        return StageResult(name, run.path, Record(), [artifact])
+
+    return stage
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> StudySteps:
+    toys: dict[type[StageConfig], tuple[str, Function]] = {
+        stage.config: (stage.name, toy(stage.name, stage.makes)) for stage in STAGES
+    }
+    run = Run.create(tmp_path / "run", "code")
+    return StudySteps(StepCache(run, Silent(), toys), StudySizes(), seed=3)
+
+
+def configs(steps: StudySteps, kind: type[StageConfig]) -> list[Any]:
+    """Return the configurations of all calls of a stage, in order."""
+    (name,) = (stage.name for stage in STAGES if stage.config is kind)
+    return [
+        kind.model_validate(attempt.config) for attempt in steps.cache.run.manifest().attempts if attempt.stage == name
+    ]
+
+
+def test_the_same_critic_ranks_with_a_reference_model_that_does_not_see_the_solution(steps: StudySteps) -> None:
+    for name in ("sweet", "no-info-reference"):
+        steps.making(METHODS[name])
+    sampling, *rankings = configs(steps, RankConfig)
+    assert sampling.judge == "random"
+    assert [(one.from_, one.replies, one.reference_context) for one in rankings] == [
+        ("critic-1", "candidates-1", None),
+        ("critic-1", "candidates-1", "dialogue"),
+    ]
