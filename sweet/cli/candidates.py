@@ -189,6 +189,7 @@ _BY_KEY: dict[str, Source] = {
     "model": lambda _, typed: _checkpoints(typed),
     "reference": lambda _, typed: _checkpoints(typed),
     "similarity": lambda _, __: ("clip", "pixels"),
+    "window": lambda _, __: ("1280x720", "1366x682"),
     "agent-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
     "sim-url": lambda _, __: ("http://127.0.0.1:8000/v1",),
     "judge-url": lambda _, __: ("http://127.0.0.1:8000/v1",),

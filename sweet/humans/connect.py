@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sweet.humans.base import Human
 from sweet.llm.base import ChatClient
+from sweet.render.page import RenderSettings
 from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 
@@ -23,6 +24,7 @@ async def open_human(
     recipe: Recipe,
     ray: str | None = None,
     say: Callable[[str], None] = lambda _: None,
+    settings: RenderSettings | None = None,
 ) -> AsyncIterator[Human]:
     """Open the human of `kind`, played by `client`, or scripted if there is no client.
 
@@ -30,6 +32,7 @@ async def open_human(
         screenshots: the folder for screenshots, for a kind whose human sees pages.
         ray: the Ray cluster whose browsers render the pages; None renders them on this machine.
         say: called with each line of text for the user.
+        settings: of rendering, for a kind whose human sees pages; None for the defaults.
 
     Raises:
         SweetError: the human sees pages, and there is no browser.
@@ -48,7 +51,7 @@ async def open_human(
 
     if client is not None:
         await check_vision(client)
-    async with open_renderer(screenshots, ray=ray, say=say) as renderer:
+    async with open_renderer(screenshots, ray=ray, say=say, settings=settings) as renderer:
         if client is not None:
             yield VLMHuman(client, kind, renderer, recipe)
         else:

@@ -2,7 +2,8 @@
 
 Pages of ColBench load Tailwind from a CDN and images from a placeholder service. The stylesheet and the script are in
 the asset store, a folder that `sweet data assets` fills and verifies; an image is generated here, in the size that its
-address names, in colours derived from its address. Nothing else is served, and nothing is downloaded while pages are
+address names, in colours derived from its address. With the picture rule `photo`, the addresses of the service's image
+48 show that photograph (`sweet.render.photo`). Nothing else is served, and nothing is downloaded while pages are
 rendered.
 """
 
@@ -18,6 +19,8 @@ from urllib.parse import urlsplit
 
 from sweet.errors import UsageError
 from sweet.paths import data_folder
+from sweet.render.page import PLACEHOLDER
+from sweet.render.photo import Photo
 
 LARGEST_PICTURE = 5000
 """Maximum side of an image in pixels, as of the service."""
@@ -74,6 +77,8 @@ ASSETS = (
 
 _PICTURE = re.compile(r"picsum\.photos/(?:id/\d+/|seed/[^/]{1,80}/)?(\d{1,4})(?:/(\d{1,4}))?(?:\.(?:jpg|webp))?")
 
+_PHOTO = re.compile(r"picsum\.photos/id/48/.*")
+
 HOSTS = (
     "cdn.jsdelivr.net",
     "unpkg.com",
@@ -104,23 +109,31 @@ def asset_at(address: str) -> Asset | None:
 
 
 class AssetStore:
-    """The assets in a folder, each read and verified when it is first requested."""
+    """The assets in a folder, each read and verified when it is first requested.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        pictures: the picture rule (see `sweet.render.window`).
+    """
+
+    def __init__(self, folder: Path, pictures: str = PLACEHOLDER) -> None:
+        self.folder, self.pictures = folder, pictures
         self._read: dict[str, Served] = {}
+        self._photo: Photo | None = None
 
     def at(self, address: str) -> Served | None:
         """Return the content at an address; None if pages may not load it.
 
         Raises:
-            UsageError: the asset has not been downloaded, or has the wrong content.
+            UsageError: the asset or the photograph has not been downloaded, or has the wrong content.
         """
         if asset := asset_at(address):
             if asset.name not in self._read:
                 self._read[asset.name] = Served(self.check(asset), asset.content_type)
             return self._read[asset.name]
         if size := picture_size(address):
+            if self.pictures != PLACEHOLDER and _PHOTO.fullmatch(_host_and_path(address)):
+                self._photo = self._photo or Photo(self.folder, self.pictures)
+                return Served(self._photo.png(*size), "image/png")
             return Served(placeholder(*size, seed=_host_and_path(address)), "image/png")
         return None
 

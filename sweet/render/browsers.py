@@ -189,6 +189,7 @@ async def open_browsers(
     Raises:
         UsageError: see `find_firefox`.
     """
+    settings = settings or RenderSettings()
     firefox = find_firefox()
     tls = certificate()
     await asyncio.to_thread(remove_stale)
@@ -197,10 +198,10 @@ async def open_browsers(
             firefox,
             make,
             tls,
-            AssetStore(assets or asset_folder()),
+            AssetStore(assets or asset_folder(), settings.pictures),
             None if store is None else ScreenshotStore(store),
             count or default_count(),
-            settings or RenderSettings(),
+            settings,
         )
         try:
             yield pool

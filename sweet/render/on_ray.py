@@ -18,7 +18,7 @@ from sweet.cluster.nodes import open_cluster
 from sweet.cluster.scheduler import CAPACITY, Scheduler
 from sweet.cluster.worker import AsyncWorker
 from sweet.render import browsers
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import PLACEHOLDER, RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import CachingRenderer
 from sweet.render.store import ScreenshotStore
 
@@ -28,13 +28,20 @@ PROBE = """<!doctype html><html><body style="margin:0">
 <p style="font-family:monospace">def f(x): return x ** 2</p><button>Button</button><input value="field">
 <div style="width:300px;height:40px;border-radius:9px;background:linear-gradient(#246,#ace)"></div></body></html>"""
 
+PROBE_PHOTO = '<img src="https://picsum.photos/id/48/300/200">'
+"""Added to the probe page where pages show the photograph, so that its file must be the same on all nodes."""
+
 WAITING = 2
 """Pages queued on a node for each of its browsers, so that none is idle."""
 
 
 @asynccontextmanager
 async def open_renderer(
-    store: Path, count: int | None = None, ray: str | None = None, say: Callable[[str], None] = lambda _: None
+    store: Path,
+    count: int | None = None,
+    ray: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    settings: RenderSettings | None = None,
 ) -> AsyncIterator[CachingRenderer]:
     """Open browsers on this machine, or on the nodes of the cluster `ray` (sweet.cluster.nodes.open_cluster).
 
@@ -42,15 +49,16 @@ async def open_renderer(
         store: the folder of the screenshots.
         count: number of browsers (on each node); None for as many as the machine has cores and memory for.
         say: called with each line of text for the user.
+        settings: of rendering; None for the defaults.
 
     Raises:
         SweetError: there is no browser, or no cluster.
     """
+    settings = settings or RenderSettings()
     if ray is None:
-        async with browsers.open_browsers(store, count) as pool:
+        async with browsers.open_browsers(store, count, settings) as pool:
             yield pool
         return
-    settings = RenderSettings()
     same = _SameRendering()
     with (
         open_cluster(ray) as cluster,
@@ -111,7 +119,7 @@ class _SameRendering:
 async def _open_on_node(count: int | None, settings: RenderSettings, cores: int) -> AsyncIterator[_Browsers]:
     number = count or min(cores, browsers.default_count())
     async with browsers.open_browsers(None, number, settings) as pool:
-        probe = await pool.shoot(PROBE)
+        probe = await pool.shoot(PROBE if settings.pictures == PLACEHOLDER else PROBE + PROBE_PHOTO)
         yield _Browsers(pool, {"probe": probe.sha256, "browsers": number, CAPACITY: WAITING * number})
 
 

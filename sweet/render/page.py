@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 VERSION = 2
 """A part of `page_key`, incremented whenever the same page with the same settings renders differently than before."""
+
+PLACEHOLDER = "placeholder"
+"""The picture rule by which a gradient stands for each image."""
+
+PHOTO = "photo"
+"""The picture rule by which the published protocol's photograph is shown; recorded as `photo@DIGEST`."""
 
 Reason = Literal["empty", "too_large", "timeout", "memory", "crashed", "blocked"]
 
@@ -35,6 +41,12 @@ class RenderSettings:
     """Maximum memory in MB of all processes of a browser; without a page they use 500 to 900."""
     max_blocks: int = 2000
     """Maximum number of visible blocks, in the order of the document."""
+    pictures: str = PLACEHOLDER
+    """What is shown for images of picsum.photos: `placeholder`, or `photo@DIGEST` (see `sweet.render.window`)."""
+
+    def showing(self, pictures: str) -> RenderSettings:
+        """Return the same settings with another picture rule."""
+        return replace(self, pictures=pictures)
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,9 @@ class RenderFailed(Exception):
 
 def page_key(html: str, settings: RenderSettings) -> str:
     """Return the key of a page's screenshot: the sha256 of the page, the settings and `VERSION`."""
-    parameters = json.dumps({"version": VERSION, **asdict(settings)}, sort_keys=True)
+    recorded = {"version": VERSION, **asdict(settings)}
+    if settings.pictures == PLACEHOLDER:
+        del recorded["pictures"]  # the only rule of earlier versions, whose screenshots are found
+    parameters = json.dumps(recorded, sort_keys=True)
     # A lone surrogate, which JSON may contain, has no UTF-8.
     return hashlib.sha256(parameters.encode() + b"\n" + html.encode("utf-8", "surrogatepass")).hexdigest()

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from sweet.errors import SweetError, UsageError
 from sweet.installation import install_command
-from sweet.render.assets import HOSTS, AssetStore, Served
+from sweet.render.assets import HOSTS, AssetStore, Served, picture_size
 
 HOST = "page.invalid"
 """The host of the rendered pages, which no name server knows."""
@@ -101,7 +101,12 @@ class PageServer:
                     tunnel = target.removesuffix(":443")
                     continue
                 address = f"https://{tunnel}{target}" if tunnel else target
-                body = self._reply(address) if method == "GET" else _NOTHING
+                if method != "GET":
+                    body = _NOTHING
+                elif picture_size(address):  # drawing a large one takes longer than the other pages may wait
+                    body = await asyncio.to_thread(self._reply, address)
+                else:
+                    body = self._reply(address)
                 writer.write(body)
                 await writer.drain()
                 if method not in ("GET", "HEAD"):  # the body is not read

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from sweet.device import Device
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
-from sweet.stages.base import BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
+from sweet.render.window import PictureRule, Window
+from sweet.stages.base import ADDED, BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
 from sweet.tasks.base import Recipe
 from sweet.tasks.markers import MAX_TURNS
 
@@ -51,6 +52,12 @@ class RolloutConfig(PlannedConfig):
     """Folder with agent.txt, human.txt or both, instead of the packaged prompts."""
     recipe: Recipe = "paper"
     """paper, or upstream to follow the published code where the two differ."""
+    window: Window | None = Field(default=None, json_schema_extra=ADDED)
+    """Pages: size of the browser's window, WIDTHxHEIGHT; by default 1280x720, with recipe upstream the published code's
+    1366x682."""
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=ADDED)
+    """Pages: what is shown for images of picsum.photos: placeholder (gradients), or photo, the one that the published
+    code shows (sweet data assets --photo). By default placeholder, with recipe upstream photo if it is downloaded."""
     token_limit: int | None = Field(default=None, ge=1)
     """Tokens of a dialogue, prompts included, at which it ends with the answer so far; no limit by default."""
     ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)

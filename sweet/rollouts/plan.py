@@ -41,6 +41,7 @@ def plan_dialogues(
         decides=("task", "agent", "sim", GPU),
         compared=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
+            *("window", "pictures"),
             *("concurrency", "agent_url", "sim_url", "device", "engine", "vllm_options", "ray"),
         ),
     )

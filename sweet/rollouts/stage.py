@@ -22,7 +22,9 @@ from sweet.humans.connect import open_human
 from sweet.llm.base import ChatClient
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
+from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
+from sweet.render.window import choose_settings, window_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
@@ -63,6 +65,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     )
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
+    settings = _rendering(kind, config, reporter)
+    if settings is not None:
+        meta = meta.model_copy(update={"window": window_name(settings), "pictures": settings.pictures})
     environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in models])}
     with run.attempt("rollout", config, environment=environment) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
@@ -84,7 +89,8 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 kind, rules, config.concurrency, config.deadline, run.path, writer, log, finished, reporter
             )
             if missing:
-                attempt.environment.update(asyncio.run(_play(runner, missing, config, record_serving(local, attempt))))
+                local = record_serving(local, attempt)
+                attempt.environment.update(asyncio.run(_play(runner, missing, config, local, settings)))
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
         metrics = finished.metrics(failed=runner.failed, seconds=time.monotonic() - began)
         attempt.metrics.update(metrics.as_json())
@@ -132,9 +138,16 @@ def _models(config: RolloutConfig) -> list[tuple[str, list[str]]]:
 
 
 async def _play(
-    runner: DialogueRunner, missing: list[Assignment], config: RolloutConfig, local: LocalServing
+    runner: DialogueRunner,
+    missing: list[Assignment],
+    config: RolloutConfig,
+    local: LocalServing,
+    settings: RenderSettings | None,
 ) -> dict[str, str | float]:
     """Open both sides and play.
+
+    Args:
+        settings: of rendering, for a human who sees pages.
 
     Returns:
         For the attempt's environment: the names of the models, as their servers report them, and `STARTUP`.
@@ -144,7 +157,7 @@ async def _play(
         agent = await _agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
         screenshots, say = runner.folder / SCREENSHOTS, runner.reporter.say
-        opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say)
+        opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say, settings)
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
         limiters = [client.limiter for client in clients if client.limiter is not None]
@@ -211,6 +224,18 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         from sweet.render.requirements import check_rendering
 
         check_rendering((task.ground_truth for task in tasks), any_page=config.agent != SCRIPTED)
+
+
+def _rendering(kind: TaskKind, config: RolloutConfig, reporter: Reporter) -> RenderSettings | None:
+    """Return the settings of rendering; None for tasks without pages."""
+    if kind.visual:
+        upstream = config.recipe == "upstream"
+        return choose_settings(config.window, config.pictures, upstream=upstream, say=reporter.say)
+    for name in ("window", "pictures"):
+        if getattr(config, name) is not None:
+            what = f"Dialogues on {kind.name} tasks have no pages to render."
+            raise UsageError(what, where=option(name), fix=Hint("leave ", option(name), " out"))
+    return None
 
 
 def _check_vision(kind: TaskKind, config: RolloutConfig, local: LocalServing) -> None:

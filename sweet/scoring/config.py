@@ -7,22 +7,30 @@ from typing import Literal
 from pydantic import Field
 
 from sweet.device import Device
+from sweet.render.window import PictureRule, Window
 from sweet.sandbox.tiers import TierChoice
 from sweet.sandbox.values import RELATIVE_TOLERANCE
 from sweet.scoring.results.compare import FLIPS
-from sweet.stages.base import OPERATIONAL, PlannedConfig
+from sweet.stages.base import ADDED, OPERATIONAL, PlannedConfig
 from sweet.tasks.base import ReferenceContext
 
 
 class EvalConfig(PlannedConfig):
     scorer: Literal["strict", "upstream", "both"] = "strict"
     """Code: strict accepts answers as people write them; upstream follows the published evaluator, including its
-    defects; both reports the two side by side, with strict's as the rewards."""
+    defects; both reports the two side by side, with strict's as the rewards. Pages: strict, or upstream for the
+    published code's window, photograph and way to find the page."""
     tolerance: float = Field(default=RELATIVE_TOLERANCE, ge=0, lt=1)
     """Code: relative difference up to which strict treats floats as equal; 0 requires them to be equal bit for bit."""
     similarity: str | None = None
     """Pages: the model that compares screenshots: clip, a directory or hub id of a CLIP or SigLIP model, or the
     stand-in pixels. Default: clip if its weights are on this machine, otherwise pixels."""
+    window: Window | None = Field(default=None, json_schema_extra=ADDED)
+    """Pages: size of the browser's window, WIDTHxHEIGHT; by default that of the rollouts, with --scorer upstream
+    1366x682. Scores at different windows are not compared."""
+    pictures: PictureRule | None = Field(default=None, json_schema_extra=ADDED)
+    """Pages: what is shown for images of picsum.photos, placeholder or photo (sweet data assets --photo); by default as
+    in the rollouts, with --scorer upstream photo if it is downloaded. Scores by different rules are not compared."""
     from_: str | None = None
     """The rollouts to score; default: the newest."""
     compare: str | None = Field(default=None, json_schema_extra=OPERATIONAL)

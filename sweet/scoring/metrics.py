@@ -76,6 +76,8 @@ class EvalMetrics(Record):
             {
                 "scorer": "name of the scorer",
                 "similarity": "what compared screenshots (html)",
+                "window": "window in which pages were rendered (html)",
+                "pictures": "what was shown for images (html)",
                 "tolerance": "relative difference of floats taken for equal (code)",
                 "sandbox": "jail that ran the code (code)",
                 "nodes": "with --ray: what each node did",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.device import CORES
+from sweet.render.page import RenderSettings
 from sweet.runs.environment import NODES
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig
@@ -25,11 +26,13 @@ def plan_scoring(
     *,
     gpus: int | None,
     machines: Sequence[int],
+    settings: RenderSettings | None = None,
 ) -> Plan[EvalWork]:
     """Return the plan of an evaluation.
 
     Args:
         machines: the cores of each machine that is used.
+        settings: of rendering, for pages; None for the defaults.
     """
     builder = PlanBuilder(
         "eval",
@@ -38,7 +41,7 @@ def plan_scoring(
         kind=kind.name,
         settings=config.model_dump(mode="json"),
         gpus=gpus,
-        decides=("scorer", "similarity", "best_of", GPU),
+        decides=("scorer", "similarity", "window", "pictures", "best_of", GPU),
         compared=("workers", "sandbox", "device", "tolerance"),
     )
     dialogues = tests = 0
@@ -54,7 +57,10 @@ def plan_scoring(
             pages |= _pages(trajectory)
     work = EvalWork(dialogues=dialogues, tasks=len(tasks), answers=len(answers))
     if kind.visual:
-        more = {"screenshots": len(pages), "screenshots_missing": _missing(run.path, pages)}
+        more = {
+            "screenshots": len(pages),
+            "screenshots_missing": _missing(run.path, pages, settings or RenderSettings()),
+        }
     else:
         more = {"tests": tests, "reference_tests": sum(tasks.values())}
     work = work.model_copy(update=more)
@@ -81,12 +87,12 @@ def _pages(trajectory: Trajectory) -> set[str]:
     return {reference_page(trajectory, extract_page)} | ({last_page(trajectory, extract_page) or ""} - {""})
 
 
-def _missing(folder: Path, pages: Collection[str]) -> int:
+def _missing(folder: Path, pages: Collection[str], settings: RenderSettings) -> int:
     """Return the number of pages that have no screenshot in the run."""
-    from sweet.render.page import RenderSettings, page_key
+    from sweet.render.page import page_key
     from sweet.render.store import SCREENSHOTS, ScreenshotStore
 
-    store, settings = ScreenshotStore(folder / SCREENSHOTS), RenderSettings()
+    store = ScreenshotStore(folder / SCREENSHOTS)
     return sum(not store.has(page_key(page, settings)) for page in pages)
 
 

@@ -22,7 +22,10 @@ from sweet.cluster.nodes import nodes_of
 from sweet.device import usable_cores
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
+from sweet.render.page import PLACEHOLDER, RenderSettings
+from sweet.render.window import choose_settings, recorded_settings, window_name
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
+from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
 from sweet.scoring.best_of import NEEDED_BY, measure_best_of
 from sweet.scoring.config import EvalConfig
@@ -34,7 +37,7 @@ from sweet.scoring.results.metrics import SamplesMetrics
 from sweet.scoring.results.pass_at_k import measure_samples
 from sweet.stages.base import Reporter, StageResult
 from sweet.stages.critics import check_reference
-from sweet.stages.meta import ScoresMeta
+from sweet.stages.meta import RolloutsMeta, ScoresMeta
 from sweet.stages.models import gpus_held
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS
@@ -56,7 +59,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     request = ScoringRequest(
         run=run.path.absolute(),
         say=reporter.say,
-        **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")},
+        **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")}
+        | _looks(kind, config, rollouts, reporter),
     )
     began = time.monotonic()
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, _open_scorer(run, kind, config, request) as scorer:
@@ -121,7 +125,26 @@ def plan_eval(run: Run, config: EvalConfig, reporter: Reporter) -> Plan[EvalWork
     reporter.say(f"Counting the dialogues of {rollouts.id}.")
     trajectories = read_jsonl(run.file(rollouts), Trajectory)
     machines = [usable_cores()] if config.ray is None else [node.cpus for node in nodes_of(config.ray)]
-    return plan_scoring(run, config, kind, trajectories, gpus=_gpus(kind, config), machines=machines)
+    settings = recorded_settings(**looks) if (looks := _looks(kind, config, rollouts, reporter)) else RenderSettings()
+    gpus = _gpus(kind, config)
+    return plan_scoring(run, config, kind, trajectories, gpus=gpus, machines=machines, settings=settings)
+
+
+def _looks(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Reporter) -> dict[str, str]:
+    """Return how pages are rendered, the fields of the scoring request; empty for a kind without these options.
+
+    Without an option pages look as in the dialogues, or with the scorer `upstream` as in the published code.
+    """
+    if not {"window", "pictures"} <= kind.scorer_options:
+        return {}
+    upstream, played = config.scorer == "upstream", RolloutsMeta.of(rollouts)
+    window, pictures = config.window, config.pictures
+    if not upstream:
+        recorded = played.rendering
+        window = window or window_name(recorded)
+        pictures = pictures or ("placeholder" if recorded.pictures == PLACEHOLDER else "photo")
+    settings = choose_settings(window, pictures, upstream=upstream, say=reporter.say)
+    return {"window": window_name(settings), "pictures": settings.pictures}
 
 
 def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:

@@ -92,7 +92,8 @@ def load_critic(
         encoder = ChatEncoder(tokenizer)
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
-            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), CriticScreenshots(run, reporter))
+            shots = CriticScreenshots(run, rollouts, reporter)
+            encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(path), shots)
         return RegressionCritic(model, encoder, target=meta.target or "preference", **how)
     base = reference or recorded_model(run, artifact, "base")
     if not base:

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sweet.render.page import RenderSettings
+from sweet.render.window import Window, recorded_settings
 from sweet.stages.record import Flat, Meta
 from sweet.tasks.base import Recipe, ReferenceContext
 
@@ -35,10 +37,19 @@ class RolloutsMeta(Meta):
     """Maximum number of the agent's turns."""
     recipe: Recipe | None = None
     """paper, or upstream."""
+    window: Window | None = None
+    """Window in which pages were rendered, WIDTHxHEIGHT; 1280x720 if it is absent (html)."""
+    pictures: str | None = None
+    """What was shown for images: placeholder, also if it is absent, or photo@ and a digest of the photograph (html)."""
     agent_system: str | None = None
     """The agent's system prompt, where it is not the packaged one."""
     prompts_digest: str | None = None
     """Digest of the prompts that were given instead of the packaged ones."""
+
+    @property
+    def rendering(self) -> RenderSettings:
+        """How the pages of the dialogues were rendered."""
+        return recorded_settings(self.window, self.pictures)
 
 
 class ScoresMeta(Meta):
@@ -52,6 +63,8 @@ class ScoresMeta(Meta):
                 "tolerance": "relative difference of floats taken for equal (code)",
                 "sandbox": "jail that ran the code (code)",
                 "similarity": "what compared screenshots (html)",
+                "window": "window in which pages were rendered, WIDTHxHEIGHT (html)",
+                "pictures": "what was shown for images, placeholder or photo@ and a digest of the photograph (html)",
             }
         ),
     ] = Field(default_factory=dict)

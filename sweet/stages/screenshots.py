@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet.errors import SweetError, UsageError
 from sweet.render import browsers
-from sweet.render.page import RenderFailed, RenderSettings, page_key
+from sweet.render.page import RenderFailed, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -55,13 +55,14 @@ class CriticScreenshots:
     """The screenshots of a run's pages (implements sweet.learn.page_encoder.Screenshots).
 
     Args:
+        rollouts: the dialogues, which record how their pages were rendered.
         renders: False for a caller that only reads the run: a missing screenshot is then an error.
     """
 
-    def __init__(self, run: Run, reporter: Reporter, *, renders: bool = True) -> None:
+    def __init__(self, run: Run, rollouts: Artifact, reporter: Reporter, *, renders: bool = True) -> None:
         self.folder = run.path / SCREENSHOTS
         self.reporter, self.renders = reporter, renders
-        self._store, self._settings = ScreenshotStore(self.folder), RenderSettings()
+        self._store, self._settings = ScreenshotStore(self.folder), RolloutsMeta.of(rollouts).rendering
         self._known: dict[str, Path | str] = {}
 
     def render_missing(self, pages: Iterable[str]) -> None:
@@ -107,7 +108,7 @@ class CriticScreenshots:
 
     async def _render(self, pages: list[str]) -> None:
         with self.reporter.progress("screenshots", len(pages)) as bar:
-            async with browsers.open_browsers(self.folder) as renderer:
+            async with browsers.open_browsers(self.folder, settings=self._settings) as renderer:
 
                 async def one(page: str) -> None:
                     try:

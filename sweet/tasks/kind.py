@@ -40,7 +40,7 @@ class TaskKind(ABC):
         rewards: how trainings interpret its rewards.
         dialogue_epochs: passes of a large model over whole dialogues (critic, multi-turn DPO, rejection fine-tuning),
             where `--epochs` is not given.
-        scorer_options: the options of `sweet eval` that its scorer accepts, of scorer, tolerance and similarity.
+        scorer_options: the options of `sweet eval` that its scorer accepts (`sweet.tasks.scores.SCORER_OPTIONS`).
         visual: whether the human sees pages: answers and `ground_truth` are HTML and are rendered for it.
         spreads: whether its scorer distributes its own work on the Ray cluster; otherwise each node opens a scorer.
     """

@@ -124,7 +124,7 @@ class RewardRule:
         return reward if self.solved is None else float(reward >= self.solved)
 
 
-SCORER_OPTIONS = ("scorer", "tolerance", "similarity")
+SCORER_OPTIONS = ("scorer", "tolerance", "similarity", "window", "pictures")
 """Options of `sweet eval` that determine rewards; each kind's scorer accepts some of them."""
 
 
@@ -137,6 +137,8 @@ class ScoringRequest:
         say: called with each line of text for the user.
         cores: cores of this machine that the scorer may use; None means all that this process may use.
         ray: the Ray cluster, for a scorer that distributes its own work (`TaskKind.spreads`).
+        window, pictures: how pages are rendered (`sweet.render.window`); None is the default. `pictures` is
+            `placeholder`, or `photo@DIGEST`.
     """
 
     run: Path
@@ -149,6 +151,8 @@ class ScoringRequest:
     device: Device = "auto"
     cores: int | None = None
     ray: str | None = None
+    window: str | None = None
+    pictures: str | None = None
 
 
 class TrajectoryScorer(Protocol):

@@ -289,9 +289,8 @@ def _load_model(
                 ),
             )
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
-        encoder = page_encoder(
-            run, rollouts, tokenizer, VisionProcessor(base, pixels), CriticScreenshots(run, reporter, renders=weights)
-        )
+        shots = CriticScreenshots(run, rollouts, reporter, renders=weights)
+        encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(base, pixels), shots)
         reporter.say(
             "The critic sees the screenshots of the reference and of each turn. Such dialogues are computed one by "
             "one or in padded batches: prefix trees hold no pictures."

@@ -19,6 +19,7 @@ from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Recipe
 from sweet.tasks.html.page import without_page
 from sweet.tasks.kind import TaskKind
@@ -56,10 +57,12 @@ class RunScreenshots:
         draw: show the screenshots, instead of only their descriptions.
     """
 
-    def __init__(self, run: Run, kind: TaskKind, recipe: Recipe, *, draw: bool = True) -> None:
+    def __init__(
+        self, run: Run, kind: TaskKind, recipe: Recipe, *, draw: bool = True, settings: RenderSettings | None = None
+    ) -> None:
         self.run, self.kind, self.recipe, self.draw = run, kind, recipe, draw
         self._store = ScreenshotStore(run.path / SCREENSHOTS)
-        self._settings = RenderSettings()
+        self._settings = settings or RenderSettings()
 
     @classmethod
     def of(cls, run: Run, rollouts: Artifact, *, draw: bool) -> RunScreenshots | None:
@@ -69,7 +72,8 @@ class RunScreenshots:
         except UsageError:  # of a plug-in that is not installed here
             return None
         recipe: Recipe = "upstream" if rollouts.meta.get("recipe") == "upstream" else "paper"
-        return cls(run, kind, recipe, draw=draw) if kind.visual else None
+        settings = RolloutsMeta.of(rollouts).rendering
+        return cls(run, kind, recipe, draw=draw, settings=settings) if kind.visual else None
 
     def page(self, reply: str) -> str | None:
         """Return the page in a raw reply as it was rendered; None if there is none."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from sweet.datasets import page_assets as stage
 from sweet.datasets.page_assets import AssetsConfig, Unavailable, from_network, from_npm, run_data_assets
 from sweet.errors import ServerError, SweetError
 from sweet.render import assets
+from sweet.render.photo import PHOTO_FILE, photo_rule
 from sweet.stages.base import Silent
 
 CONTENT = b"body { margin: 0 }"
@@ -59,6 +64,50 @@ def test_what_is_not_the_asset_is_refused(tmp_path: Path) -> None:
 def test_an_unreachable_network_is_reported() -> None:
     with pytest.raises(Unavailable, match="cannot be reached"):
         from_network("http://127.0.0.1:9")(ASSET, 2.0)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Sends the photograph for one path, and a page for another."""
+
+    def do_GET(self) -> None:
+        picture = io.BytesIO()
+        Image.new("RGB", (1500, 1000), "#446688").save(picture, "JPEG")
+        bodies = {"/photo": picture.getvalue(), "/page": b"<html>Please log in</html>"}
+        self.send_response(200 if self.path in bodies else 404)
+        self.end_headers()
+        self.wfile.write(bodies.get(self.path, b""))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_photograph_is_fetched_once_and_only_if_it_is_asked_for(service: str) -> None:
+    address = f"{service}/photo"
+    folder = run_data_assets(AssetsConfig(), Silent(), (right,), address).run
+    assert not (folder / PHOTO_FILE).exists()
+    with pytest.raises(ServerError, match="answers 404"):
+        run_data_assets(AssetsConfig(photo=True), Silent(), (right,), f"{service}/nothing")
+    with pytest.raises(SweetError, match="not a JPEG"):
+        run_data_assets(AssetsConfig(photo=True), Silent(), (right,), f"{service}/page")
+    assert not (folder / PHOTO_FILE).exists()
+    result = run_data_assets(AssetsConfig(photo=True), Silent(), (right,), address)
+    assert result.metrics.as_json() == {"assets": 2, "fetched": 1}
+    assert photo_rule(folder).startswith("photo@")
+    assert run_data_assets(AssetsConfig(photo=True), Silent(), (right,), "http://127.0.0.1:9").metrics.fetched == 0
+    (folder / PHOTO_FILE).write_bytes(b"damaged")
+    assert run_data_assets(AssetsConfig(photo=True), Silent(), (right,), address).metrics.fetched == 1
+    with pytest.raises(ServerError, match="cannot be reached"):
+        run_data_assets(AssetsConfig(photo=True, force=True), Silent(), (right,), "http://127.0.0.1:9/photo")
 
 
 def test_npm_packs_what_it_is_set_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,22 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
+from sweet.render.photo import PHOTO_FILE, photo_rule
+
 
 def png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def save_photo(folder: Path, width: int = 1200, height: int = 800) -> str:
+    """Save a stand-in for the photograph, red on its left half and blue on its right; return its picture rule."""
+    image = Image.new("RGB", (width, height), "#cc2020")
+    ImageDraw.Draw(image).rectangle((width // 2, 0, width, height), fill="#2020cc")
+    folder.mkdir(parents=True, exist_ok=True)
+    image.save(folder / PHOTO_FILE, "JPEG", quality=95)
+    return photo_rule(folder)
 
 
 def plain(colour: str, width: int = 320, height: int = 240) -> bytes:

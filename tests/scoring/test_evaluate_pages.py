@@ -28,7 +28,7 @@ from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.imitation import select_best
 from sweet.training.stage import run_train_actor, run_train_critic
-from tests.render.pictures import make_clip
+from tests.render.pictures import make_clip, save_photo
 from tests.stages.learn_runs import make_agent, put
 from tests.stages.painted import Painter, page, plug_in, trajectory
 
@@ -197,9 +197,52 @@ def test_figures_of_different_similarities_are_not_compared(tmp_path: Path, pain
     assert metrics["scorer"].startswith("tiny@")
     with pytest.raises(UsageError, match=r"scored by tiny@.*scored by pixels-1") as caught:
         evaluate(ours, compare=str(theirs.path))
-    assert str(caught.value.fix).endswith("--similarity pixels")
+    assert str(caught.value.fix).endswith("--similarity pixels --window 1280x720 --pictures placeholder")
     assert evaluate(ours, similarity=clip, compare=str(theirs.path))[0]["compare"]["tasks"] == 1
     assert len(list((theirs.path / "embeddings").rglob("*.f32"))) == 2
+
+
+def test_scores_at_different_windows_are_not_compared(tmp_path: Path, painter: Painter) -> None:
+    """A window that is not named is that of the dialogues."""
+    rows = {name: trajectory(name, CLOSE, reference=REFERENCE) for name in "ab"}
+    theirs = make_run(tmp_path / "theirs", rows["a"], window="1366x682", pictures="placeholder")
+    ours = make_run(tmp_path / "ours", rows["b"])
+    assert evaluate(theirs)[0]["scorer"] == "pixels-1+1366x682"
+    assert theirs.find("scores", needed_by="test").meta == {
+        "scorer": "pixels-1+1366x682",
+        "similarity": "pixels-1",
+        "window": "1366x682",
+        "pictures": "placeholder",
+        "rollouts": "rollouts-1",
+    }
+    with pytest.raises(
+        UsageError, match=r"scored by pixels-1\+1366x682, the other side is scored by pixels-1"
+    ) as caught:
+        evaluate(ours, compare=str(theirs.path))
+    assert str(caught.value.fix).endswith("--similarity pixels --window 1280x720 --pictures placeholder")
+    compared = evaluate(ours, window="1366x682", compare=str(theirs.path))[0]["compare"]
+    assert compared["tasks"] == 1
+    evaluate(ours)
+    with pytest.raises(UsageError, match="scored by") as caught:
+        run_compare(ours.path, theirs.path, CompareConfig())
+    assert "--window 1366x682" in str(caught.value.fix)
+
+
+def test_a_different_photograph_is_another_scorer(
+    tmp_path: Path, painter: Painter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEET_DATA", str(tmp_path / "data"))
+    run = make_run(tmp_path / "run", trajectory("a", CLOSE, reference=REFERENCE), pictures="photo@0123456789ab")
+    with pytest.raises(UsageError, match="has not been downloaded") as caught:
+        evaluate(run)
+    assert caught.value.fix == "sweet data assets --photo"
+    assert evaluate(run, pictures="placeholder")[0]["scorer"] == "pixels-1"
+    listening = Listening()
+    assert evaluate(run, listening, scorer="upstream")[0]["scorer"] == "pixels-1+1366x682+upstream"
+    assert any("sweet data assets --photo" in line for line in listening.said)
+    rule = save_photo(tmp_path / "data" / "assets")
+    assert evaluate(run, scorer="upstream")[0]["scorer"] == f"pixels-1+1366x682+{rule}+upstream"
+    assert evaluate(run)[0]["pictures"] == rule
 
 
 def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Path, painter: Painter) -> None:
@@ -221,11 +264,17 @@ def test_scores_by_the_removed_efficientnet_still_open_and_compare(tmp_path: Pat
 
 def test_options_of_other_kinds_are_refused(tmp_path: Path, painter: Painter) -> None:
     run = make_run(tmp_path / "run", trajectory("a", FAR, reference=REFERENCE))
-    with pytest.raises(UsageError, match="scorer does not apply"):
-        evaluate(run, scorer="upstream")
+    with pytest.raises(UsageError, match="tolerance does not apply"):
+        evaluate(run, tolerance=0.5)
     assert evaluate(run, sandbox="docker", workers=1)[0]["trajectories"] == 1
-    with pytest.raises(UsageError, match="similarity does not apply"):
-        run_eval(Run.create(tmp_path / "code", "code"), EvalConfig(similarity="clip"), Silent())
+    code = Run.create(tmp_path / "code", "code")
+    for name, value in (("similarity", "clip"), ("window", "1366x682"), ("pictures", "photo")):
+        with pytest.raises(UsageError, match=f"{name} does not apply"):
+            run_eval(code, EvalConfig(**{name: value}), Silent())
+    pages = Run.create(tmp_path / "pages", "html")
+    put(pages, "rollout", "rollouts", [trajectory("a", FAR, reference=REFERENCE)])
+    with pytest.raises(UsageError, match="one scorer at a time"):
+        run_eval(pages, EvalConfig(scorer="both"), Silent())
 
 
 def test_preferences_are_between_rewards_that_differ(tmp_path: Path, painter: Painter) -> None:

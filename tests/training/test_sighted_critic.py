@@ -119,21 +119,21 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     rendered: list[str] = []
 
     class Painter:
-        def __init__(self, store: ScreenshotStore) -> None:
-            self.store = store
+        def __init__(self, store: ScreenshotStore, settings: RenderSettings) -> None:
+            self.store, self.settings = store, settings
 
         async def shoot(self, html: str) -> Screenshot:
             rendered.append(html)
             broken = "hang" in html
             found = RenderFailed("timeout", "it took too long") if broken else Screenshot(paint("red"), 40, 24, ())
-            self.store.put(page_key(html, RenderSettings()), found)
+            self.store.put(page_key(html, self.settings), found)
             if isinstance(found, RenderFailed):
                 raise found
             return found
 
     @asynccontextmanager
-    async def browsers(store: Path) -> AsyncIterator[Painter]:
-        yield Painter(ScreenshotStore(store))
+    async def browsers(store: Path, settings: RenderSettings) -> AsyncIterator[Painter]:
+        yield Painter(ScreenshotStore(store), settings)
 
     monkeypatch.setattr("sweet.render.browsers.open_browsers", browsers)
     return rendered

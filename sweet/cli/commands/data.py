@@ -117,7 +117,10 @@ COMMANDS = (
         summary="Download the assets that the pages of frontend tasks load.",
         text="Tailwind's stylesheet and its script, from a CDN or through npm, each verified by its sha256. Pages are "
         "rendered without network access: these files are served from the user's data folder.",
-        examples=(("sweet data assets", "once, before playing frontend tasks"),),
+        examples=(
+            ("sweet data assets", "once, before playing frontend tasks"),
+            ("sweet data assets --photo", "for screenshots as in the published code"),
+        ),
     ),
     Import(
         name="data import",

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from sweet.errors import InputError, UsageError
 from sweet.hints import Hint, option
+from sweet.render.page import PLACEHOLDER, RenderSettings
+from sweet.render.window import window_name
 from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.metrics import Caveat
@@ -38,6 +40,10 @@ _PLAYED = {
     "seed": "seed",
 }
 """Settings of the dialogues that must be equal, with their names in messages."""
+
+
+_LOOKS = {"window": "window in which the human saw pages", "pictures": "images that the human saw"}
+"""The same of pages. Rollouts of earlier versions do not record them, and had the defaults."""
 
 
 def check_comparable(baseline: Evaluation, *, kind: str, scorer: str | None, fix: str, allow: bool) -> None:
@@ -84,6 +90,9 @@ def scorer_options(evaluation: Evaluation) -> str | None:
     if attempt is None or attempt.stage != "eval":
         return None
     given = {name: attempt.config.get(name) for name in sorted(evaluation.kind.scorer_options)}
+    for name in ("window", "pictures"):  # by default those of the dialogues, which are not the other side's
+        if name in given and (recorded := evaluation.scores.meta.get(name)) is not None:
+            given[name] = str(recorded).partition("@")[0]
     return shlex.join(word for name, value in given.items() if value is not None for word in (f"--{name}", str(value)))
 
 
@@ -96,7 +105,7 @@ def _scoring(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     yield from _differs("kind", "kind of task", a.manifest.task, b.manifest.task)
     yield from _differs("scorer", "scorer", a.scorer, b.scorer)
     ours, theirs = a.scores.meta, b.scores.meta
-    named = {"scorer", "rollouts", "similarity"}  # similarity repeats the scorer's name
+    named = {"scorer", "rollouts", "similarity", "window", "pictures"}  # the scorer's name has the last three
     for key in sorted((ours.keys() & theirs.keys()) - named):
         yield from _differs(key, "sandbox" if key == "sandbox" else f"the scorer's {key}", ours[key], theirs[key])
 
@@ -136,6 +145,9 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     ours, theirs = a.played, b.played
     prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
     yield from _differs("prompts", "prompts", *prompts)
+    if a.kind.visual and b.kind.visual:
+        for key, value in (("window", window_name(RenderSettings())), ("pictures", PLACEHOLDER)):
+            yield from _differs(key, _LOOKS[key], *(side.get(key) or value for side in (ours, theirs)))
     for key, words in _PLAYED.items():
         yield from _differs(key, words, ours.get(key, _UNKNOWN), theirs.get(key, _UNKNOWN))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from sweet.tasks.html.view import SAME_COLOR, WIDTH, Part, View, color_distance
+from sweet.tasks.html.view import SAME_COLOR, Part, View, color_distance
 
 QUOTED = 300
 """Characters of a text that are compared and quoted; a longer text is cut."""
@@ -59,11 +59,11 @@ def differences(page: View, reference: View) -> list[Difference]:
     found += [Difference("extra", 0.8 * weight(part, page), shown=part) for part in extra]
     step = color_distance(page.background, reference.background)
     if step > SAME_COLOR:
-        found.append(Difference("background", WIDTH * reference.height * max(step / _DARKEST, _FAINT)))
+        found.append(Difference("background", reference.width * reference.height * max(step / _DARKEST, _FAINT)))
     off = abs(page.height - reference.height)
     if off > max(_PLACE, 0.02 * reference.height):
         # The height follows from the parts, so it is mentioned after them.
-        found.append(Difference("height", 0.1 * WIDTH * off))
+        found.append(Difference("height", 0.1 * reference.width * off))
     return sorted(found, key=lambda d: (-d.weight, d.kind, _order(d.wanted or d.shown)))
 
 
@@ -76,7 +76,7 @@ def weight(part: Part, view: View) -> float:
 
 def score(page: View, reference: View) -> float:
     """Return the similarity of the page to the reference, 0 to 1: the share of its weight that does not differ."""
-    whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * WIDTH * reference.height
+    whole = sum(weight(part, reference) for part in reference.parts) + 0.1 * reference.width * reference.height
     lost = sum(difference.weight for difference in differences(page, reference))
     return whole / (whole + lost)
 

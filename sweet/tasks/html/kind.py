@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
+from sweet.errors import UsageError
+from sweet.hints import option
 from sweet.tasks.base import Move, Recipe, Task
 from sweet.tasks.datasets import websight_file
 from sweet.tasks.html import datasets, writer
@@ -23,7 +26,7 @@ class HtmlKind(TaskKind):
     human_reply_limit = 1000
     rewards = RewardRule(solved=None, margin=0.1)
     dialogue_epochs = 8  # the paper's, table of hyperparameters
-    scorer_options = frozenset({"similarity"})
+    scorer_options = frozenset({"scorer", "similarity", "window", "pictures"})
     visual = True
     spreads = True
 
@@ -52,4 +55,8 @@ class HtmlKind(TaskKind):
     def open_scorer(self, request: ScoringRequest) -> AbstractContextManager[TrajectoryScorer]:
         from sweet.tasks.html.scoring import open_html_scorer
 
-        return open_html_scorer(request, extract_page)
+        if request.scorer == "both":
+            what = "Pages are scored by one scorer at a time."
+            raise UsageError(what, where=option("scorer", "both"), fix=option("scorer", ("strict", "upstream")))
+        recipe: Recipe = "upstream" if request.scorer == "upstream" else "paper"
+        return open_html_scorer(request, partial(extract_page, recipe=recipe))

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.render.embeddings import Embeddings
-from sweet.render.page import RenderFailed, Screenshot
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.render.renderer import Renderer
 from sweet.render.screenshot_images import black_square
 from sweet.render.similarity import Similarity, cosine
 from sweet.render.similarity_choice import open_similarity
 from sweet.render.store import SCREENSHOTS
+from sweet.render.window import recorded_settings, window_name
 from sweet.runs.environment import NODES
 from sweet.tasks.html.diagnostics import diagnose
 from sweet.tasks.html.metrics import METRICS
@@ -60,6 +61,8 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
     similarity = open_similarity(request.similarity, request.device, request.say)
     embeddings = Embeddings(similarity, request.run / EMBEDDINGS)
+    settings = recorded_settings(request.window, request.pictures)
+    rules = Rules(similarity, settings, upstream=request.scorer == "upstream")
     with asyncio.Runner() as runner:
         closing = asyncio.Event()
         opened: asyncio.Future[Renderer] = runner.get_loop().create_future()
@@ -67,7 +70,7 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
         async def hold() -> None:
             """Open and close the renderer in the same asyncio task, as its context manager requires."""
             store = request.run / SCREENSHOTS
-            async with open_renderer(store, request.workers, request.ray, request.say) as renderer:
+            async with open_renderer(store, request.workers, request.ray, request.say, settings) as renderer:
                 opened.set_result(renderer)
                 await closing.wait()
 
@@ -81,9 +84,8 @@ def open_html_scorer(request: ScoringRequest, extract: Extract) -> Iterator[Html
 
         held, renderer = runner.run(enter())
         try:
-            yield HtmlEvaluation(
-                renderer, runner, embeddings, extract, _AHEAD if request.ray is None else _AHEAD_ON_NODES
-            )
+            ahead = _AHEAD if request.ray is None else _AHEAD_ON_NODES
+            yield HtmlEvaluation(renderer, runner, embeddings, extract, ahead, rules)
         finally:
             closing.set()
             runner.run(_ended(held))
@@ -122,6 +124,47 @@ class _Rendered:
     references: Sequence[_Shot]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What decides the rewards of pages: the similarity, how pages are rendered, and how they are found in a reply.
+
+    Attributes:
+        upstream: whether pages are found as by the published code.
+    """
+
+    similarity: Similarity
+    settings: RenderSettings
+    upstream: bool = False
+
+    @property
+    def name(self) -> str:
+        """The scorer's name: the similarity's, followed by whatever is not the default."""
+        default = RenderSettings()
+        window, pictures = window_name(self.settings), self.settings.pictures
+        return "+".join(
+            [
+                self.similarity.name,
+                *([window] if window != window_name(default) else []),
+                *([pictures] if pictures != default.pictures else []),
+                *(["upstream"] if self.upstream else []),
+            ]
+        )
+
+    @property
+    def option(self) -> str:
+        """The options of `sweet eval` that select these rules."""
+        scorer = "--scorer upstream " if self.upstream else ""
+        pictures = self.settings.pictures.partition("@")[0]
+        looks = f"--window {window_name(self.settings)} --pictures {pictures}"
+        return f"{scorer}--similarity {self.similarity.choice} {looks}"
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What is recorded with the scores."""
+        looks = {"window": window_name(self.settings), "pictures": self.settings.pictures}
+        return {"similarity": self.similarity.name, **looks}
+
+
 class HtmlEvaluation:
     """Implements sweet.tasks.scores.TrajectoryScorer."""
 
@@ -132,14 +175,14 @@ class HtmlEvaluation:
         embeddings: Embeddings,
         extract: Extract,
         ahead: int,
+        rules: Rules | None = None,
     ) -> None:
         self._renderer, self._runner, self._embeddings, self._extract = renderer, runner, embeddings, extract
         self._ahead = ahead
-        similarity: Similarity = embeddings.similarity
-        self.name = similarity.name
-        self.option = f"--similarity {similarity.choice}"
-        self.meta: dict[str, Any] = {"similarity": self.name}
-        self.environment: dict[str, Any] = {"scorer": self.name, "similarity": self.name}
+        rules = rules or Rules(embeddings.similarity, RenderSettings())
+        self.name, self.option = rules.name, rules.option
+        self.meta: dict[str, Any] = rules.meta
+        self.environment: dict[str, Any] = {"scorer": self.name, **rules.meta}
         self.metrics = METRICS
 
     def score(self, trajectories: Iterable[Trajectory]) -> Iterator[tuple[Trajectory, Score]]:

@@ -13,7 +13,7 @@ from typing import Literal
 from sweet.render.page import Block, RenderSettings, Screenshot
 
 WIDTH = RenderSettings().width
-"""Width of every page in CSS px, that of the browser's window."""
+"""Width in CSS px of the browser's window, and so of every page, unless `--window` says otherwise."""
 WHITE = "#ffffff"
 SAME_COLOR = 10.0
 """Colours within this Euclidean distance look the same (black and white are 441 apart)."""
@@ -60,11 +60,12 @@ class Part:
 
 @dataclass(frozen=True)
 class View:
-    """The visible content of a page; `parts` are in no particular order."""
+    """The visible content of a page; `parts` are in no particular order, `width` is the window's."""
 
     height: int
     background: str
     parts: tuple[Part, ...]
+    width: int = WIDTH
 
     def color_under(self, part: Part) -> str:
         """Return the colour under a part: that of the smallest larger box around it, else of the page."""
@@ -83,11 +84,11 @@ def view_of(shot: Screenshot) -> View:
             background = block.background
         parts += _parts(block)
     largest = sorted(dict.fromkeys(parts), key=lambda part: -part.area)[:MOST_PARTS]
-    whole = View(shot.height, background, tuple(largest))
+    whole = View(shot.height, background, tuple(largest), shot.width)
     seen = tuple(
         p for p in whole.parts if p.kind != "box" or color_distance(p.color, whole.color_under(p)) > SAME_COLOR
     )
-    return View(shot.height, background, seen)
+    return View(shot.height, background, seen, shot.width)
 
 
 def _parts(block: Block) -> list[Part]:
