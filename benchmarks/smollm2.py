@@ -32,7 +32,8 @@ from typing import Annotated, Any, get_args
 from sweet.cli import console
 from sweet.cli.reporter import ConsoleReporter
 from sweet.cli.study import show_study
-from sweet.datasets.import_export import DataImportConfig, published_line, published_row, run_data_import
+from sweet.datasets.importing import DataImportConfig, run_data_import
+from sweet.datasets.layout import published_line, published_row
 from sweet.device import Device
 from sweet.errors import SweetError, TooManyFailures, UsageError
 from sweet.files import replacing, write_whole

@@ -70,7 +70,7 @@ def import_trajectories(
     Raises:
         SweetError: a row is wrong. Nothing is written then.
     """
-    from sweet.datasets.import_export import DataImportConfig, run_data_import
+    from sweet.datasets.importing import DataImportConfig, run_data_import
 
     config = DataImportConfig(task=kind, prompts=None if prompts is None else Path(prompts))
     return Run.open(run_data_import(Path(file), Path(path), config, reporter or Silent()).run)
@@ -85,7 +85,7 @@ def read_trajectories(run: Run, rollouts: str | None = None) -> Iterator[Traject
     Raises:
         SweetError: the run has no such rollouts.
     """
-    from sweet.datasets.import_export import rewarded_trajectories
+    from sweet.datasets.layout import rewarded_trajectories
 
     return rewarded_trajectories(run, rollouts, needed_by="read_trajectories")
 

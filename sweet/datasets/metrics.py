@@ -23,6 +23,14 @@ class ExportMetrics(Record):
     """rows written"""
     out: str
     """the file"""
+    tasks: int
+    """tasks of a block, in each block in the same order"""
+    samples: int
+    """blocks, each with one dialogue of these tasks"""
+    incomplete: int
+    """tasks with fewer dialogues, which are in no block (--incomplete)"""
+    without_input: int
+    """turns of the agent without their prompt (--tokenizer)"""
 
 
 class ColBenchMetrics(Record):

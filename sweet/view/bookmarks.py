@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
-from sweet.datasets.import_export import published_line, published_row
+from sweet.datasets.layout import known_system, published_line, published_row
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import check_target, replacing, write_whole
 from sweet.runs.run import Run
@@ -105,7 +105,8 @@ class Bookmarks:
 
 
 def export(records: Records, summaries: Iterable[Summary], path: Path) -> int:
-    """Write trajectories with their rewards in the published layout, like `sweet data export`.
+    """Write trajectories with their rewards in the published layout, like `sweet data export`, but in the given order
+    and without the prompts of the turns.
 
     Returns:
         the number of trajectories.
@@ -115,9 +116,10 @@ def export(records: Records, summaries: Iterable[Summary], path: Path) -> int:
     """
     check_target(path)
     written = 0
+    system = known_system(records.run, records.rollouts)
     with replacing(path) as file:
         for summary in summaries:
             record = records.record(summary)
-            file.write(published_line(published_row(record.trajectory, record.reward)))
+            file.write(published_line(published_row(record.trajectory, record.reward, system)))
             written += 1
     return written

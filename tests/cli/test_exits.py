@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.datasets.import_export import DataImportConfig, run_data_import
+from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests.cli.processes import PROGRAM, environment, left_behind, misbehaving, started, sweet

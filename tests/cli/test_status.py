@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.datasets.import_export import DataImportConfig, run_data_import
+from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.inspection.disk_use import LOW_SPACE, DiskUse, disk_use
 from sweet.runs.run import Run
 from sweet.scoring.config import EvalConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.datasets.import_export import DataImportConfig, run_data_import
+from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests.cli.conftest import Program

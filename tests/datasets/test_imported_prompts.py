@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweet.datasets.import_export import DataImportConfig, run_data_import
+from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.llm.pretrained import load_tokenizer
 from sweet.llm.template import ChatTemplate
 from sweet.preferences.config import LabelConfig

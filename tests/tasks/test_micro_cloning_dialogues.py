@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet.datasets.import_export import published_line, published_row
+from sweet.datasets.layout import published_line, published_row
 from sweet.datasets.published import read_trajectories
 from sweet.tasks.base import NO_ANSWER
 from sweet.tasks.micro import load

@@ -10,13 +10,8 @@ from sweet.cli.command import Call, Command
 from sweet.cli.declaration import ArgumentSpec
 from sweet.cli.stage_command import newest_run, newest_run_argument
 from sweet.datasets.colbench import ColBenchConfig, run_data_colbench
-from sweet.datasets.import_export import (
-    DataExportConfig,
-    DataImportConfig,
-    export_lines,
-    run_data_export,
-    run_data_import,
-)
+from sweet.datasets.exporting import DataExportConfig, export_lines, run_data_export
+from sweet.datasets.importing import DataImportConfig, run_data_import
 from sweet.datasets.micro_agent import MicroAgentConfig, run_data_micro_agent
 from sweet.datasets.new_task import NewTaskConfig, run_new_task
 from sweet.datasets.page_assets import AssetsConfig, run_data_assets
@@ -65,7 +60,7 @@ class Export(Command[DataExportConfig]):
         elif call.common.json:
             raise UsageError("The rows and the result cannot both go to stdout.", where="--json", fix="--out FILE")
         else:
-            for line in export_lines(run, call.config):
+            for line in export_lines(run, call.config, call.reporter):
                 sys.stdout.write(line.decode())
 
 
@@ -138,9 +133,13 @@ COMMANDS = (
         name="data export",
         config=DataExportConfig,
         summary="Export a run's trajectories in the published format.",
+        text="The rows are blocks of the same tasks in the same order, as the published scripts require, and the turns "
+        "of the agent have their prompts (input) and raw replies (output). The published evaluation of code takes the "
+        "file; that of pages does not, as its answers are screenshots instead of HTML.",
         examples=(
             ("sweet data export RUN --out dialogues.jsonl", "with the rewards of the newest scores"),
             ("sweet data export RUN | head -n 1", "to stdout"),
+            ("sweet data export RUN --tokenizer MODEL", "prompts of a scripted agent, or of one on a server"),
         ),
     ),
     NewTask(

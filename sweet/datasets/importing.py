@@ -1,27 +1,21 @@
-"""`sweet data import` and `sweet data export`: read and write trajectories in the published layout.
+"""`sweet data import`: read trajectories in the published layout into a run.
 
 An import reads its file twice: once to check every row, so that an invalid row leaves nothing behind, and once to
-write. The trajectories become a `rollouts` artifact. If rows have rewards, these become a `scores` artifact too, so
-that data which was scored elsewhere can be labelled without scoring it again. An export joins the newest scores with
-the trajectories and writes the published layout, which an import reads back unchanged.
+write. The trajectories become a `rollouts` artifact, each with the system prompt that its turns record
+(`sweet.datasets.templated`). If rows have rewards, these become a `scores` artifact too, so that data which was scored
+elsewhere can be labelled without scoring it again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
 
-from pydantic_core import to_json
-
-from sweet.datasets.metrics import ExportMetrics, ImportMetrics
+from sweet.datasets.metrics import ImportMetrics
 from sweet.datasets.published import read_trajectories
 from sweet.datasets.templated import UnreadablePrompt, recorded_system
-from sweet.errors import UsageError
-from sweet.files import check_target, replacing
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
@@ -43,13 +37,6 @@ class DataImportConfig(StageConfig):
     """Kind of task of a new run: code, html, or a kind of an installed package."""
     prompts: Path | None = None
     """Folder with agent.txt: the agent's system prompt in rows that record none (default: the packaged one)."""
-
-
-class DataExportConfig(StageConfig):
-    from_: str | None = None
-    """Rollouts to export; by default the newest."""
-    out: Path | None = None
-    """File to write; by default the rows go to stdout."""
 
 
 class _ImportRecord(DataImportConfig):
@@ -193,66 +180,3 @@ def _score(trajectory: Trajectory, reward: float, rule: RewardRule) -> Score:
         total=total,
         outcome="passed" if solved else unsolved,
     )
-
-
-def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> Iterator[Trajectory]:
-    """Yield the trajectories of rollouts, in their order, with the rewards of the newest scores.
-
-    Args:
-        rollouts: the id of the rollouts; None for the newest.
-        needed_by: the command that the error names if the run has none.
-    """
-    artifact = run.find("rollouts", rollouts, needed_by=needed_by)
-    rewards = _rewards(run, artifact)
-    for trajectory in read_jsonl(run.file(artifact), Trajectory):
-        yield trajectory.model_copy(update={"reward": rewards.get(trajectory.id, trajectory.reward)})
-
-
-def export_rows(run: Run, config: DataExportConfig) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the published layout, in the order of the rollouts, with the newest scores' rewards."""
-    for trajectory in rewarded_trajectories(run, config.from_, needed_by="data export"):
-        yield published_row(trajectory, trajectory.reward)
-
-
-def published_row(trajectory: Trajectory, reward: float | None) -> dict[str, Any]:
-    """Return a row of the published layout. Fields at their default are omitted, except the published ones."""
-    row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
-    row = published | {"answer": trajectory.answer} | row
-    row.pop("reward", None)
-    return row if reward is None else row | {"reward": reward}
-
-
-def published_line(row: dict[str, Any]) -> bytes:
-    """Return the row as a line of JSON with its newline."""
-    return to_json(row, inf_nan_mode="constants") + b"\n"
-
-
-def _rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
-    existing = run.manifest().of_kind("scores", "done")
-    matching = (scores for scores in reversed(existing) if any(source.id == rollouts.id for source in scores.inputs))
-    scores = next(matching, None)
-    if scores is None:
-        return {}
-    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
-
-
-def export_lines(run: Run, config: DataExportConfig) -> Iterator[bytes]:
-    """Yield the rows as lines of JSON, each with its newline."""
-    for row in export_rows(run, config):
-        yield published_line(row)
-
-
-def run_data_export(run: Run, config: DataExportConfig, reporter: Reporter) -> StageResult[ExportMetrics]:
-    """Write the rows to `config.out`, which is replaced only after all rows are written."""
-    if config.out is None:
-        raise UsageError("An export requires a file to write.", fix="--out FILE")
-    out = config.out
-    check_target(out)
-    rows = 0
-    with replacing(out) as file, reporter.progress("exporting", None) as bar:
-        for line in export_lines(run, config):
-            file.write(line)
-            rows += 1
-            bar.advance()
-    return StageResult("data export", run.path, ExportMetrics(trajectories=rows, out=str(out)))

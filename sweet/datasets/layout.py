@@ -1,0 +1,72 @@
+"""Trajectories as rows of the published layout, with the rewards of the newest scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic_core import to_json
+
+from sweet.runs.jsonl import read_jsonl
+from sweet.runs.manifest import Artifact
+from sweet.runs.run import Run
+from sweet.stages.artifacts import IMPORTED, agent_system
+from sweet.stages.meta import RolloutsMeta
+from sweet.tasks.scores import Score
+from sweet.tasks.trajectory import Trajectory
+
+
+def rewarded_trajectories(run: Run, rollouts: str | None, *, needed_by: str) -> Iterator[Trajectory]:
+    """Yield the trajectories of rollouts, in their order, with the rewards of the newest scores.
+
+    Args:
+        rollouts: the id of the rollouts; None for the newest.
+        needed_by: the command that the error names if the run has none.
+    """
+    artifact = run.find("rollouts", rollouts, needed_by=needed_by)
+    rewards = newest_rewards(run, artifact)
+    for trajectory in read_jsonl(run.file(artifact), Trajectory):
+        yield trajectory.model_copy(update={"reward": rewards.get(trajectory.id, trajectory.reward)})
+
+
+def newest_rewards(run: Run, rollouts: Artifact) -> dict[str, float | None]:
+    """Return the rewards of the newest scores of these rollouts, by dialogue; empty where they were not scored."""
+    existing = run.manifest().of_kind("scores", "done")
+    matching = (scores for scores in reversed(existing) if any(source.id == rollouts.id for source in scores.inputs))
+    scores = next(matching, None)
+    if scores is None:
+        return {}
+    return {score.id: score.reward for score in read_jsonl(run.file(scores), Score)}
+
+
+def known_system(run: Run, rollouts: Artifact) -> str | None:
+    """Return the agent's system prompt in the dialogues that have none of their own; None where it is not known, as in
+    an import without it."""
+    if is_imported(rollouts) and RolloutsMeta.of(rollouts).agent_system is None:
+        return None
+    return agent_system(run, rollouts)
+
+
+def is_imported(rollouts: Artifact) -> bool:
+    """Return whether dialogues were played by another program."""
+    return RolloutsMeta.of(rollouts).agent == IMPORTED
+
+
+def published_row(trajectory: Trajectory, reward: float | None, system: str | None = None) -> dict[str, Any]:
+    """Return a row of the published layout. Fields at their default are omitted, except the published ones.
+
+    Args:
+        system: the agent's system prompt where the dialogue has none of its own.
+    """
+    if trajectory.agent_system is None:
+        trajectory = trajectory.model_copy(update={"agent_system": system})
+    row = trajectory.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    published = {"id": trajectory.id, "task": row["task"], "dialogue_history": row["dialogue_history"]}
+    row = published | {"answer": trajectory.answer} | row
+    row.pop("reward", None)
+    return row if reward is None else row | {"reward": reward}
+
+
+def published_line(row: dict[str, Any]) -> bytes:
+    """Return the row as a line of JSON with its newline."""
+    return to_json(row, inf_nan_mode="constants") + b"\n"
