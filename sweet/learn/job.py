@@ -1,14 +1,14 @@
 """A training job as one file, which the command writes for the ranks (`sweet.learn.distributed`, `sweet.learn.worker`).
 
 The ranks do not know about runs. They get token sequences, settings and folders; rank 0 writes progress lines and the
-model there, and each rank its error.
+model there, and each rank its error. Images are passed as the paths of their files, which every rank reads itself.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from sweet.learn.loop import LoopSettings
 from sweet.learn.lora import LoraSettings
 from sweet.learn.tokens import Span, TokenSequence
 from sweet.learn.trainee import Start
+from sweet.learn.vision_processor import Picture, VisionProcessor
 from sweet.learn.zero import CHECKPOINT_FILE, ZeroSettings
 
 FILE = "job.pt"
@@ -28,6 +29,9 @@ PROGRESS = "progress.jsonl"
 
 _Row = tuple[str, tuple[int, ...], tuple[int, ...], str, tuple[float, ...]]
 """An example as JSON stores it; tuples are read back as lists."""
+
+_NO_REACH = -1
+"""Stored for a span without `reach`."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Job:
         start: the model to start from.
         output: the folder of the trained model.
         digest: identifies the training, as for `Loop`.
+        vision: prepares the images of a critic that sees pages, and is saved with the model; None for other models.
     """
 
     start: Start
@@ -51,9 +56,15 @@ class Job:
     pool: Sequence[TokenSequence]
     examples: Sequence[Example]
     heldout: Sequence[Example]
+    vision: VisionProcessor | None = field(default=None, compare=False)
 
     def write(self, path: Path) -> None:
-        spans = [(s.start, s.stop, s.turn) for sequence in self.pool for s in sequence.spans]
+        spans = [
+            (s.start, s.stop, s.turn, _NO_REACH if s.reach is None else s.reach)
+            for sequence in self.pool
+            for s in sequence.spans
+        ]
+        pictures = {picture: number for number, picture in enumerate(_distinct_pictures(self.pool))}
         fields = {
             "start": asdict(self.start),
             "output": str(self.output),
@@ -65,12 +76,16 @@ class Job:
             "resume": self.resume,
             "examples": _rows(self.examples),
             "heldout": _rows(self.heldout),
+            "vision": None if self.vision is None else (self.vision.name, self.vision.max_pixels),
+            "pictures": [(str(picture.path.absolute()), picture.tokens) for picture in pictures],
         }
         numbers = {
             "ids": torch.tensor(list(chain.from_iterable(s.ids for s in self.pool)), dtype=torch.int32),
             "lengths": torch.tensor([len(s.ids) for s in self.pool]),
-            "spans": torch.tensor(spans).reshape(-1, 3),
+            "spans": torch.tensor(spans).reshape(-1, 4),
             "counts": torch.tensor([len(s.spans) for s in self.pool]),
+            "images": torch.tensor([pictures[picture] for s in self.pool for picture in s.images], dtype=torch.int32),
+            "image_counts": torch.tensor([len(s.images) for s in self.pool]),
         }
         torch.save({"words": json.dumps(fields), **numbers}, path)
 
@@ -80,6 +95,9 @@ class Job:
         fields = json.loads(content["words"])
         ids = content["ids"].split(content["lengths"].tolist())
         spans = content["spans"].split(content["counts"].tolist())
+        images = content["images"].split(content["image_counts"].tolist())
+        vision = None if fields["vision"] is None else VisionProcessor(*fields["vision"])
+        pictures = [Picture(Path(file), tokens, vision) for file, tokens in fields["pictures"] if vision is not None]
         return cls(
             start=_start(fields["start"]),
             output=Path(fields["output"]),
@@ -90,17 +108,30 @@ class Job:
             digest=fields["digest"],
             resume=fields["resume"],
             pool=[
-                TokenSequence(tuple(row.tolist()), tuple(Span(*span) for span in its.tolist()))
-                for row, its in zip(ids, spans, strict=True)
+                TokenSequence(
+                    tuple(row.tolist()),
+                    tuple(_span(*span) for span in its.tolist()),
+                    tuple(pictures[number] for number in shown.tolist()),
+                )
+                for row, its, shown in zip(ids, spans, images, strict=True)
             ],
             examples=_examples(fields["examples"]),
             heldout=_examples(fields["heldout"]),
+            vision=vision,
         )
 
 
 def checkpoint_path(folder: Path) -> Path:
     """The checkpoint file of ranks that work in `folder`."""
     return folder / "checkpoint" / CHECKPOINT_FILE
+
+
+def _distinct_pictures(pool: Sequence[TokenSequence]) -> list[Picture]:
+    return list(dict.fromkeys(picture for sequence in pool for picture in sequence.images))
+
+
+def _span(start: int, stop: int, turn: int, reach: int) -> Span:
+    return Span(start, stop, turn, None if reach == _NO_REACH else reach)
 
 
 def _rows(examples: Sequence[Example]) -> list[_Row]:

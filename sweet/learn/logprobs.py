@@ -28,7 +28,7 @@ from sweet.learn.attention import Attention, tree_attention
 from sweet.learn.head import get_head, prefix_means
 from sweet.learn.tokens import TokenSequence
 from sweet.learn.tree import Forest, Tree, build_tree
-from sweet.learn.vision_processor import image_inputs
+from sweet.learn.vision_processor import VisionProcessor, blank_inputs, image_inputs
 from sweet.learn.work import Work, computed_work, longest_shared, uses_tree
 
 CHUNK_NUMBERS = 1 << 24
@@ -107,8 +107,18 @@ class Scorer:
                 where=str(model.config.get_text_config().model_type),
                 fix=stage("train-critic", variant="advantage"),
             )
+        self._vision: VisionProcessor | None = None
         self.work = Work()
         """What the forward passes of this scorer have computed so far."""
+
+    def require_images(self, vision: VisionProcessor) -> None:
+        """Run the vision tower in every forward pass from now on, and compute no prefix trees.
+
+        In a pass whose sequences have no image, the tower computes an additional row with a blank image. Nothing is
+        read of this row, so results do not change and its gradients are zero.
+        """
+        self._vision = vision
+        self.max_shared_length = 0
 
     # Output layer ----------------------------------------------------------------------------------------------
 
@@ -266,8 +276,12 @@ class Scorer:
 
     def _sequence_states(self, sequences: Sequence[TokenSequence]) -> Tensor:
         """Hidden states of each sequence computed separately: [sequences, longest, width]."""
-        ids = self._pad([sequence.ids for sequence in sequences])
+        rows = [sequence.ids for sequence in sequences]
         pictures = [picture for sequence in sequences for picture in sequence.images]
+        if self._vision is not None and not pictures:
+            ids = self._pad([*rows, self._vision.blank_ids])
+            return self._hidden(ids, **blank_inputs(self.model.base_model, self._vision, ids))[: len(rows)]
+        ids = self._pad(rows)
         return self._hidden(ids, **image_inputs(self.model.base_model, pictures, ids))
 
     def _pad(self, rows: Sequence[Sequence[int]]) -> Tensor:

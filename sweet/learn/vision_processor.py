@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class VisionProcessor:
     """Prepares images for a vision-language model: its image processor with a limit on their size.
 
     Attributes:
+        name, max_pixels: as given.
         token: the id of the placeholder.
 
     Args:
@@ -54,6 +55,7 @@ class VisionProcessor:
     """
 
     def __init__(self, name: str, max_pixels: int | None = None) -> None:
+        self.name, self.max_pixels = name, max_pixels
         self.processor = load_image_processor(name)
         config = load_config(name)
         token = getattr(config, "image_token_id", None)
@@ -108,8 +110,24 @@ class VisionProcessor:
             png = path.read_bytes()
         except OSError as error:
             raise SweetError(f"A screenshot cannot be read: {error.strerror}.", where=path) from error
-        prepared_image = self.processor(images=[read_image(png)], return_tensors="pt")
+        return self._process(read_image(png))
+
+    def _process(self, image: Any) -> tuple[Tensor, Tensor]:
+        prepared_image = self.processor(images=[image], return_tensors="pt")
         return prepared_image["pixel_values"], prepared_image["image_grid_thw"][0]
+
+    @cached_property
+    def blank(self) -> tuple[Tensor, Tensor]:
+        """The patches and the grid of a black image of the smallest size."""
+        from PIL import Image
+
+        side = int(self.processor.patch_size) * int(self.processor.merge_size)
+        return self._process(Image.new("RGB", (side, side)))
+
+    @property
+    def blank_ids(self) -> tuple[int, ...]:
+        """The placeholders of `blank`."""
+        return (self.token,) * (int(self.blank[1].prod()) // self._patches_per_token)
 
     def save_pretrained(self, folder: Path) -> None:
         """Write the image processor, including the size limit."""
@@ -121,12 +139,20 @@ def image_inputs(model: Any, pictures: Sequence[Picture], ids: Tensor) -> dict[s
     none."""
     if not pictures:
         return {}
-    prepared = [picture.vision.patches(picture) for picture in pictures]
+    return _inputs(model, [picture.vision.patches(picture) for picture in pictures], pictures[0].vision.token, ids)
+
+
+def blank_inputs(model: Any, vision: VisionProcessor, ids: Tensor) -> dict[str, Tensor]:
+    """`image_inputs` for rows of which one contains `VisionProcessor.blank_ids`, and no other image."""
+    return _inputs(model, [vision.blank], vision.token, ids)
+
+
+def _inputs(model: Any, prepared: Sequence[tuple[Tensor, Tensor]], token: int, ids: Tensor) -> dict[str, Tensor]:
     inputs = {
         "pixel_values": torch.cat([pixels for pixels, _ in prepared]).to(ids.device),
         "image_grid_thw": torch.stack([grid for _, grid in prepared]).to(ids.device),
     }
     # Later versions of the library require the positions of the images.
     if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
-        inputs["mm_token_type_ids"] = (ids == pictures[0].vision.token).int()
+        inputs["mm_token_type_ids"] = (ids == token).int()
     return inputs

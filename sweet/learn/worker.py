@@ -50,7 +50,7 @@ def run(folder: Path) -> None:
             log.write({"record": record})
 
     def make_engine(model: Any, clip: float) -> ZeroEngine:
-        return ZeroEngine(model, clip, job.zero, device)
+        return ZeroEngine(model, clip, job.zero, device, job.vision)
 
     # An adapter to start from must be merged into unpartitioned weights.
     partitioned = job.zero.stage == 3 and find_adapter(job.start.base) is None
@@ -76,6 +76,8 @@ def run(folder: Path) -> None:
     if log is not None and weights is not None:
         trainee = Trainee.load(job.start, "cpu")
         trainee.load_weights(weights)
+        if job.vision is not None:
+            job.vision.save_pretrained(job.output)  # before the model, whose configuration marks the folder as complete
         trainee.write(load_tokenizer(job.start.base), job.output)
         log.write({"summary": vars(summary)})
         log.close()

@@ -10,6 +10,11 @@ released afterwards, its hooks must see the output layer inside the same forward
 
 Under stage 3 no process but the first ever has the whole model: it is loaded partitioned (`partitioned_loading`), and
 the first process reads the stored weights and distributes them layer by layer.
+
+In each forward and backward pass all ranks must use the same weights in the same order: stage 3 fetches them together,
+and the lower stages add up gradients in the order in which the backward pass computes them. Therefore the vision tower
+of a vision-language model runs in every pass, also for sequences without images (`Scorer.require_images`). Stage 3 also
+keeps the gradient of an earlier step for weights that have none in the first pass of a step.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from sweet.hints import Hint, option
 from sweet.learn.engine import BETAS, trainable_weights
 from sweet.learn.logprobs import Scorer, SpanScores
 from sweet.learn.tokens import TokenSequence
+from sweet.learn.vision_processor import VisionProcessor
 
 Offload = Literal["none", "optimizer", "all"]
 
@@ -124,9 +130,17 @@ class ZeroEngine:
         model: with fp32 weights, on the CPU and the same on every rank, or loaded in `partitioned_loading`.
         clip: the maximum gradient norm.
         device: the result of `init_ranks`.
+        vision: prepares the images of the sequences; None if none has images.
     """
 
-    def __init__(self, model: Any, clip: float, settings: ZeroSettings, device: torch.device) -> None:
+    def __init__(
+        self,
+        model: Any,
+        clip: float,
+        settings: ZeroSettings,
+        device: torch.device,
+        vision: VisionProcessor | None = None,
+    ) -> None:
         import deepspeed
 
         self.model, self.clip, self.settings = model, clip, settings
@@ -153,6 +167,8 @@ class ZeroEngine:
         # Testing FlexAttention's gradients runs a backward pass outside DeepSpeed, which ZeRO-3 does not support.
         forward.scorer = _DeepSpeedScorer(model, device=device, attention="blocks")
         forward.scorer.deepspeed_engine = self._engine
+        if vision is not None:
+            forward.scorer.require_images(vision)
         self.scorer: Scorer = forward.scorer
 
     def backward(self, loss: Tensor, *, last: bool = True) -> None:

@@ -166,7 +166,8 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
     """Return what the first epoch computes, its number of micro-batches, and the bytes that the largest of them keeps
     in memory, by purpose."""
     model, objective, settings, examples = training.model, training.objective, training.settings, training.data.examples
-    max_shared_length = _max_shared_length(model, settings.share)
+    several_ranks_see_pages = training.layout is not None and model.sees_pages  # `Scorer.require_images`
+    max_shared_length = _max_shared_length(model, settings.share and not several_ranks_see_pages)
     pool = [s.with_whole() if objective.whole_nll else s for s in training.data.pool.sequences]
     order = epoch_order(examples, settings.seed, 0, grouped=settings.grouped)
     work, count = Work(), 0

@@ -280,14 +280,6 @@ def _load_model(
     encoder = ChatEncoder(tokenizer)
     sees_pages = learner == "regression" and shows_pages(run, base)
     if sees_pages:
-        if layout is not None:
-            raise UsageError(
-                "Screenshots are only supported on one device.",
-                where=Hint(option("engine", config.engine), " ", option("model", base)),
-                fix=Hint(
-                    option("engine", "torch"), ", with ", option("lora"), " where memory is short, or a model of text"
-                ),
-            )
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
         shots = CriticScreenshots(run, rollouts, reporter, renders=weights)
         encoder = page_encoder(run, rollouts, tokenizer, VisionProcessor(base, pixels), shots)

@@ -20,6 +20,7 @@ from sweet.learn.distributed import Layout, train_in_ranks, world_size
 from sweet.learn.job import Job, checkpoint_path
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.metrics import Record, Summary
+from sweet.learn.page_encoder import PageEncoder
 from sweet.learn.reference import ReferenceCache
 from sweet.learn.zero import ZeroSettings
 from sweet.runs.jsonl import JsonlWriter
@@ -219,15 +220,16 @@ def _train_into(
         if training.layout is None:
             summary = _train_here(folder, training, digest, record.resume, on_step, reporter)
         else:
-            job = _job(folder, training, digest, record.resume)
+            job = make_job(folder, training, digest, record.resume)
             summary = train_in_ranks(job, training.layout, folder / RANKS, ranks_log, on_step)
     if summary.mfu is None:
         reporter.say("No utilisation (mfu): the peak of this device is not known.")
     return summary
 
 
-def _job(folder: Path, training: Training, digest: str, resume: bool) -> Job:
+def make_job(folder: Path, training: Training, digest: str, resume: bool) -> Job:
     """Return the training as the ranks receive it."""
+    encoder = training.model.encoder
     return Job(
         start=training.model.trainee.start,
         output=folder,
@@ -240,6 +242,7 @@ def _job(folder: Path, training: Training, digest: str, resume: bool) -> Job:
         pool=training.data.pool.sequences,
         examples=training.data.examples,
         heldout=training.data.heldout,
+        vision=encoder.vision if isinstance(encoder, PageEncoder) else None,
     )
 
 

@@ -21,35 +21,11 @@ from sweet.learn.regression import RegressionCritic
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.llm.pretrained import is_vision_model, load_config, load_model, load_tokenizer
-from sweet.tasks.base import Task
-from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.trajectory import Turn
 from tests.learn.builders import TEMPLATES
 from tests.learn.sighted import FAMILIES, PaintedScreenshots, make_sighted, paint
+from tests.learn.sighted_data import BLUE, BOUND, BROKEN, RED, REFERENCE, SHOTS, TALL, dialogue, page_of
 from tests.render.pictures import make_clip
-
-BOUND = 1024
-REFERENCE, RED, BLUE, TALL, BROKEN = (f"<html>{name}</html>" for name in ("ref", "red", "blue", "tall", "broken"))
-SHOTS: dict[str, bytes | str] = {
-    REFERENCE: paint("green"),
-    RED: paint("red"),
-    BLUE: paint("blue"),
-    TALL: paint("orange", 128, 640),
-    BROKEN: "it took longer than 15 seconds",
-}
-
-
-def page_of(text: str) -> str | None:
-    start = text.find("<html>")
-    return text[start : text.index("</html>") + 7] if start >= 0 else None
-
-
-def dialogue(*said: str, name: str = "d", **turn: Any) -> Trajectory:
-    history = [Turn(role="user", content="A page for a bakery.")]
-    for number, text in enumerate(said):
-        history += [Turn(role="assistant", content=text, output=text, **turn)]
-        history += [Turn(role="user", content=f"It is {number} off.")]
-    task = Task(id="t", problem_description="A page for a bakery.", ground_truth=REFERENCE)
-    return Trajectory(id=name, task=task, dialogue_history=tuple(history[:-1]))
 
 
 class Sighted:
@@ -250,6 +226,34 @@ def test_text_without_images_is_computed_as_text(each: Sighted) -> None:
     plain = Scorer(each.model, share=False)
     with torch.inference_mode():
         assert torch.allclose(scorer(rows).sums, plain(rows).sums, atol=1e-3)
+
+
+def test_a_required_image_changes_neither_scores_nor_gradients(each: Sighted) -> None:
+    encoder = ChatEncoder(each.tokenizer)
+    rows = [encoder.dialogue(dialogue("One.", word), None).sequences[0] for word in ("Two.", "Three of them.")]
+    found = []
+    for required in (False, True):
+        scorer = Scorer(each.model, share=False)
+        if required:
+            scorer.require_images(each.vision)
+        values = scorer(rows).values
+        assert values is not None
+        torch.autograd.backward([values.sum()])
+        found.append((values.detach(), {name: p.grad for name, p in each.model.named_parameters()}))
+        each.model.zero_grad()
+    (plain, gradients), (padded, with_tower) = found
+    assert torch.allclose(padded, plain, atol=1e-5)
+    tower = [name for name in gradients if ".visual." in name]
+    assert tower
+    for name, gradient in gradients.items():
+        same = with_tower[name]
+        if name in tower:
+            assert gradient is None
+            assert same is not None
+            assert not same.any()
+        else:
+            assert same is not None
+            assert torch.allclose(same, gradient, rtol=1e-3, atol=1e-4)
 
 
 def test_only_the_language_model_is_adapted(each: Sighted) -> None:

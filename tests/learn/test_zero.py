@@ -14,13 +14,31 @@ import pytest
 import torch
 
 from sweet.errors import UsageError
+from sweet.learn.batches import epoch_order, step_share
 from sweet.learn.distributed import Layout, Nodes, launch_command, launch_environment
+from sweet.learn.engine import trainable_weights
+from sweet.learn.head import load_head
+from sweet.learn.job import FILE, Job
+from sweet.learn.logprobs import pack_bundles
 from sweet.learn.metrics import Record
-from sweet.learn.trainee import save_model
+from sweet.learn.trainee import Start, Trainee, save_model
+from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroEngine, ZeroSettings, deepspeed_config
 from sweet.llm.address import bind
 from tests.learn.builders import build_model
-from tests.learn.zero_ranks import CASES, MODEL, RESUMED, STOPPED_AT, case_name, make_loop
+from tests.learn.sighted import make_sighted
+from tests.learn.sighted_data import BOUND, sighted_preferences
+from tests.learn.zero_ranks import (
+    CASES,
+    JOB,
+    MODEL,
+    OBJECTIVES,
+    RESUMED,
+    SETTINGS,
+    STOPPED_AT,
+    case_name,
+    make_loop,
+)
 
 OF_THE_SHARE = {"tokens_per_second", "tokens_computed", "tokens_computed_per_second", "sharing", "padding"}
 """Metrics that depend on how the work is divided."""
@@ -44,7 +62,7 @@ def start(folder: Path) -> None:
 
 def alone(tokenizer: Any, name: str, folder: Path) -> tuple[list[Record], dict[str, torch.Tensor]]:
     records: list[Record] = []
-    loop = make_loop(tokenizer, name, records, checkpoint=folder / "alone" / name)
+    loop = make_loop(tokenizer, name, records, folder, checkpoint=folder / "alone" / name)
     loop.run()
     weights = loop.final_weights()
     assert weights is not None
@@ -72,6 +90,7 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], c
 def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: Any) -> None:
     model = build_model(len(tokenizer))
     save_model(model, tokenizer, tmp_path / MODEL)
+    write_job(tmp_path)
     start(tmp_path)
     # Each rank stores its half and padding.
     whole = sum(parameter.numel() for parameter in model.parameters())
@@ -108,6 +127,47 @@ def test_ranks_train_and_resume_as_one_process_does(tmp_path: Path, tokenizer: A
     }
     # Two moments and the trained weights, in several copies, of an adapter of a fourth of the model's size.
     assert sizes["lora"] < 0.6 * sizes["critic"]
+    written = Trainee.load(Start(str(tmp_path / JOB / "model")), "cpu").model
+    load_head(written, tmp_path / JOB / "model")
+    same_weights(trainable_weights(written), by_one["sighted"][1], JOB)
+    assert VisionProcessor(str(tmp_path / JOB / "model")).processor.size["longest_edge"] == BOUND
+
+
+def write_job(folder: Path) -> None:
+    """The training `sighted` as a job: in some steps one rank has images and the other none, and in some one has no
+    work."""
+    model = make_sighted(folder / "sighted")
+    vision, pool, examples = sighted_preferences(model, folder / "screenshots")
+    train, seen = examples[:9], []
+
+    def pack(bundles: Any, budget: int) -> list[list[int]]:
+        return pack_bundles(bundles, budget, 0)
+
+    order = epoch_order(train, SETTINGS.seed, 0)
+    for start in range(0, len(order), SETTINGS.batch):
+        step = [train[i] for i in order[start : start + SETTINGS.batch]]
+        shares = [step_share(pool.sequences, step, pack, SETTINGS.token_budget, rank, 2) for rank in range(2)]
+        for pair in zip(*shares, strict=True):
+            seen.append([any(pool.sequences[j].images for i in group for j in step[i].sides) for group, _ in pair])
+            seen[-1] += [all(counts for _, counts in pair)]
+    assert [True, False, True] in seen or [False, True, True] in seen
+    assert any(not counts for *_, counts in seen)
+    job = Job(
+        start=Start(model, recompute=True, head=True),
+        output=folder / JOB / "model",
+        device="cpu",
+        zero=ZeroSettings(3),
+        settings=SETTINGS,
+        objective=OBJECTIVES["sighted"],
+        digest="d",
+        resume=False,
+        pool=pool.sequences,
+        examples=train,
+        heldout=examples[9:],
+        vision=vision,
+    )
+    job.output.mkdir(parents=True)
+    job.write(folder / JOB / FILE)
 
 
 def test_a_checkpoint_with_another_partition_or_training_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The program that `test_zero` starts on two ranks: trainings under every ZeRO stage. Rank 0 writes their metrics and
 weights.
 
-All trainings run in one start, because imports take most of the time.
+All trainings run in one start, because imports take most of the time. The last one is a job for `sweet.learn.worker`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import torch
 
 from sweet.learn.data import Example, Objective, Reference
 from sweet.learn.head import attach_head
+from sweet.learn.job import FILE, Job
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.lora import LoraSettings, add_lora
 from sweet.learn.metrics import Record
 from sweet.learn.recompute import recompute_layers
+from sweet.learn.vision_processor import VisionProcessor
+from sweet.learn.worker import run
 from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
 from sweet.llm.pretrained import load_model
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
@@ -31,6 +34,7 @@ OBJECTIVES = {
     "rft": Objective(None, 1.0),
     "regression": Objective(0.1, 0.0, target="preference"),
 }
+OBJECTIVES |= dict.fromkeys(("sighted", "sighted-lora"), OBJECTIVES["regression"])
 CRITIC = Objective(0.1, 0.01)
 # Nine examples in steps of four: the last of an epoch has one, which leaves the other rank without any.
 SETTINGS = LoopSettings(lr=2e-3, epochs=2, batch=4, seed=1, token_budget=400)
@@ -38,11 +42,14 @@ CASES = [(ZeroSettings(stage), "critic") for stage in range(4)] + [(ZeroSettings
 CASES += [(ZeroSettings(1), "actor"), (ZeroSettings(1), "regression"), (ZeroSettings(3), "regression")]
 CASES += [(ZeroSettings(3), "rft"), (ZeroSettings(2, "optimizer"), "critic"), (ZeroSettings(3, "all"), "critic")]
 CASES += [(ZeroSettings(3), name) for name in ("recomputed", "best", "loaded")]
-RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression")]
+CASES += [(ZeroSettings(stage), "sighted") for stage in (0, 2, 3)] + [(ZeroSettings(3), "sighted-lora")]
+RESUMED = [(2, "critic"), (2, "lora"), (3, "lora"), (3, "regression"), (3, "sighted")]
 """Stages that are also interrupted and resumed: with a partitioned optimizer, and with partitioned weights."""
 STOPPED_AT = 5
 MODEL = "model"
 """The folder of the model that is loaded partitioned; the others are built on each rank."""
+JOB = "job"
+"""The folder of the training `sighted` as a job."""
 
 
 class _StoppedError(Exception):
@@ -61,23 +68,31 @@ class Falling(Loop):
         return 1 - self._epoch / 10
 
 
-def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> Loop:
-    """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs."""
-    pool, examples = make_data(tokenizer, 12)
-    model = more.pop("model", None) or build_model(len(tokenizer), tied=name != "regression")
+def make_loop(tokenizer: Any, name: str, records: list[Record], folder: Path, **more: Any) -> Loop:
+    """The training of a case: `lora` trains an adapter, `best` keeps the first of its two epochs, and `sighted` is that
+    of the job in `folder`, a critic that sees pages."""
+    sighted = name.startswith("sighted")
+    if sighted:
+        job = Job.read(folder / JOB / FILE)
+        sequences, examples = job.pool, [*job.examples, *job.heldout]
+        model = load_model(job.start.base, "cpu", "float32")
+    else:
+        pool, examples = make_data(tokenizer, 12)
+        sequences = pool.sequences
+        model = more.pop("model", None) or build_model(len(tokenizer), tied=name != "regression")
     settings = more.pop("settings", SETTINGS)
-    if name == "lora":
+    if name.endswith("lora"):
         add_lora(model, LoraSettings(4, 8))
         settings = replace(settings, lr=2e-2)
     if name == "best":
         settings = replace(settings, keep_best=True)
-    if name == "regression":
-        attach_head(model)  # and the output layer has no gradient
+    if name == "regression" or sighted:
+        attach_head(model)  # and in `regression` the output layer has no gradient
     if more.pop("recompute", False):
         recompute_layers(model)
     return (Falling if name == "best" else Loop)(
         model,
-        pool.sequences,
+        sequences,
         examples[:9],
         OBJECTIVES.get(name, CRITIC),
         settings,
@@ -91,12 +106,15 @@ def make_loop(tokenizer: Any, name: str, records: list[Record], **more: Any) -> 
 def main(folder: Path) -> None:
     device = init_ranks("cpu")
     tokenizer = build_tokenizer(TEMPLATES["chatml"])
+    sees_pages = Job.read(folder / JOB / FILE).vision
     for settings, objective in CASES:
+        name, vision = case_name(settings, objective), sees_pages if objective.startswith("sighted") else None
 
-        def make_engine(model: Any, clip: float, settings: ZeroSettings = settings) -> ZeroEngine:
-            return ZeroEngine(model, clip, settings, device)
+        def make_engine(
+            model: Any, clip: float, settings: ZeroSettings = settings, vision: VisionProcessor | None = vision
+        ) -> ZeroEngine:
+            return ZeroEngine(model, clip, settings, device, vision)
 
-        name = case_name(settings, objective)
         records: list[Record] = []
         more: dict[str, Any] = {"make_engine": make_engine, "recompute": objective in ("lora", "recomputed")}
         if objective == "best":
@@ -106,8 +124,8 @@ def main(folder: Path) -> None:
                 more["model"] = load_model(str(folder / MODEL), "cpu", "float32")
             held = sum(parameter.numel() + parameter.ds_tensor.numel() for parameter in more["model"].parameters())
             (folder / f"held-{torch.distributed.get_rank()}").write_text(str(held))
-        loop = make_loop(tokenizer, objective, records, **more)
-        assert loop.scorer.max_shared_length, "the scorer's checks succeed with partitioned weights too"
+        loop = make_loop(tokenizer, objective, records, folder, **more)
+        assert loop.scorer.max_shared_length or vision, "the scorer's checks succeed with partitioned weights too"
         loop.run()
         _write_results(folder / name, records, loop.final_weights())
         if settings.offload != "none" or (settings.stage, objective) not in RESUMED:
@@ -122,15 +140,13 @@ def main(folder: Path) -> None:
             "checkpoint": folder / f"{name}-checkpoint" / "settled.json",
         }
         try:
-            make_loop(tokenizer, objective, [], on_step=stop, **more).run()
+            make_loop(tokenizer, objective, [], folder, on_step=stop, **more).run()
         except _StoppedError:
             again: list[Record] = []
-            loop = make_loop(tokenizer, objective, again, **more)
+            loop = make_loop(tokenizer, objective, again, folder, **more)
             loop.run(resume=True)
             _write_results(folder / f"{name}-resumed", again, loop.final_weights())
-    # As `sweet.learn.worker` ends: threads of the exchange that outlive the program abort it now and then.
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    run(folder / JOB)  # and end the exchange: its threads, if they outlive the program, abort it now and then
 
 
 def _write_results(path: Path, records: list[Record], weights: dict[str, torch.Tensor] | None) -> None:

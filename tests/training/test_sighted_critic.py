@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from sweet.errors import SweetError, UsageError
-from sweet.learn.head import FILE
+from sweet.learn import head
+from sweet.learn.job import FILE, Job
 from sweet.llm.pretrained import load_image_processor
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
@@ -37,7 +38,9 @@ from sweet.tasks.base import Task
 from sweet.tasks.trajectory import Trajectory, Turn
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.hyperparameters import SMALL
+from sweet.training.prepare import prepare_critic
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
+from sweet.training.trainer import make_job
 from tests.learn.sighted import FAMILIES, make_sighted, paint
 from tests.stages.chat_server import ChatServer, said
 from tests.stages.learn_runs import make_agent, put, score
@@ -153,7 +156,7 @@ def test_a_critic_learns_from_pictures_alone(tmp_path: Path, agent: str, sighted
     assert (result.metrics.examples, result.metrics.heldout) == (30, 30)
     assert result.metrics.as_json()["heldout_accuracy"] >= 0.9  # with grey pictures it stays about 0.6
     folder = run.file(result.artifacts[0])
-    assert (folder / FILE).exists()
+    assert (folder / head.FILE).exists()
     assert load_image_processor(str(folder)).size["longest_edge"] == 3200
 
 
@@ -202,7 +205,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run, sighted: dict[st
     again = run_train_critic(run, settings.model_copy(update={"resume": True}), Silent())
     first, second = (run.file(result.artifacts[0]) for result in (whole, again))
     assert torch.equal(weights(first), weights(second))
-    assert (first / FILE).read_bytes() == (second / FILE).read_bytes()
+    assert (first / head.FILE).read_bytes() == (second / head.FILE).read_bytes()
 
 
 def test_it_chooses_dialogues(run: Run, sighted: dict[str, str]) -> None:
@@ -284,10 +287,44 @@ def test_a_large_critic_of_pages_passes_over_the_dialogues_eight_times(
     assert plan["epochs"] == 8
 
 
-def test_unsupported_options_are_refused(run: Run, sighted: dict[str, str], agent: str) -> None:
+@pytest.mark.usefixtures("no_browser")
+def test_ranks_receive_the_screenshots(run: Run, sighted: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
-    with pytest.raises(UsageError, match="only supported on one device"):
-        run_train_critic(run, config(sighted["qwen2_vl"], engine="deepspeed", devices=1), Silent())
+    settings = config(sighted["qwen2_vl"], engine="deepspeed", devices=2, zero=3, holdout=0.0)
+    training, _ = prepare_critic(run, settings, Silent())
+    job = make_job(tmp_path / "critic-1", training, "digest", False)
+    job.write(tmp_path / FILE)
+    found = Job.read(tmp_path / FILE)
+    assert found == job
+    assert found.vision is not None
+    assert found.vision.processor.size["longest_edge"] == settings.image_pixels
+    assert [len(sequence.images) for sequence in found.pool] == [3] * 12
+    store = ScreenshotStore(run.path / SCREENSHOTS)
+    first = found.pool[found.examples[0].chosen[0]].images[0].path
+    assert first in {store.picture(page_key(page(f"reference task-{n}"), RenderSettings())) for n in range(6)}
+
+
+def test_the_plan_divides_the_model_of_a_critic_that_sees_pages(run: Run, sighted: dict[str, str]) -> None:
+    pytest.importorskip("deepspeed")
+    one, two = (
+        plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0, **ranks), Silent()).as_json()
+        for ranks in ({}, {"engine": "deepspeed", "devices": 2, "zero": 3})
+    )
+    assert two["memory"]["weights"] == one["memory"]["weights"] / 2
+    assert two["tokens_computed"] == one["tokens_computed"] == one["tokens"]
+    # Without any screenshot a single device shares the openings of texts; ranks compute each sequence.
+    for html in [page(f"task-{n} {sample} {turn}") for n in range(6) for sample in range(2) for turn in range(2)]:
+        shoot(run, html, RenderFailed("blocked", "it went away"))
+    for n in range(6):
+        shoot(run, page(f"reference task-{n}"), RenderFailed("blocked", "it went away"))
+    one, two = (
+        plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0, **ranks), Silent()).as_json()
+        for ranks in ({}, {"engine": "deepspeed", "devices": 2, "zero": 3})
+    )
+    assert two["tokens_computed"] == two["tokens"] == one["tokens"] > one["tokens_computed"]
+
+
+def test_unsupported_options_are_refused(run: Run, sighted: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="shown screenshots"):
         run_train_critic(run, config(sighted["qwen2_vl"], variant="advantage"), Silent())
 
