@@ -6,8 +6,9 @@ regression head (`sweet.learn.regression`); callers do not need to know which. B
 In equation (3) critic and reference read the same ids, including the training-time information c unless the critic was
 trained without it. The context of the reference can be reduced to the dialogue: then the advantage is what c and the
 training add together. Recipe `upstream` computes what the published ranking code computes: the critic's mean includes
-the header of the turn and excludes the end-of-turn token, and the reference is the sampler's mean log-probability
-without c; if the sampler did not return it, that of the base model without c.
+the header of the turn and excludes the end token, a second begin-of-text token precedes c (`sweet.learn.upstream`), and
+the reference is the sampler's mean log-probability without c; if the sampler did not return it, that of the base model
+without c.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sweet.errors import UsageError
 from sweet.hints import Hint, option, stage
 from sweet.learn.logprobs import TOKEN_BUDGET, Scorer, group_logprobs, span_logprobs
 from sweet.learn.tokens import ChatEncoder, ReplyText, TokenSequence, TooLong
+from sweet.learn.upstream import ranked_spans, scoring_prefix
 from sweet.tasks.base import Message, Recipe, ReferenceContext, reference_context_of
 from sweet.tasks.trajectory import Trajectory
 
@@ -95,6 +97,7 @@ class Reader:
         self.encoder = encoder
         self.informed, self.recipe, self.max_length = informed, recipe, max_length
         self.dropped = 0
+        self._prefix = scoring_prefix(encoder.tokenizer) if recipe == "upstream" else ()
 
     def prepare(self, dialogues: Sequence[Trajectory] = (), turns: Sequence[TurnReplies] = ()) -> None:
         """Announce what will be encoded, so that the encoder can prepare it in one batch."""
@@ -113,12 +116,14 @@ class Reader:
                 system,
                 hidden=trajectory.task.hidden if self.informed and not without_hidden else None,
                 recipe=self.recipe,
-                max_length=self.max_length,
+                max_length=self._limit(without_hidden),
             )
         except TooLong:
             return ()
-        self.dropped += 0 if without_hidden else encoded.dropped
-        return encoded.sequences
+        if without_hidden:
+            return encoded.sequences
+        self.dropped += encoded.dropped
+        return [row.after(self._prefix) for row in encoded.sequences]
 
     def turn(self, turn: TurnReplies, *, without_hidden: bool = False) -> list[TokenSequence]:
         """One sequence for each reply, none if the turn does not fit; `without_hidden` omits c."""
@@ -130,12 +135,19 @@ class Reader:
                 name=turn.name,
                 hidden=turn.hidden if self.informed and not without_hidden else None,
                 recipe=self.recipe,
-                max_length=self.max_length,
+                max_length=self._limit(without_hidden),
             )
         except TooLong:
             return []
-        self.dropped += 0 if without_hidden else dropped
-        return rows
+        if without_hidden:
+            return rows
+        self.dropped += dropped
+        return [row.after(self._prefix) for row in rows]
+
+    def _limit(self, without_hidden: bool) -> int | None:
+        """The ids that may follow what is put before a sequence."""
+        before = 0 if without_hidden else len(self._prefix)
+        return None if self.max_length is None else self.max_length - before
 
 
 class AdvantageCritic:
@@ -212,7 +224,7 @@ class AdvantageCritic:
 
     def _seen(self, rows: Sequence[TokenSequence]) -> Sequence[TokenSequence]:
         """The spans that the critic's mean is computed over."""
-        return [row.shifted(-self.reader.encoder.header, -1) for row in rows] if self.recipe == "upstream" else rows
+        return [ranked_spans(self.reader.encoder, row) for row in rows] if self.recipe == "upstream" else rows
 
     def _turn_means(self, scorer: Scorer, dialogues: Sequence[Sequence[TokenSequence]]) -> list[dict[int, float]]:
         rows = [row for sequences in dialogues for row in sequences]

@@ -8,6 +8,9 @@ image tokens if the model has them. The head is independent of text. Because it 
 and the numbers are averaged: in a prefix tree a state that many turns share is read once, and no mean of states is
 computed.
 
+Recipe `upstream` is the published head: without b, initialised with normal random numbers instead of zero
+(`sweet.learn.objectives` has what it learns).
+
 The head is a module of the model while it is trained, so that the optimizer, the checkpoints and the engines include
 it. On disk it is a separate file next to the model, so that other programs can load the model.
 """
@@ -30,25 +33,36 @@ NAME = "regression_head"
 """The attribute of the model that holds its head."""
 
 FILE = "regression_head.safetensors"
-"""The file next to the model's own: `weight` [1, width] and `bias` [1], fp32."""
+"""The file next to the model's own: `weight` [1, width] and `bias` [1], fp32; no `bias` in recipe `upstream`."""
 
 
 class RegressionHead(torch.nn.Linear):
-    """Maps states [..., width] to numbers [...], in fp32 under autocast too. Initialised to zero."""
+    """Maps states [..., width] to numbers [...], in fp32 under autocast too.
 
-    def __init__(self, width: int, device: torch.device) -> None:
-        super().__init__(width, 1, device=device, dtype=torch.float32)
+    Args:
+        bias: whether b is added.
+        seed: of normal random weights with a standard deviation of 1 / (width + 1), as in OpenRLHF's reward model, from
+            which the published head derives; None for zeros.
+    """
+
+    def __init__(self, width: int, device: torch.device, *, bias: bool = True, seed: int | None = None) -> None:
+        super().__init__(width, 1, bias=bias, device=device, dtype=torch.float32)
         torch.nn.init.zeros_(self.weight)
-        torch.nn.init.zeros_(self.bias)
+        if bias:
+            torch.nn.init.zeros_(self.bias)
+        if seed is not None:
+            normal = torch.randn(1, width, generator=torch.Generator().manual_seed(seed))
+            with torch.no_grad():
+                self.weight.copy_(normal / (width + 1))
 
     def forward(self, states: Tensor) -> Tensor:
         with torch.autocast(states.device.type, enabled=False):
             return linear(states.float(), self.weight, self.bias)[..., 0]
 
 
-def attach_head(model: Any) -> RegressionHead:
-    """Add a new head to a causal language model; it is trained with the model."""
-    head = RegressionHead(model.config.get_text_config().hidden_size, model.device)
+def attach_head(model: Any, *, bias: bool = True, seed: int | None = None) -> RegressionHead:
+    """Add a new head (`RegressionHead`) to a causal language model; it is trained with the model."""
+    head = RegressionHead(model.config.get_text_config().hidden_size, model.device, bias=bias, seed=seed)
     model.add_module(NAME, head)
     return head
 
@@ -94,7 +108,7 @@ def load_head(model: Any, folder: Path) -> None:
         tensors = load_file(path)
     except Exception as error:  # safetensors does not document its exceptions
         raise UsageError(f"The critic's regression head cannot be read: {error}", where=path, fix=fix) from error
-    head = attach_head(model)
+    head = attach_head(model, bias="bias" in tensors)
     shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
     if shapes != {name: list(tensor.shape) for name, tensor in head.state_dict().items()}:
         raise UsageError(f"The regression head {shapes} is not of this model.", where=path, fix=fix)

@@ -5,7 +5,8 @@ span's L tokens, and L. `owner` [S] is the side (one trajectory, or one reply) t
 numbered 0..n-1. Advantages and log-probabilities are in nats.
 
 If the published code differs (recipe `upstream`), the difference is an argument here, not a second formula:
-`normalize="trajectory"` in `side_scores`, and `nll` over whole-sequence spans instead of the supervised ones.
+`normalize="trajectory"` in `side_scores`, `nll` over whole-sequence spans instead of the supervised ones, and
+`target="dialogue"` in `dialogue_scores`, with beta = 1.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, ms
 Normalize = Literal["turn", "trajectory", "none"]
 """How a trajectory's log-ratios are averaged: per turn (3), over all its tokens (published code), or not at all."""
 
-Target = Literal["preference", "binary", "real"]
-"""What a regression head's scores learn: to replace A in equation (2), the log-odds at each turn that the dialogue
-solves its task, or the dialogue's reward."""
+Target = Literal["preference", "dialogue", "binary", "real"]
+"""What a regression head's scores learn: to replace A in equation (2); preferences between whole dialogues, with one
+score each (published code); the log-odds at each turn that the dialogue solves its task; or the dialogue's reward."""
 
 
 def turn_advantages(policy: Tensor, reference: Tensor, counts: Tensor) -> Tensor:
@@ -113,7 +114,7 @@ def dialogue_scores(values: Tensor, owner: Tensor, sides: int, target: Target) -
     """The score of each dialogue, from a regression head's scores of its turns.
 
     `preference`: their sum, as in equation (2) with the score instead of A(o_t, a_t, c).
-    `binary`, `real`: the score of the last turn, which has read the whole dialogue.
+    `dialogue`, `binary`, `real`: the score of the last turn, which has read the whole dialogue.
 
     Args:
         values: [S] scores of turns; those of a side are adjacent, in the order of the turns.

@@ -57,6 +57,9 @@ class Span:
     def end(self) -> int:
         return self.stop if self.reach is None else self.reach
 
+    def moved(self, by: int) -> Span:
+        return Span(self.start + by, self.stop + by, self.turn, None if self.reach is None else self.reach + by)
+
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
@@ -70,10 +73,11 @@ class TokenSequence:
         """The same sequence with an additional span over every id but the first, which nothing predicts."""
         return replace(self, spans=(*self.spans, Span(1, len(self.ids), WHOLE)))
 
-    def shifted(self, start: int, stop: int) -> TokenSequence:
-        """The same ids with the start of every span moved by `start` and its end by `stop`."""
-        spans = tuple(replace(s, start=max(1, s.start + start), stop=max(2, s.stop + stop)) for s in self.spans)
-        return replace(self, spans=spans)
+    def after(self, prefix: tuple[int, ...]) -> TokenSequence:
+        """The same sequence with ids before it."""
+        if not prefix:
+            return self
+        return replace(self, ids=prefix + self.ids, spans=tuple(span.moved(len(prefix)) for span in self.spans))
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class ReplyText:
 
 
 @dataclass(frozen=True)
-class _Target:
+class TurnTarget:
     """A turn to supervise: the index of its message, the ids of each reply to it, and the turn's index in the history.
 
     `suffix` are the ids of each reply's result, which follow the reply and are not supervised.
@@ -120,6 +124,8 @@ class ChatEncoder:
     Attributes:
         end_of_turn: the id that ends a reply.
         header: number of ids that the generation prompt adds after the last message.
+        ends: the ids that may end a recorded reply: `end_of_turn` and the tokenizer's special ids.
+        version: names the encoding of dialogues; a checkpoint of a training with another one is refused.
 
     Args:
         tokenizer: a Hugging Face tokenizer with a chat template.
@@ -127,6 +133,8 @@ class ChatEncoder:
     Raises:
         UsageError: it has no chat template, or one in which replies cannot be located.
     """
+
+    version = ""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -182,7 +190,7 @@ class ChatEncoder:
         if ended[: len(standalone) + 1] != [*standalone, self.end_of_turn]:
             raise self._unmaskable("the end of a reply is not a token of its own")
         special = {self.end_of_turn, *getattr(self.tokenizer, "all_special_ids", ())}
-        self._ends: frozenset[int] = frozenset(special)
+        self.ends: frozenset[int] = frozenset(special)
 
     # Ids -------------------------------------------------------------------------------------------------------
 
@@ -232,7 +240,7 @@ class ChatEncoder:
         if not reply.token_ids:
             return None
         ids = list(reply.token_ids)
-        body = ids[:-1] if ids[-1] in self._ends else ids
+        body = ids[:-1] if ids[-1] in self.ends else ids
         if max(ids) >= len(self.tokenizer) or self._spell(body).strip() != reply.text.strip():
             return None
         return [*ids, self.end_of_turn] if len(body) == len(ids) and reply.ended else ids
@@ -264,19 +272,16 @@ class ChatEncoder:
         """
         messages = self._prepare_messages(trajectory.messages(system))
         offset = len(messages) - len(trajectory.dialogue_history)
-        turns = trajectory.agent_turns
-        if not turns:
+        if not trajectory.agent_turns:
             raise UsageError(
                 f"Dialogue {trajectory.id} has no turn of the agent, so there is nothing to learn from it.",
                 fix="leave it out of the data",
             )
-        turn_messages = [trajectory.dialogue_history[i] for i in turns]
-        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in turn_messages]
-        rows = zip(turns, self.replies(texts), map(self._reply_suffix, texts), strict=True)
-        targets = [_Target(i + offset, [row], i, [suffix]) for i, row, suffix in rows]
+        targets = self._dialogue_targets(trajectory, offset)
         name = f"Dialogue {trajectory.id}"
         remaining, prompts, dropped = self._fit(messages, targets, hidden, recipe, max_length, name)
-        return EncodedDialogue(tuple(map(self._finalize, _merge(remaining, prompts))), dropped)
+        sequences = _merge(self._in_history(remaining, prompts), prompts)
+        return EncodedDialogue(tuple(map(self._finalize, sequences)), dropped)
 
     def turn(
         self,
@@ -302,7 +307,7 @@ class ChatEncoder:
         Raises:
             TooLong: the turn does not fit into `max_length` ids.
         """
-        target = _Target(
+        target = TurnTarget(
             len(observation), self.replies(replies), turn, [self._reply_suffix(reply) for reply in replies]
         )
         _, prompts, dropped = self._fit(
@@ -315,7 +320,19 @@ class ChatEncoder:
         ]
         return [self._finalize(row) for row in rows], dropped
 
-    # Overridden by an encoder that encodes more than text (`sweet.learn.page_encoder`) ----------------------------
+    # Overridden by encoders of other text (`sweet.learn.upstream`) or more than text (`sweet.learn.page_encoder`) ----
+
+    def _dialogue_targets(self, trajectory: Trajectory, offset: int) -> list[TurnTarget]:
+        """The agent's turns in a dialogue whose messages begin `offset` messages before its history."""
+        turns = trajectory.agent_turns
+        turn_messages = [trajectory.dialogue_history[i] for i in turns]
+        texts = [ReplyText(t.said, t.token_ids, t.finish_reason != "length") for t in turn_messages]
+        rows = zip(turns, self.replies(texts), map(self._reply_suffix, texts), strict=True)
+        return [TurnTarget(i + offset, [row], i, [suffix]) for i, row, suffix in rows]
+
+    def _in_history(self, targets: list[TurnTarget], prompts: Sequence[list[int]]) -> list[TurnTarget]:
+        """The turns with the replies that are supervised; `prompts` are the ids before each."""
+        return targets
 
     def prepare(self, texts: Iterable[str], hidden: Iterable[str]) -> None:
         """Announce the replies and the values of c that will be encoded, so that they can be prepared in one batch."""
@@ -339,12 +356,12 @@ class ChatEncoder:
     def _fit(
         self,
         messages: list[Message],
-        targets: list[_Target],
+        targets: list[TurnTarget],
         hidden: str | None,
         recipe: Recipe,
         max_length: int | None,
         name: str,
-    ) -> tuple[list[_Target], list[list[int]], int]:
+    ) -> tuple[list[TurnTarget], list[list[int]], int]:
         """The remaining turns, their prompts, and the number of dropped turns."""
         last = targets[-1].index
         cuts = [i for i, message in enumerate(messages[:last]) if message.role == "assistant"] + [last]
@@ -369,7 +386,7 @@ class ChatEncoder:
         )
 
 
-def _merge(targets: Sequence[_Target], prompts: Sequence[list[int]]) -> tuple[TokenSequence, ...]:
+def _merge(targets: Sequence[TurnTarget], prompts: Sequence[list[int]]) -> tuple[TokenSequence, ...]:
     """One sequence as long as each prompt starts with the ids before it."""
     done: list[TokenSequence] = []
     ids: list[int] = []

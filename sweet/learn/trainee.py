@@ -38,6 +38,7 @@ class Start:
         output: with an adapter, what is written: the model with the adapter merged in, or the adapter alone.
         recompute: gradient checkpointing; None decides by the size of the model.
         head: also train a regression head, completely even with an adapter.
+        head_seed: of a head that is initialised with random numbers and has no bias; None for zeros and a bias.
     """
 
     base: str
@@ -45,6 +46,7 @@ class Start:
     output: LoraOutput = "merged"
     recompute: bool | None = False
     head: bool = False
+    head_seed: int | None = None
 
 
 class Trainee:
@@ -61,7 +63,7 @@ class Trainee:
         self.parameters = parameter_count(model.parameters())
         self._adapted = add_lora(model, start.lora) if start.lora else None
         if start.head:  # after the adapter, which freezes all existing weights
-            attach_head(model)
+            attach_head(model, bias=start.head_seed is None, seed=start.head_seed)
         self.trained = parameter_count(trainable_weights(model).values())
         self.recomputed = self.parameters >= RECOMPUTE_THRESHOLD if start.recompute is None else start.recompute
         if self.recomputed:

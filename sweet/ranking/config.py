@@ -47,7 +47,8 @@ class RankConfig(PlannedConfig):
     candidates: int = Field(default=16, ge=2)
     """Replies sampled at each turn."""
     fraction: float = Field(default=0.1, gt=0, le=1)
-    """Share of the turns, drawn by the seed."""
+    """Share of the turns, drawn by the seed; with recipe upstream all turns of the first dialogues, this share of
+    them."""
     limit: int | None = Field(default=None, ge=1)
     """Rank at most this many turns."""
     agent: str | None = None

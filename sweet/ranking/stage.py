@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet.cluster.nodes import nodes_of
-from sweet.errors import SweetError
-from sweet.hints import stage
+from sweet.errors import InputError, SweetError
+from sweet.hints import Hint, option, stage
 from sweet.judges.base import CRITIC_JUDGES, Judge, TurnKey
 from sweet.judges.control import OracleJudge, RandomJudge
 from sweet.judges.credit import CreditScorer
@@ -39,7 +39,7 @@ from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
-from sweet.ranking.turns import SelectedTurn, sample_turns, turns_with_replies
+from sweet.ranking.turns import SelectedTurn, first_turns, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system, recorded_model
@@ -189,7 +189,10 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     agent = None
     if inputs.replies is None:
         agent = config.agent or agent_of(run, inputs.rollouts, "agent")
-        turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
+        if inputs.critic is not None and used_recipe(inputs.critic, config.recipe) == "upstream":
+            turns = first_turns(dialogues, fraction=config.fraction, limit=config.limit)
+        else:
+            turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:
         path = run.file(inputs.replies)
         rows = read_jsonl(path, CandidateRow)
@@ -207,8 +210,15 @@ def _say_left_out(chosen: _Chosen, reporter: Reporter) -> None:
 
 
 def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> list[SelectedTurn]:
-    """Return the turns that the file of an interrupted ranking does not have."""
+    """Return the turns that the file of an interrupted ranking does not have.
+
+    Raises:
+        InputError: it has others, because an earlier version began it.
+    """
     finished = {row.key for row in read_jsonl(path, CandidateRow)} if path.exists() else set()
+    if not finished <= {turn.key for turn in turns}:
+        what = "An earlier version began this ranking, at turns that are not chosen any more, so it cannot be resumed."
+        raise InputError(what, path=path, fix=Hint("another ", option("seed")))
     missing = [turn for turn in turns if turn.key not in finished]
     if finished:
         reporter.say(f"{len(finished)} turns are finished already, {len(missing)} remain.")

@@ -1,5 +1,7 @@
 """The turns that `sweet rank` ranks: a seeded sample of some dialogues' turns, or those whose replies are given.
 
+Recipe `upstream` ranks every turn of the first dialogues instead of a sample.
+
 Turns of one dialogue are next to each other: they share a prefix, which the critic computes once for those that it
 scores together.
 """
@@ -48,6 +50,18 @@ def sample_turns(
     for rank, turn in enumerate(sampled):
         rank_of_dialogue.setdefault(turn.trajectory.id, rank)
     return sorted(sampled, key=lambda turn: (rank_of_dialogue[turn.trajectory.id], turn.index))
+
+
+def first_turns(
+    trajectories: Sequence[Trajectory], *, fraction: float = 1.0, limit: int | None = None
+) -> list[SelectedTurn]:
+    """Return all of the agent's turns in the first dialogues, as the published code does (recipe `upstream`).
+
+    Args:
+        fraction: share of the dialogues, rounded up.
+        limit: number of turns at most.
+    """
+    return _agent_turns(trajectories[: math.ceil(fraction * len(trajectories))])[:limit]
 
 
 def turns_with_replies(

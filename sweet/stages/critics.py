@@ -78,6 +78,7 @@ def load_critic(
     from sweet.learn.head import load_head
     from sweet.learn.regression import RegressionCritic
     from sweet.learn.tokens import ChatEncoder
+    from sweet.learn.upstream import UpstreamEncoder
     from sweet.learn.vision_processor import VisionProcessor
     from sweet.llm.pretrained import load_model, load_tokenizer
     from sweet.stages.screenshots import CriticScreenshots, page_encoder, shows_pages
@@ -89,7 +90,7 @@ def load_critic(
     check_reference(artifact, reference, reference_context)
     if meta.variant == "regression":
         load_head(model, run.file(artifact))
-        encoder = ChatEncoder(tokenizer)
+        encoder = UpstreamEncoder(tokenizer) if how["recipe"] == "upstream" else ChatEncoder(tokenizer)
         if shows_pages(run, path):
             rollouts = run.input_of(artifact, "rollouts")
             shots = CriticScreenshots(run, rollouts, reporter)

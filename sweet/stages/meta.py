@@ -102,8 +102,8 @@ class TrainedMeta(Meta):
     """Of an actor: the method of its training."""
     recipe: Recipe | None = None
     """paper, or upstream."""
-    target: Literal["preference", "binary", "real"] | None = None
-    """Of a regression head: what it learned."""
+    target: Literal["preference", "dialogue", "binary", "real"] | None = None
+    """Of a regression head: what it learned. dialogue: preferences between whole dialogues, recipe upstream's."""
     normalize: Literal["turn", "trajectory", "none"] | None = None
     """Of another critic: over what log-ratios are averaged."""
     lr: float | None = None

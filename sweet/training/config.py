@@ -157,7 +157,8 @@ class TrainConfig(PlannedConfig):
 class TrainCriticConfig(TrainConfig):
     variant: Literal["advantage", "regression", "no-info"] = "advantage"
     """advantage: equation (3) with the training-time information. no-info: the same without it. regression: a linear
-    head on the mean of the hidden states up to a turn, with the information."""
+    head on the mean of the hidden states up to a turn, with the information; recipe upstream's has one score for the
+    whole dialogue."""
     target: Literal["preference", "binary", "real"] = "preference"
     """What a regression head learns. preference: its scores replace the advantages in equation (2). binary: whether the
     dialogue solves its task. real: the dialogue's reward. The latter two learn from scores (--from SCORES)."""
@@ -185,6 +186,10 @@ def check_critic_options(config: TrainCriticConfig) -> None:
         raise UsageError(
             "Without log-ratios a critic has no preferences to learn.", where=option("beta", 0), fix=option("beta", 0.1)
         )
+    published_head = config.variant == "regression" and config.recipe == "upstream"
+    if published_head and config.target == "preference" and config.beta != TrainConfig.model_fields["beta"].default:
+        what = "The published regression head learns preferences without beta."
+        raise UsageError(what, where=option("beta", config.beta), fix=Hint("omit ", option("beta")))
     if config.variant != "regression":
         if config.target != "preference":
             what = "Only a regression head has a target: the other variants learn from preferences."

@@ -39,12 +39,20 @@ def recompute_layers(choice: Literal["auto", "on", "off"], *, on_gpu: bool) -> b
     return {"on": True, "off": False, "auto": None if on_gpu else False}[choice]
 
 
-def start_of(base: str, lora: LoraOptions, *, recompute: bool | None = False, head: bool = False) -> Start:
+def start_of(
+    base: str,
+    lora: LoraOptions,
+    *,
+    recompute: bool | None = False,
+    head: bool = False,
+    head_seed: int | None = None,
+) -> Start:
     """Return the start of a training from `base`.
 
     Args:
         recompute: see `Start`.
         head: whether a regression head is trained with it.
+        head_seed: see `Start`.
 
     Raises:
         UsageError: options do not go together, or peft is not installed.
@@ -58,7 +66,7 @@ def start_of(base: str, lora: LoraOptions, *, recompute: bool | None = False, he
         given = [name for name, value in options.items() if value is not None]
         if given:
             raise UsageError("An adapter needs a rank.", where=listed(given), fix=option("lora", 16))
-        return Start(base, recompute=recompute, head=head)
+        return Start(base, recompute=recompute, head=head, head_seed=head_seed)
     check_peft()
     if lora.output == "adapter" and find_adapter(base) is not None:
         raise UsageError(
@@ -67,4 +75,4 @@ def start_of(base: str, lora: LoraOptions, *, recompute: bool | None = False, he
             fix=option("lora_output", "merged"),
         )
     settings = LoraSettings(lora.rank, lora.alpha or 2 * lora.rank, tuple(lora.target), lora.seed)
-    return Start(base, settings, lora.output, recompute, head)
+    return Start(base, settings, lora.output, recompute, head, head_seed)

@@ -9,7 +9,7 @@ solved their task or are its best (`rft`), or of every dialogue (`sft`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sweet.errors import UsageError
@@ -19,8 +19,10 @@ from sweet.learn.batches import GPU_TOKENS
 from sweet.learn.data import Example, Objective
 from sweet.learn.distributed import Layout
 from sweet.learn.loop import LoopSettings
+from sweet.learn.objectives import Target
 from sweet.learn.tokens import ChatEncoder
 from sweet.learn.trainee import Trainee
+from sweet.learn.upstream import UpstreamEncoder
 from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
 from sweet.llm.pretrained import context_length, load_tokenizer
@@ -61,17 +63,20 @@ def prepare_critic(
     if config.engine == "openrlhf":
         raise unsuitable_for_openrlhf("the critic")
     check_critic_options(config)
-    meta = TrainedMeta(variant=config.variant, recipe=config.recipe)
+    meta, beta = TrainedMeta(variant=config.variant, recipe=config.recipe), config.beta
     if config.variant == "regression":
-        meta = meta.model_copy(update={"target": config.target})
-        objective = partial(Objective, target=config.target)
+        target: Target = config.target
+        if config.recipe == "upstream" and target == "preference":
+            target, beta = "dialogue", 1.0
+        meta = meta.model_copy(update={"target": target})
+        objective = partial(Objective, target=target)
     else:
         normalize = config.normalize or ("trajectory" if config.recipe == "upstream" else "turn")
         meta = meta.model_copy(update={"normalize": normalize})
         objective = partial(Objective, normalize=normalize)
     if config.target == "preference":
         basis, examples, heldout = _preference_examples(run, config, reporter, weights)
-        minimised = objective(config.beta, basis.hyperparameters.nll)
+        minimised = objective(beta, basis.hyperparameters.nll)
     else:
         basis, examples, heldout = _outcome_examples(run, config, reporter, weights)
         minimised = objective(None, 0.0)
@@ -79,7 +84,8 @@ def prepare_critic(
         what = "The best epoch is chosen on held-out preferences, and there are none."
         raise UsageError(what, where=option("keep", "best"), fix=Hint("a larger ", option("holdout")))
     keep_best = config.keep != "last" and bool(heldout)
-    return basis.training(config, examples, minimised, heldout, keep_best=keep_best), meta
+    training = basis.training(config, examples, minimised, heldout, keep_best=keep_best)
+    return replace(training, beta=beta), meta
 
 
 def prepare_actor(run: Run, config: TrainActorConfig, reporter: Reporter, *, weights: bool = True) -> Training:
@@ -277,7 +283,8 @@ def _load_model(
 ) -> StartingModel:
     """Load the model, or its shapes where this process does not train it, and what encodes dialogues for it."""
     tokenizer = load_tokenizer(base)
-    encoder = ChatEncoder(tokenizer)
+    upstream_critic = config.recipe == "upstream" and learner in ("critic", "regression")
+    encoder = UpstreamEncoder(tokenizer) if upstream_critic else ChatEncoder(tokenizer)
     sees_pages = learner == "regression" and shows_pages(run, base)
     if sees_pages:
         pixels = config.image_pixels if isinstance(config, TrainCriticConfig) else None
@@ -291,7 +298,9 @@ def _load_model(
         reporter.say(f"The critic reads pages as HTML: {base} does not see pictures.")
     on_gpu = resolve_device(config.device).type == "cuda"
     recompute = recompute_layers(config.gradient_checkpointing, on_gpu=on_gpu)
-    start = start_of(base, config.lora_options, recompute=recompute, head=learner == "regression")
+    head = learner == "regression"
+    head_seed = config.seed if head and upstream_critic else None
+    start = start_of(base, config.lora_options, recompute=recompute, head=head, head_seed=head_seed)
     if weights and layout is None:
         trainee = Trainee.load(start, config.device, tokenizer=tokenizer)
     else:

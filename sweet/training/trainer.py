@@ -201,7 +201,8 @@ def _train_into(
     """
     model, settings, used = training.model, training.settings, training.hyperparameters
     sources = [artifact.sha256 for artifact in training.inputs]
-    digest = digest_of([record.config.digest(), vars(used), model.base, sources])
+    encoding = [model.encoder.version] if model.encoder.version else []
+    digest = digest_of([record.config.digest(), vars(used), model.base, sources, *encoding])
     examples = len(training.data.examples)
     steps = settings.steps(examples)
     trained = f" ({model.trainee.trained:,} trained)" if model.trainee.start.lora is not None else ""

@@ -30,6 +30,12 @@ def with_head(model: Any, seed: int = 0) -> Any:
     return model
 
 
+def published_head(model: Any, seed: int = 0) -> Any:
+    """A model with a new head of recipe `upstream`."""
+    attach_head(model, bias=False, seed=seed)
+    return model
+
+
 def naive(model: Any, sequence: TokenSequence) -> torch.Tensor:
     """The head on the mean of the last hidden states up to the end of each span, one sequence alone."""
     states = model.base_model(input_ids=torch.tensor([sequence.ids]), use_cache=False).last_hidden_state[0]
@@ -118,6 +124,34 @@ def test_a_head_is_initialised_to_zero() -> None:
     values = Scorer(model)(random_sequences(2)).values
     assert values is not None
     assert values.tolist() == [0.0] * 4
+
+
+def test_the_published_head_has_normal_weights_by_the_seed_and_no_bias() -> None:
+    weights: list[torch.Tensor] = []
+    for seed in (0, 0, 1):
+        head = get_head(published_head(build_model(VOCABULARY, width=512), seed))
+        assert head is not None
+        assert [name for name, _ in head.named_parameters()] == ["weight"]
+        assert float(head.weight.detach().std()) == pytest.approx(1 / 513, rel=0.2)
+        weights.append(head.weight.detach())
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_the_published_head_is_stored_without_a_bias(tmp_path: Path, tokenizer: Any) -> None:
+    from safetensors.torch import load_file
+
+    from sweet.llm.pretrained import load_model
+
+    model = published_head(build_model(len(tokenizer)))
+    save_model(model, tokenizer, tmp_path)
+    assert load_file(tmp_path / FILE).keys() == {"weight"}
+    found = load_model(str(tmp_path), "cpu", tokenizer=tokenizer)
+    load_head(found, tmp_path)
+    rows = random_sequences(2)
+    with torch.no_grad():
+        for one, other in zip(span_values(Scorer(model), rows), span_values(Scorer(found), rows), strict=True):
+            assert torch.equal(one, other)
 
 
 def test_a_vision_language_model_can_have_a_head() -> None:

@@ -26,6 +26,7 @@ PREFERENCE = Objective(0.1, 0.0, target="preference")
 OBJECTIVES = {
     "preference": PREFERENCE,
     "with-likelihood": Objective(0.1, 0.3, target="preference"),
+    "dialogue": Objective(1.0, 0.0, target="dialogue"),
     "binary": Objective(None, 0.0, target="binary"),
     "real": Objective(None, 0.0, target="real"),
 }
@@ -75,6 +76,25 @@ def test_a_batch_gives_what_its_examples_give_alone(tokenizer: Any, name: str) -
             for figure in ("loss", "chosen", "rejected"):
                 one, other = getattr(together, figure)[number], getattr(alone, figure)[0]
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_published_head_compares_one_mean_over_each_whole_side(tokenizer: Any) -> None:
+    """-log sigmoid(w . mean(h+) - w . mean(h-)), without beta and bias."""
+    pool, pairs = make_data(tokenizer)
+    model = build_model(len(tokenizer))
+    head = attach_head(model, bias=False, seed=3)
+
+    def score(indices: tuple[int, ...]) -> torch.Tensor:
+        [sequence] = [pool.sequences[index] for index in indices]
+        ids = torch.tensor([sequence.ids[: sequence.spans[-1].stop]])
+        states: torch.Tensor = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+        return states.mean(0) @ head.weight[0]
+
+    with torch.no_grad():
+        found = losses(Scorer(model), OBJECTIVES["dialogue"], pool.sequences, pairs, None).loss
+        expected = [-torch.nn.functional.logsigmoid(score(p.chosen) - score(p.rejected)) for p in pairs]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-6)
+    assert float(found.std()) > 1e-4
 
 
 def test_each_side_needs_a_goal(tokenizer: Any) -> None:
@@ -142,7 +162,7 @@ def test_an_advantage_is_the_score_minus_the_mean_of_the_sampled_replies(share: 
 
 
 @pytest.mark.parametrize("template", ["chatml", "qwen"])
-@pytest.mark.parametrize("target", ["preference", "binary", "real"])
+@pytest.mark.parametrize("target", ["preference", "dialogue", "binary", "real"])
 def test_dialogues_are_scored_as_the_training_compares_them(template: str, target: Target) -> None:
     """With a template that rewrites history as well, where a dialogue is several sequences."""
     tokenizer = build_tokenizer(TEMPLATES[template])

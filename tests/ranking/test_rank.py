@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.errors import UsageError
+from sweet.errors import InputError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ChatEncoder, ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
@@ -20,7 +20,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import plan_rank, run_rank
-from sweet.ranking.turns import sample_turns
+from sweet.ranking.turns import first_turns, sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -170,6 +170,28 @@ def test_sampled_turns_depend_only_on_the_seed() -> None:
     assert len(everything) == turns
     changes = sum(a != b for a, b in pairwise(everything))
     assert changes == len(dialogues) - 1, "turns of one dialogue are adjacent"
+
+
+def test_recipe_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> None:
+    dialogues = [trajectory for trajectory, _ in make_dialogues()]
+    expected = [(dialogue.id, index) for dialogue in dialogues[:3] for index in dialogue.agent_turns]
+    assert [turn.key for turn in first_turns(dialogues, fraction=0.2)] == expected
+    assert [turn.key for turn in first_turns(dialogues, fraction=0.2, limit=2)] == expected[:2]
+    assert len(first_turns(dialogues)) == sum(len(dialogue.agent_turns) for dialogue in dialogues)
+    made = run_rank(run, config(recipe="upstream"), Silent()).artifacts[0]
+    assert sorted(row.key for row in read_jsonl(run.file(made), CandidateRow)) == sorted(expected)
+    sampled = {row.key for row in read_jsonl(run.file(run_rank(run, config(), Silent()).artifacts[0]), CandidateRow)}
+    assert sampled == {turn.key for turn in sample_turns(dialogues, seed=0, fraction=0.2)} != set(expected)
+
+
+def test_an_interrupted_ranking_of_other_turns_is_not_resumed(run: Run) -> None:
+    """As an earlier version left it, which chose other turns for recipe upstream."""
+    made = run_rank(run, config(recipe="upstream"), Silent()).artifacts[0]
+    others = run_rank(run, config(), Silent()).artifacts[0]
+    path = run.file(made)
+    path.write_bytes(b"".join(run.file(others).read_bytes().splitlines(keepends=True)[:2]))
+    with pytest.raises(InputError, match="not chosen any more"):
+        run_rank(run, config(recipe="upstream"), Silent())
 
 
 def test_an_agent_without_an_address_is_served_by_vllm_during_the_ranking(

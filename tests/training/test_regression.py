@@ -10,6 +10,7 @@ import torch
 
 from sweet.errors import UsageError
 from sweet.learn.head import FILE
+from sweet.learn.regression import RegressionCritic
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -24,6 +25,7 @@ from sweet.stages.critics import CriticSettings, load_critic
 from sweet.stages.rows import CandidateRow
 from sweet.training.config import TrainCriticConfig
 from sweet.training.hyperparameters import LARGE, resolve
+from sweet.training.prepare import prepare_critic
 from sweet.training.stage import run_train_critic
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
 from tests.training.test_train import _StoppedError, _Stopper, weights
@@ -31,6 +33,7 @@ from tests.training.test_train_lora import needs_peft
 from tests.training.test_train_ranks import needs_deepspeed
 
 TARGETS = ["preference", "binary", "real"]
+KINDS: list[dict[str, Any]] = [*({"target": target} for target in TARGETS), {"recipe": "upstream"}]
 
 
 def config(**changes: Any) -> TrainCriticConfig:
@@ -67,6 +70,39 @@ def test_the_target_and_what_a_reader_needs_are_recorded(run: Run, target: str) 
     assert sorted(path.name for path in run.file(artifact).iterdir()).count("checkpoint.pt") == 0
 
 
+def test_recipe_upstream_trains_the_published_head(run: Run) -> None:
+    from safetensors.torch import load_file
+
+    artifact = run_train_critic(run, config(recipe="upstream"), Silent()).artifacts[0]
+    assert (artifact.meta["target"], artifact.meta["beta"], artifact.meta["recipe"]) == ("dialogue", 1.0, "upstream")
+    assert load_file(run.file(artifact) / FILE).keys() == {"weight"}
+    critic = load_critic(run, artifact, Silent(), CriticSettings())
+    assert isinstance(critic, RegressionCritic)
+    dialogues = [trajectory for trajectory, _ in make_dialogues()][:4]
+    scores = critic.turn_scores(dialogues, None)
+    assert critic.score_dialogues(dialogues, None) == pytest.approx([list(found.values())[-1] for found in scores])
+    upstream, paper = (training_ids(run, recipe) for recipe in ("upstream", "paper"))
+    assert len(upstream) == len(paper)
+    assert all(one != other for one, other in zip(upstream, paper, strict=True))
+
+
+def training_ids(run: Run, recipe: str) -> list[tuple[int, ...]]:
+    """The ids of the sequences that a critic is trained on."""
+    training, _ = prepare_critic(run, config(recipe=recipe), Silent(), weights=False)
+    return [sequence.ids for sequence in training.data.pool.sequences]
+
+
+def test_a_head_that_an_earlier_version_trained_by_recipe_upstream_is_loaded(run: Run) -> None:
+    """It has a bias, and the scores of a dialogue's turns were added."""
+    artifact = run_train_critic(run, config(), Silent()).artifacts[0]
+    earlier = artifact.model_copy(update={"meta": artifact.meta | {"recipe": "upstream"}})
+    critic = load_critic(run, earlier, Silent(), CriticSettings())
+    assert isinstance(critic, RegressionCritic)
+    dialogues = [trajectory for trajectory, _ in make_dialogues()][:4]
+    sums = [sum(scores.values()) for scores in critic.turn_scores(dialogues, None)]
+    assert critic.score_dialogues(dialogues, None) == pytest.approx(sums, abs=1e-5)
+
+
 def test_outcomes_are_learned_from_the_scores_behind_the_preferences(run: Run) -> None:
     others = make_dialogues(tasks=2)
     rollouts = put(run, "rollout", "rollouts", [t for t, _ in others], agent="x", tasks="toy", split="test")
@@ -88,6 +124,7 @@ def test_scores_alone_are_enough_for_outcomes(tmp_path: Path, agent: str) -> Non
     [
         ({"normalize": "turn"}, "--normalize turn"),
         ({"target": "real", "nll": 0.1}, "--nll 0.1"),
+        ({"recipe": "upstream", "beta": 0.5}, "--beta 0.5"),
         ({"variant": "advantage", "target": "binary"}, "--target binary"),
     ],
 )
@@ -102,9 +139,9 @@ def test_the_likelihood_term_is_added_with_nll(run: Run) -> None:
     assert with_it.metrics.as_json()["loss"] > without.metrics.as_json()["loss"] + 0.5
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_interrupted_and_resumed_equals_uninterrupted(run: Run, target: str) -> None:
-    settings = config(target=target, batch=2, save_every=2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_and_resumed_equals_uninterrupted(run: Run, kind: dict[str, Any]) -> None:
+    settings = config(**kind, batch=2, save_every=2)
     whole = run_train_critic(run, settings, Silent())
     with pytest.raises(_StoppedError):
         run_train_critic(run, settings, _Stopper(5))
@@ -121,9 +158,9 @@ def test_trees_train_the_same_as_plain_sequences(run: Run) -> None:
     assert torch.allclose(weights(found[0]), weights(found[1]), atol=1e-4)
 
 
-@pytest.mark.parametrize("target", ["preference", "binary"])
-def test_it_ranks_candidates_and_chooses_dialogues(run: Run, target: str) -> None:
-    run_train_critic(run, config(target=target), Silent())
+@pytest.mark.parametrize("kind", [{}, {"target": "binary"}, {"recipe": "upstream"}])
+def test_it_ranks_candidates_and_chooses_dialogues(run: Run, kind: dict[str, Any]) -> None:
+    run_train_critic(run, config(**kind), Silent())
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.2, max_tokens=8), Silent())
     for row in read_jsonl(run.file(ranked.artifacts[0]), CandidateRow):
         scores = [candidate.score for candidate in row.candidates]
@@ -155,8 +192,10 @@ def test_two_ranks_write_the_same_head_and_adapter_as_one_process(run: Run, monk
     from safetensors.torch import load_file
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    # All that a job carries to the ranks in one start, most of which is importing.
-    settings = config(target="real", holdout=0.2, shuffle="grouped", lora=4, lora_output="adapter", lr=2e-2)
+    # All that a job carries to the ranks in one start, most of which is importing; the head is recipe upstream's.
+    settings = config(
+        target="real", recipe="upstream", seed=1, holdout=0.2, shuffle="grouped", lora=4, lora_output="adapter", lr=2e-2
+    )
     several = {"engine": "deepspeed", "devices": 2, "zero": 3, "gradient_checkpointing": "on"}
     one, two = (run_train_critic(run, settings.model_copy(update=more), Silent()) for more in ({}, several))
     same = ("steps", "loss", "heldout_accuracy", "best_step", "parameters", "trained_parameters", "examples")
