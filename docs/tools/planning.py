@@ -105,7 +105,7 @@ class Dialogues:
 
     @property
     def preferences(self) -> float:
-        return self.count * of("preferences a dialogue")
+        return self.count * self.own("preferences a dialogue")
 
 
 def work(kind: str, model: Model, scale: int = 1) -> dict[str, dict[str, float]]:

@@ -16,17 +16,23 @@ class Input:
     basis: str
 
 
-PAPER, ASSUMED, SHEET, PROGRAM = "paper", "assumption", "data sheet", "the program's default"
+PAPER, PUBLISHED, ASSUMED, SHEET, PROGRAM = (
+    "paper",
+    "published data",
+    "assumption",
+    "data sheet",
+    "the program's default",
+)
 
 INPUTS: dict[str, Input] = {
-    "code tasks": Input(10_000, "tasks", PAPER),
+    "code tasks": Input(5_000, "tasks with three dialogues each, of 10,000 for training", PUBLISHED),
     "code dialogues": Input(15_000, "dialogues", PAPER),
     "code turns": Input(7, "agent's turns per dialogue, at most 10", ASSUMED),
     "code tokens a turn": Input(100, "tokens that the agent writes per turn", ASSUMED),
     "code tokens of the human": Input(60, "tokens per reply", ASSUMED),
     "code tests": Input(10, "tests per task", PAPER),
     "code epochs": Input(4, "of the critic", PAPER),
-    "html tasks": Input(10_000, "tasks", PAPER),
+    "html tasks": Input(1_000, "tasks with six dialogues each, of 10,000 for training", PUBLISHED),
     "html dialogues": Input(6_000, "dialogues", PAPER),
     "html turns": Input(10, "agent's turns per dialogue: 60,000 screenshots", ASSUMED),
     "html tokens a turn": Input(700, "tokens that the agent writes per turn: a page", ASSUMED),
@@ -36,7 +42,10 @@ INPUTS: dict[str, Input] = {
     "tokens of the opening": Input(400, "system prompt and request", ASSUMED),
     "tokens of the reference": Input(300, "tokens, code; a page has those of a turn", ASSUMED),
     "tokens of a screenshot": Input(1_280, "tokens; the human of html sees two per turn", ASSUMED),
-    "preferences a dialogue": Input(1 / 3, "at most 15,000 - 10,000 of 15,000; also assumed for html", ASSUMED),
+    "code preferences a dialogue": Input(
+        0.31, "where each of a task's three dialogues succeeds with 22.4 %: (1 - p) - (1 - p)^3", ASSUMED
+    ),
+    "html preferences a dialogue": Input(1 / 3, "where 2 of the 15 pairs of a task differ by 0.1", ASSUMED),
     "fraction": Input(0.1, "of the turns are ranked", PROGRAM),
     "candidates": Input(16, "per turn", PAPER),
     "pairs": Input(4, "per turn", PAPER),

@@ -28,7 +28,13 @@ def test_the_page_is_current(found: dict[str, Any]) -> None:
 
 
 def test_every_input_says_what_it_rests_on() -> None:
-    assert {one.basis for one in INPUTS.values()} == {"paper", "assumption", "data sheet", "the program's default"}
+    assert {one.basis for one in INPUTS.values()} == {
+        "paper",
+        "published data",
+        "assumption",
+        "data sheet",
+        "the program's default",
+    }
     assert all(one.unit for one in INPUTS.values())
 
 
