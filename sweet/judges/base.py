@@ -19,9 +19,6 @@ from sweet.tasks.base import Message, Task
 CRITIC_BATCH = 64
 """Turns that a critic scores in one call: enough to fill batches, few enough that an interruption loses little."""
 
-CRITIC_JUDGES = ("critic", "untrained")
-"""The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
-
 TurnKey = tuple[str, int]
 """Names a turn: the id of its dialogue, and its index in the dialogue's history."""
 

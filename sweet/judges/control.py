@@ -11,14 +11,34 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from sweet.errors import UsageError
+from sweet.hints import Hint, option
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, above_mean, candidate
 from sweet.judges.credit import CreditScorer
 from sweet.stages.base import digest_of
+from sweet.tasks.base import Message, Task
 
 UNKNOWN = "the task does not know what it is worth"
 """Why the oracle cannot judge a reply."""
+
+
+def check_credit_known(scorer: CreditScorer, replies: Iterable[tuple[Task, Sequence[Message], str]]) -> None:
+    """Check that the oracle can judge.
+
+    Args:
+        replies: a task, what the agent had seen, and a raw reply, each.
+
+    Raises:
+        UsageError: the tasks know the credit of none of the replies.
+    """
+    if all(scorer.score(task, observation, [reply]) == [None] for task, observation, reply in replies):
+        raise UsageError(
+            f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
+            where=option("judge", "oracle"),
+            fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
+        )
 
 
 class _ControlJudge(ABC):
@@ -53,14 +73,23 @@ class OracleJudge(_ControlJudge):
 
 
 class RandomJudge(_ControlJudge):
-    """The advantage of a reply is a number from -1 to 1 that depends on the seed, the turn and the text."""
+    """The advantage of a reply is a number from -1 to 1 that depends on the seed, the turn and the text.
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    Args:
+        by_place: it depends on the reply's place among the replies instead of the text. Then the best of N samples is
+            itself a sample of the agent; by the text, a reply that was sampled once is chosen as often as one that was
+            sampled many times.
+    """
+
+    def __init__(self, seed: int, *, by_place: bool = False) -> None:
+        self.seed, self.by_place = seed, by_place
 
     def _judge(self, turn: SampledTurn) -> JudgedTurn:
-        return JudgedTurn("random", tuple(candidate(reply, self._draw(turn, reply.text)) for reply in turn.all_replies))
+        replies = turn.all_replies
+        names: list[str | int] = [place if self.by_place else reply.text for place, reply in enumerate(replies)]
+        scored = zip(replies, names, strict=True)
+        return JudgedTurn("random", tuple(candidate(reply, self._draw(turn, name)) for reply, name in scored))
 
-    def _draw(self, turn: SampledTurn, text: str) -> float:
+    def _draw(self, turn: SampledTurn, name: str | int) -> float:
         # A string seed is the same on every machine; the sequence of `random.Random` is guaranteed.
-        return random.Random(digest_of([self.seed, "judge", *turn.key, text])).uniform(-1, 1)
+        return random.Random(digest_of([self.seed, "judge", *turn.key, name])).uniform(-1, 1)

@@ -1,21 +1,20 @@
 """Critics as judges: a trained critic of the run, or the model that its training starts from (`untrained`).
 
-`load_trained_judge` and `load_untrained_judge` find everything through the run's folder, so they can be called on any
-node that sees it (`sweet.judges.on_ray`).
+`load_trained_judge` finds everything through the run's folder, so it can be called on any node that sees it
+(`sweet.judges.on_ray`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet.judges.base import CRITIC_BATCH, JudgedTurn, SampledTurn, UnjudgedReply, candidate, rounded
 from sweet.llm.base import Reply
-from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_of
 from sweet.stages.base import Reporter
 from sweet.stages.critics import CriticSettings, load_critic, load_untrained
 from sweet.stages.meta import TrainedMeta
@@ -84,18 +83,15 @@ def load_trained_judge(
     return CriticJudge(loaded, basis)
 
 
-def load_untrained_judge(
-    path: Path, rollouts: str, settings: CriticSettings, reference: str | None, _reporter: Reporter
-) -> CriticJudge:
-    """Load the model that a critic of these rollouts starts from; see `start_model`."""
-    run = Run.open(path)
-    start = start_model(run, run.find("rollouts", rollouts, needed_by="rank"), reference)
+def load_untrained_judge(start: str, settings: CriticSettings, _reporter: Reporter) -> CriticJudge:
+    """Load the model that critics start from, `start`, as a judge; see `load_untrained` for the errors."""
     return CriticJudge(load_untrained(start, settings), "untrained")
 
 
-def start_model(run: Run, rollouts: Artifact, reference: str | None) -> str:
-    """Return the model that a critic starts from: `reference`, or the agent of the rollouts where it is None."""
-    return reference or agent_of(run, rollouts, "reference")
+def untrained_loader(start: str, settings: CriticSettings) -> Callable[[Reporter], CriticJudge]:
+    """Return what loads the model that critics start from, on any node where a directory has the same path."""
+    found = Path(start).expanduser()
+    return partial(load_untrained_judge, str(found.absolute()) if found.is_dir() else start, settings)
 
 
 def _judged_reply(reply: Reply, scored: ScoredReply) -> Candidate:

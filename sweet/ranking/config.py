@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.judges.base import CRITIC_JUDGES
+from sweet.judges.options import CRITIC_JUDGES, JudgeName, check_judge_options
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     ADDED,
@@ -24,7 +23,7 @@ from sweet.tasks.base import Recipe, ReferenceContext
 
 
 class RankConfig(PlannedConfig):
-    judge: Literal["critic", "llm", "oracle", "random", "untrained"] = "critic"
+    judge: JudgeName = "critic"
     """The judge of the candidates: the critic, a language model that scores each reply (--judge-model), or a control.
     oracle: the credit that the tasks themselves know. random: a random number. untrained: the model that the critic
     starts from, by how much likelier the training-time information makes the reply."""
@@ -111,18 +110,8 @@ _SAMPLING_OPTIONS = ("rollouts", "candidates", "fraction", "limit", "agent", "ag
 
 def check_options(config: RankConfig) -> None:
     """Raise UsageError where an option belongs to another judge, or to a sampling that is not done."""
-    if config.judge == "llm" and config.judge_model is None:
-        raise UsageError(
-            "The judge llm needs a model.", where=option("judge", "llm"), fix=option("judge_model", "MODEL")
-        )
-    for name, judges in _JUDGES_OF_OPTION.items():
-        if config.judge not in judges and getattr(config, name) not in (None, []):
-            named, other = option(name), option("judge", judges[0])
-            raise UsageError(
-                Hint(named, " is an option of ", other, f", and the judge is {config.judge}."),
-                where=named,
-                fix=Hint("omit ", named, ", or ", other),
-            )
+    given = {name: getattr(config, name) for name in _JUDGES_OF_OPTION}
+    check_judge_options(config.judge, given, _JUDGES_OF_OPTION)
     sampling = [option(name) for name in _SAMPLING_OPTIONS if name in config.model_fields_set]
     if config.replies is not None and sampling:
         raise UsageError(

@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
 
-from sweet.errors import UsageError
-from sweet.hints import Hint, option
 from sweet.judges.credit import CreditScorer
 from sweet.ranking.metrics import CreditMetrics, KindAgreement, ReplyKindMetrics
-from sweet.ranking.turns import SelectedTurn
 from sweet.scoring.results.statistics import clustered_mean
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.base import Task
@@ -56,20 +53,6 @@ class _Couples:
 
     right: list[float] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
-
-
-def check_credit_known(scorer: CreditScorer, turns: Iterable[SelectedTurn]) -> None:
-    """Raise UsageError where the tasks know the credit of none of the replies that were given at these turns."""
-    for turn in turns:
-        dialogue = turn.trajectory
-        said = dialogue.dialogue_history[turn.index].said
-        if scorer.score(dialogue.task, dialogue.observation(turn.index, None), [said]) != [None]:
-            return
-    raise UsageError(
-        f"These tasks, of the kind {scorer.kind.name}, do not know what a reply is worth.",
-        where=option("judge", "oracle"),
-        fix=Hint("tasks with facts, as micro has them, or ", option("judge", "critic")),
-    )
 
 
 def credit_metrics(rows: Iterable[CandidateRow], tasks: Mapping[str, Task], scorer: CreditScorer) -> CreditMetrics:

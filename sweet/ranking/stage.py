@@ -22,18 +22,18 @@ from typing import NamedTuple
 from sweet.cluster.nodes import nodes_of
 from sweet.errors import InputError, SweetError
 from sweet.hints import Hint, option, stage
-from sweet.judges.base import CRITIC_JUDGES, Judge, TurnKey
-from sweet.judges.control import OracleJudge, RandomJudge
+from sweet.judges.base import Judge, TurnKey
+from sweet.judges.control import check_credit_known
 from sweet.judges.credit import CreditScorer
-from sweet.judges.critic import CriticJudge, load_trained_judge, load_untrained_judge, start_model
+from sweet.judges.critic import CriticJudge, load_trained_judge, untrained_loader
 from sweet.judges.function import FunctionJudge, ScoreReplies
-from sweet.judges.llm import JudgePrompt, LLMJudge
-from sweet.judges.on_ray import LoadCritic, RayJudge, open_ray_judge
+from sweet.judges.on_ray import RayJudge
+from sweet.judges.opening import ChosenJudge
 from sweet.llm.base import ChatClient, Role
 from sweet.llm.connect import open_client
 from sweet.llm.local import LocalServing
 from sweet.ranking.config import RankConfig, check_options
-from sweet.ranking.credit import check_credit_known, credit_metrics
+from sweet.ranking.credit import credit_metrics
 from sweet.ranking.function_config import config_for
 from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
@@ -42,21 +42,16 @@ from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSo
 from sweet.ranking.turns import SelectedTurn, first_turns, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
-from sweet.stages.artifacts import agent_of, agent_system, recorded_model
+from sweet.stages.artifacts import agent_of, agent_system
 from sweet.stages.base import Reporter, StageResult
-from sweet.stages.critics import (
-    CriticSettings,
-    check_reference,
-    used_recipe,
-    used_reference_context,
-    warn_dropped_turns,
-)
+from sweet.stages.critics import CriticSettings, check_reference, used_recipe, warn_dropped_turns
 from sweet.stages.failures import check_failures
-from sweet.stages.meta import CandidatesMeta, TrainedMeta
+from sweet.stages.meta import CandidatesMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
 from sweet.stages.plans import Plan
 from sweet.stages.rates import GPUS, STARTUP
 from sweet.stages.rows import CandidateRow
+from sweet.tasks.base import Message, Task
 from sweet.tasks.trajectory import Trajectory
 
 
@@ -78,12 +73,13 @@ def run_rank(
     inputs, turns = chosen.inputs, chosen.turns
     scorer = CreditScorer.for_rollouts(run, inputs.rollouts)
     if config.judge == "oracle":
-        check_credit_known(scorer, turns)
-    reporter.say(f"Ranking {_replies_name(chosen)} by {_judge_name(config, inputs)}.")
+        check_credit_known(scorer, map(_given_reply, turns))
+    choice = _choose_judge(run, config, inputs)
+    reporter.say(f"Ranking {_replies_name(chosen)} by {choice.title}.")
     _say_left_out(chosen, reporter)
-    models = _models(config, chosen.agent)
-    local = plan_models(config, models, reporter, others=int(config.judge in CRITIC_JUDGES))
-    meta, held = _meta(run, config, chosen), {GPUS: _gpus(config, models)}
+    models = _models(choice, chosen.agent, config)
+    local = plan_models(config, models, reporter, others=int(choice.load is not None))
+    meta, held = _meta(choice, chosen), {GPUS: _gpus(config, choice, models)}
     with run.attempt("rank", config, inputs=inputs.artifacts, environment=held) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
         missing = _missing(turns, draft.path, reporter)
@@ -92,12 +88,13 @@ def run_rank(
                 record_serving(local, attempt)
                 writer, system = RankingWriter(rows, log), agent_system(run, inputs.rollouts)
                 start = time.monotonic()
-                with _load_judge(run, config, inputs, scorer, reporter, function) as judge:
-                    ranking = _sample_and_judge(config, chosen, missing, judge, system, local, writer, reporter)
+                with _open_judge(choice, config, scorer, reporter, function) as judge:
+                    asked = choice if judge is None else judge
+                    ranking = _sample_and_judge(config, chosen, missing, asked, system, local, writer, reporter)
                     served, ready = asyncio.run(ranking)
                     attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
                     if isinstance(judge, RayJudge):
-                        attempt.environment |= judge.environment | {GPUS: _gpus(config, models, judge.gpus)}
+                        attempt.environment |= judge.environment | {GPUS: _gpus(config, choice, models, judge.gpus)}
                     if isinstance(judge, CriticJudge | RayJudge):
                         warn_dropped_turns(judge, reporter)
             written = rows.rows
@@ -125,7 +122,8 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
     _say_left_out(chosen, reporter)
     finished = finished_turns(run, config.digest(), inputs.artifacts)
     missing = [turn for turn in chosen.turns if turn.key not in finished]
-    readers, system = _readers(run, config, inputs), agent_system(run, inputs.rollouts)
+    choice = _choose_judge(run, config, inputs)
+    readers, system = choice.readers(run), agent_system(run, inputs.rollouts)
     encoder_model = next(iter(readers), agent)
     tokens = count_tokens(
         run, encoder_model, missing, system, inputs.critic, recipe=config.recipe, max_length=config.max_length
@@ -144,7 +142,7 @@ def plan_rank(run: Run, config: RankConfig, reporter: Reporter) -> Plan[RankWork
         readers=readers,
         asks_judge=config.judge == "llm",
         shared=config.packing == "tree",
-        gpus=_gpus(config, _models(config, agent), sum(node.gpus for node in nodes)),
+        gpus=_gpus(config, choice, _models(choice, agent, config), sum(node.gpus for node in nodes)),
     )
 
 
@@ -225,41 +223,42 @@ def _missing(turns: Sequence[SelectedTurn], path: Path, reporter: Reporter) -> l
     return missing
 
 
-# Opening the judge
+# The judge
+
+
+def _choose_judge(run: Run, config: RankConfig, inputs: RankInputs) -> ChosenJudge:
+    settings = CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
+    if inputs.critic is not None:
+        path = run.path.absolute()
+        how = (config.reference, config.recipe, config.reference_context)
+        load = partial(load_trained_judge, path, inputs.critic.id, settings, *how)
+        return ChosenJudge(config.judge, config, critic=inputs.critic, recipe=config.recipe, load=load)
+    if config.judge == "untrained":
+        start = config.reference or agent_of(run, inputs.rollouts, "reference")
+        return ChosenJudge(config.judge, config, start=start, load=untrained_loader(start, settings))
+    return ChosenJudge(config.judge, config)
 
 
 @contextmanager
-def _load_judge(
-    run: Run,
+def _open_judge(
+    choice: ChosenJudge,
     config: RankConfig,
-    inputs: RankInputs,
     scorer: CreditScorer,
     reporter: Reporter,
     function: ScoreReplies | None,
 ) -> Iterator[Judge | None]:
-    """Load the judge for the duration of the block. None for a language model: `_sample_and_judge` opens its client."""
+    """Open the judge for the duration of the block; see `ChosenJudge.open`."""
     if function is not None:
         yield FunctionJudge(function)
-    elif config.judge in CRITIC_JUDGES:
-        load = _critic_loader(run, config, inputs)
-        if config.ray is None:
-            yield load(reporter)
-        else:
-            with open_ray_judge(config.ray, load, config.device, reporter.say) as judge:
-                yield judge
-    elif config.judge == "oracle":
-        yield OracleJudge(scorer)
     else:
-        yield RandomJudge(config.seed) if config.judge == "random" else None
+        with choice.open(scorer, reporter, ray=config.ray) as judge:
+            yield judge
 
 
-def _critic_loader(run: Run, config: RankConfig, inputs: RankInputs) -> LoadCritic:
-    path = run.path.absolute()
-    settings = CriticSettings(config.device, config.max_length, config.micro_batch_tokens, config.packing)
-    if inputs.critic is None:
-        return partial(load_untrained_judge, path, inputs.rollouts.id, settings, config.reference)
-    how = (config.reference, config.recipe, config.reference_context)
-    return partial(load_trained_judge, path, inputs.critic.id, settings, *how)
+def _given_reply(turn: SelectedTurn) -> tuple[Task, Sequence[Message], str]:
+    """Return the task of a turn, what the agent had seen there, and what it replied."""
+    dialogue = turn.trajectory
+    return dialogue.task, dialogue.observation(turn.index, None), dialogue.dialogue_history[turn.index].said
 
 
 # Sampling and judging
@@ -269,13 +268,16 @@ async def _sample_and_judge(
     config: RankConfig,
     chosen: _Chosen,
     turns: Sequence[SelectedTurn],
-    judge: Judge | None,
+    judge: Judge | ChosenJudge,
     system: str,
     local: LocalServing,
     writer: RankingWriter,
     reporter: Reporter,
 ) -> tuple[dict[str, str], float]:
     """Open the clients of the models that are asked, and rank the turns.
+
+    Args:
+        judge: a language model is opened here.
 
     Returns:
         The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
@@ -307,13 +309,11 @@ async def _sample_and_judge(
                 seed=config.seed,
                 logprobs=config.judge == "critic",
             )
-        used: Judge | None = judge
-        if used is None:
-            client = await open_role("judge", str(config.judge_model), config.judge_url)
-            prompt = JudgePrompt.of(config.judge_prompt)
-            used = LLMJudge(client, prompt, concurrency=config.concurrency, max_tokens=config.judge_tokens)
+        if isinstance(judge, ChosenJudge):
+            [(model, urls)] = judge.asked
+            judge = judge.asking(await open_role("judge", model, urls))
         sampler, ready = CandidateSampler(source, system), time.monotonic()
-        await rank_turns(turns, sampler, used, writer, reporter, concurrency=config.concurrency)
+        await rank_turns(turns, sampler, judge, writer, reporter, concurrency=config.concurrency)
     return served, ready
 
 
@@ -326,48 +326,29 @@ def _replies_name(chosen: _Chosen) -> str:
     return f"replies of {chosen.agent} in {chosen.inputs.rollouts.id}"
 
 
-def _judge_name(config: RankConfig, inputs: RankInputs) -> str:
-    return inputs.critic.id if inputs.critic else config.judge_model or f"the judge {config.judge}"
-
-
-def _meta(run: Run, config: RankConfig, chosen: _Chosen) -> CandidatesMeta:
+def _meta(choice: ChosenJudge, chosen: _Chosen) -> CandidatesMeta:
     """Return the `meta` of the candidates: who replied, and who judged."""
     inputs = chosen.inputs
     replied = CandidatesMeta.of(inputs.replies).agent if inputs.replies else chosen.agent
-    more: dict[str, object] = {}
+    more = choice.meta()
     if inputs.replies is not None:
         more["replies"] = inputs.replies.id
     if inputs.critic is not None:
-        more["critic"] = inputs.critic.id
-        more["recipe"] = used_recipe(inputs.critic, config.recipe)
-        more["reference_context"] = used_reference_context(inputs.critic, config.recipe, config.reference_context)
-    if config.judge == "llm":
-        prompt = JudgePrompt.of(config.judge_prompt)
-        more |= {"judge_model": config.judge_model, "judge_prompt": prompt.digest, "informed": prompt.informed}
-    if config.judge == "untrained":
-        more["reference"] = start_model(run, inputs.rollouts, config.reference)
-    return CandidatesMeta(agent=replied, judge=config.judge).model_copy(update=more)
+        more["recipe"] = used_recipe(inputs.critic, choice.recipe)
+    if choice.name == "llm":
+        more["informed"] = choice.informed
+    return CandidatesMeta(agent=replied).model_copy(update=more)
 
 
-def _models(config: RankConfig, agent: str | None) -> list[tuple[str, list[str]]]:
+def _models(choice: ChosenJudge, agent: str | None, config: RankConfig) -> list[tuple[str, list[str]]]:
     """Return the models that are asked for text, with their addresses."""
-    models = [] if agent is None else [(agent, config.agent_url)]
-    return models if config.judge_model is None else [*models, (config.judge_model, config.judge_url)]
+    return [*([] if agent is None else [(agent, config.agent_url)]), *choice.asked]
 
 
-def _readers(run: Run, config: RankConfig, inputs: RankInputs) -> list[str]:
-    """Return the models that read each reply: the critic, and its reference where it has one."""
-    if inputs.critic is None:
-        start = start_model(run, inputs.rollouts, config.reference) if config.judge == "untrained" else None
-        return [] if start is None else [start, start]
-    critic = str(run.file(inputs.critic))
-    if TrainedMeta.of(inputs.critic).variant == "regression":
-        return [critic]
-    return [critic, config.reference or recorded_model(run, inputs.critic, "base")]
-
-
-def _gpus(config: RankConfig, models: Sequence[tuple[str, list[str]]], on_nodes: int = 0) -> int | None:
+def _gpus(
+    config: RankConfig, choice: ChosenJudge, models: Sequence[tuple[str, list[str]]], on_nodes: int = 0
+) -> int | None:
     """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
-    critic: list[list[str]] = [[]] if config.judge in CRITIC_JUDGES and config.ray is None else []
+    critic: list[list[str]] = [[]] if choice.load is not None and config.ray is None else []
     here = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
     return None if here is None else here + on_nodes

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sweet.device import Device
+from sweet.judges.options import JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
-from sweet.tasks.base import Recipe
+from sweet.tasks.base import Recipe, ReferenceContext
 from sweet.tasks.markers import MAX_TURNS
 
 
@@ -59,15 +62,45 @@ class RolloutConfig(PlannedConfig):
     """Pages: what is shown for images of picsum.photos: placeholder (gradients), or photo, the one that the published
     code shows (sweet data assets --photo). By default placeholder, with recipe upstream photo if it is downloaded."""
     token_limit: int | None = Field(default=None, ge=1)
-    """Tokens of a dialogue, prompts included, at which it ends with the answer so far; no limit by default."""
+    """Tokens of a dialogue, prompts and all candidates included, at which it ends with the answer so far; no limit by
+    default."""
+    best_of: int | None = Field(default=None, ge=1, json_schema_extra=ADDED)
+    """Sample N replies at each turn of the agent; the judge chooses the one that the dialogue goes on with. 1 is the
+    ordinary rollout, without a judge."""
+    judge: JudgeName | None = Field(default=None, json_schema_extra=ADDED)
+    """What chooses with --best-of: a critic of the run (default), a language model that scores each reply
+    (--judge-model), or a control. oracle: the credit that the tasks themselves know. random: chance. untrained: the
+    model that critics start from. All but random and critics of the variant no-info see the training-time
+    information."""
+    critic: str | None = Field(default=None, json_schema_extra=ADDED)
+    """The critic that chooses; default: the newest finished one."""
+    judge_model: str | None = Field(default=None, json_schema_extra=ADDED)
+    """The model that chooses with --judge llm: a directory or a hub id."""
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of that model; may be given several times. Without one it runs on this machine."""
+    judge_prompt: Path | None = Field(default=None, json_schema_extra=ADDED)
+    """File with the judge's prompt, instead of the packaged one; without {reference} in it the judge does not see the
+    training-time information."""
+    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=ADDED)
+    """Tokens of the judge's answer at most; a model that reasons first needs more."""
+    reference: str | None = Field(default=None, json_schema_extra=ADDED)
+    """The frozen model that the critic is measured against; its starting model where not given. For --judge untrained
+    the model that judges; the agent where not given."""
+    reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=ADDED)
+    """What the critic's reference reads before a reply: hidden, as the critic does, or dialogue; see sweet rank."""
+    max_length: int | None = Field(default=None, ge=8, json_schema_extra=ADDED)
+    """Tokens of a sequence that a critic or untrained judges at most; longer ones lose early turns. Its context where
+    not given."""
     ray: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """Render the pages that the human sees on the nodes of a Ray cluster: auto (that of this machine), HOST:PORT, or
-    local to start one here."""
+    """Use the nodes of a Ray cluster, auto (that of this machine), HOST:PORT, or local to start one here: to render the
+    pages that the human sees, or, on tasks without pages, to run the critic of --best-of (all nodes must see the run's
+    folder)."""
     concurrency: int = Field(default=128, ge=1, json_schema_extra=OPERATIONAL)
     """Maximum number of dialogues at once. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets
     it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
-    """Seconds after which a dialogue fails; time for rendering pages does not count."""
+    """Seconds after which a dialogue fails; time for rendering pages, and waiting for
+    the judge of --best-of, does not count."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying a server that cannot be reached."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -85,3 +118,26 @@ class RolloutConfig(PlannedConfig):
     """Seconds to wait until a vllm that was started answers."""
     vllm_options: list[str] = Field(default_factory=list, json_schema_extra=BEHIND_DASHES)
     """Arguments after -- are passed unchanged to the vllm that is started (in a configuration file: vllm-options)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_candidate_is_ordinary(cls, settings: Any) -> Any:
+        """Leave out the options of the judge where the best of one is chosen, so that the ordinary rollout is known."""
+        if not isinstance(settings, Mapping) or settings.get("best_of") not in (1, "1"):
+            return settings
+        return {
+            name: value for name, value in settings.items() if name not in ("best_of", "judge_tokens", *JUDGE_OPTIONS)
+        }
+
+
+JUDGE_OPTIONS = (
+    "judge",
+    "critic",
+    "judge_model",
+    "judge_url",
+    "judge_prompt",
+    "reference",
+    "reference_context",
+    "max_length",
+)
+"""The options of the judge that chooses among candidates."""

@@ -14,14 +14,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet.humans.base import Human, HumanReply, ReferenceFailed
-from sweet.llm.base import ChatClient, Completion, ContextOverflow, RequestFailed, Sampling
+from sweet.humans.deadline import off_the_clock
+from sweet.judges.base import SampledTurn, mean_logprob
+from sweet.judges.gathering import GatheringJudge
+from sweet.llm.base import ChatClient, Completion, ContextOverflow, Reply, RequestFailed, Sampling
+from sweet.rollouts.choosing import choose
 from sweet.tasks.base import NO_ANSWER, Message, Move, Recipe, Task
 from sweet.tasks.kind import TaskKind, opening
-from sweet.tasks.trajectory import HumanFault, Outcome, Trajectory, Turn, Usage
+from sweet.tasks.trajectory import Choice, HumanFault, Outcome, Trajectory, Turn, Usage
 
 NO_RESPONSE = "No response."
 """The human's reply after its server failed, in the published protocol (recipe `upstream`)."""
 
+
+_SECONDS = ("agent_seconds", "human_seconds", "judge_seconds")
 
 _FAULTS: dict[HumanFault, str] = {
     "empty": "the simulated human said nothing",
@@ -58,7 +64,12 @@ def sample_of(name: str, task_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings of dialogues."""
+    """The settings of dialogues.
+
+    Attributes:
+        best_of: replies that are sampled at each turn of the agent, of which the judge chooses one.
+        logprobs: request the log-probabilities of replies in any case; a critic of the recipe upstream uses them.
+    """
 
     max_turns: int
     temperature: float
@@ -66,6 +77,8 @@ class Rules:
     max_tokens: int
     recipe: Recipe
     token_limit: int | None = None
+    best_of: int = 1
+    logprobs: bool = False
 
 
 @dataclass
@@ -85,6 +98,7 @@ class Dialogue:
 
     Args:
         counts: to which the tokens of each turn are added.
+        judge: chooses the agent's replies; required if several are sampled.
     """
 
     def __init__(
@@ -95,9 +109,10 @@ class Dialogue:
         kind: TaskKind,
         rules: Rules,
         counts: TokenCounts | None = None,
+        judge: GatheringJudge | None = None,
     ) -> None:
         self.assignment, self.agent, self.human, self.kind, self.rules = assignment, agent, human, kind, rules
-        self.counts = counts or TokenCounts()
+        self.counts, self.judge = counts or TokenCounts(), judge
         self.messages = opening(kind, assignment.task, rules.max_turns)
         self.answer: str | None = None
         self.turns = [Turn(role="user", content=assignment.task.problem_description)]
@@ -139,8 +154,9 @@ class Dialogue:
             temperature=rules.temperature,
             top_p=rules.top_p,
             max_tokens=rules.max_tokens,
+            n=rules.best_of,
             seed=self.assignment.turn_seed(number),
-            logprobs=rules.recipe == "upstream",  # its ranking uses the log-probabilities of the sampler
+            logprobs=rules.logprobs or rules.recipe == "upstream",  # its ranking uses those of the sampler
         )
         asked = time.monotonic()
         try:
@@ -153,7 +169,8 @@ class Dialogue:
             agent_retries=completion.retries,
         )
         self.counts.agent_tokens += completion.completion_tokens
-        reply = completion.replies[0]
+        choice = None if self.judge is None else await self._choose(self.judge, completion.replies)
+        reply = completion.replies[0 if choice is None else choice.index]
         move = self.kind.move(reply.text, last=last, recipe=rules.recipe)
         self._say(
             Turn(
@@ -161,13 +178,32 @@ class Dialogue:
                 content=move.content,
                 output=reply.text,
                 token_ids=reply.token_ids,
-                logprobs=reply.logprobs if sampling.logprobs else None,
+                logprobs=reply.logprobs if rules.recipe == "upstream" else None,
                 prompt_token_ids=completion.prompt_token_ids if last or move.ends else None,
                 finish_reason=reply.finish_reason,
                 sampling_seed=sampling.seed,
+                choice=choice,
             )
         )
         return move
+
+    async def _choose(self, judge: GatheringJudge, replies: Sequence[Reply]) -> Choice:
+        """Choose among the candidates at this turn. The dialogue's deadline does not count the waiting."""
+        turn = SampledTurn(
+            self.assignment.id,
+            self.assignment.task,
+            len(self.turns),
+            tuple(self.messages),
+            tuple(replies),
+            tuple(map(mean_logprob, replies)),
+        )
+        asked = time.monotonic()
+        try:
+            with off_the_clock():
+                judged = await judge.judge(turn)
+        finally:
+            self._count(judge_seconds=time.monotonic() - asked)
+        return choose(judged)
 
     async def _human_turn(self) -> HumanFault | None:
         """Let the human reply. Return the fault of the reply; None without one, or if the recipe ignores faults."""
@@ -194,7 +230,8 @@ class Dialogue:
         return None if self.rules.recipe == "upstream" else fault
 
     def _count(self, **more: float) -> None:
-        self.usage = self.usage.model_copy(update={name: getattr(self.usage, name) + by for name, by in more.items()})
+        sums = {name: (getattr(self.usage, name) or 0) + by for name, by in more.items()}
+        self.usage = self.usage.model_copy(update=sums)
 
     def _spent(self) -> bool:
         usage, limit = self.usage, self.rules.token_limit
@@ -218,7 +255,7 @@ class Dialogue:
         }
 
     def _usage(self) -> Usage:
-        seconds = {name: round(getattr(self.usage, name), 4) for name in ("agent_seconds", "human_seconds")}
+        seconds = {name: round(counted, 4) for name in _SECONDS if (counted := getattr(self.usage, name)) is not None}
         return self.usage.model_copy(update={**seconds, "seconds": round(time.monotonic() - self.began, 4)})
 
     def _finish(self, outcome: Outcome, error: str | None = None, fault: HumanFault | None = None) -> Trajectory:

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from sweet.stages.record import Record
+from typing import Annotated
+
+from sweet.stages.record import Flat, Record
+
+
+class ChoiceMetrics(Record):
+    """The choices among several candidates (sweet rollout --best-of); its keys are absent without it."""
+
+    candidates: int
+    """with --best-of: replies sampled at all turns"""
+    unjudged_candidates: int
+    """with --best-of: of these, replies that the judge gave no value"""
+    unjudged_turns: int
+    """with --best-of: turns at which it gave none a value; the first candidate was taken"""
+    mean_gain: float | None
+    """with --best-of: mean over the turns of the chosen reply's advantage minus the mean of the candidates"""
 
 
 class RolloutMetrics(Record):
@@ -15,7 +30,7 @@ class RolloutMetrics(Record):
     prompt_tokens: int
     """tokens that the agent read"""
     completion_tokens: int
-    """tokens that the agent wrote"""
+    """tokens that the agent wrote, with --best-of those of all candidates"""
     human_prompt_tokens: int
     """tokens that the simulated human read"""
     human_completion_tokens: int
@@ -28,6 +43,8 @@ class RolloutMetrics(Record):
     """dialogues that ended by a fault of the simulated human, by the fault"""
     failed: int
     """dialogues of this call that ended by an error; the same command plays them again"""
+    choices: Annotated[ChoiceMetrics | None, Flat()] = None
+    """The choices among several candidates."""
     seconds: float
     """duration of this call"""
 
@@ -46,7 +63,9 @@ class RolloutWork(Record):
     tokens_read: int | None
     """tokens that the agent reads"""
     tokens_written: int | None
-    """tokens that the agent writes"""
+    """tokens that the agent writes, with --best-of those of all candidates"""
+    tokens_judged: int | None = None
+    """tokens that the judge reads (--best-of)"""
     human_tokens_read: int | None
     """tokens that the simulated human reads"""
     human_tokens_written: int | None

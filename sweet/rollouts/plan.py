@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from sweet.judges.opening import ChosenJudge
 from sweet.llm.weights import FLOPS_PER_PARAMETER, parameter_count
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.metrics import RolloutWork
@@ -25,11 +26,14 @@ def plan_dialogues(
     finished: Collection[str],
     requested: Collection[str],
     gpus: int | None,
+    judge: ChosenJudge | None,
+    readers: Sequence[str],
 ) -> Plan[RolloutWork]:
     """Return the plan of a rollout.
 
     Args:
         finished: ids of the dialogues that the run has already. requested: ids of all.
+        judge: chooses among candidates. readers: the models that read each candidate for it.
     """
     builder = PlanBuilder(
         "rollout",
@@ -38,7 +42,7 @@ def plan_dialogues(
         kind=kind.name,
         settings={**config.model_dump(mode="json"), "tasks": source},
         gpus=gpus,
-        decides=("task", "agent", "sim", GPU),
+        decides=("task", "agent", "sim", "best_of", "judge", "judge_model", GPU),
         compared=(
             *("tasks", "split", "max_turns", "max_tokens", "temperature", "token_limit", "prompts", "recipe"),
             *("window", "pictures"),
@@ -47,9 +51,12 @@ def plan_dialogues(
     )
     missing = len(set(requested) - set(finished))
 
-    def in_all(name: str, metric: str) -> float | None:
+    def in_all(name: str, metric: str, scale: Callable[[EarlierAttempt], float] = lambda _: 1.0) -> float | None:
+        """Return the sum of a metric over the missing dialogues; `scale` is how many times as much it is now."""
         a_dialogue = builder.rate(
-            name, "a dialogue", lambda earlier: share(earlier.metric(metric), earlier.metric("episodes"))
+            name,
+            "a dialogue",
+            lambda earlier: times(scale(earlier), share(earlier.metric(metric), earlier.metric("episodes"))),
         )
         return times(missing, a_dialogue)
 
@@ -59,11 +66,23 @@ def plan_dialogues(
         """Return the tokens that a side reads and writes; zero where it is scripted."""
         if model in NO_MODEL:
             return 0.0, 0.0
-        kinds = (("read", "prompt"), ("written", "completion"))
-        read, written = (in_all(f"{prefix}tokens_{name}", f"{prefix}{metric}_tokens") for name, metric in kinds)
-        return read, written
+        read = in_all(f"{prefix}tokens_read", f"{prefix}prompt_tokens")
 
+        def scale(earlier: EarlierAttempt) -> float:
+            return 1.0 if prefix else candidates / _candidates(earlier)
+
+        return read, in_all(f"{prefix}tokens_written", f"{prefix}completion_tokens", scale)
+
+    candidates = config.best_of or 1
     agent, human = side(config.agent, ""), side(config.sim, "human_")
+    judged: float | None = 0.0
+    if judge is not None and (readers or judge.asked):
+        asked = times(candidates, agent[0]) if judge.asked else agent[0]
+        judged = None if config.agent in NO_MODEL else total(asked, agent[1])
+        builder.assumed.append(
+            "The judge reads what the agent reads and writes, a language model for each candidate again. The "
+            "training-time information and the judge's own prompt and answers are not counted."
+        )
     work = RolloutWork(
         tasks=len(tasks),
         dialogues=len(requested),
@@ -71,6 +90,7 @@ def plan_dialogues(
         turns=whole(turns),
         tokens_read=whole(agent[0]),
         tokens_written=whole(agent[1]),
+        tokens_judged=None if judge is None else whole(judged),
         human_tokens_read=whole(human[0]),
         human_tokens_written=whole(human[1]),
     )
@@ -79,7 +99,11 @@ def plan_dialogues(
         work = work.model_copy(update={"screenshots": pages})
         builder.assumed.append("Every turn shows a page of its own, and each reference is rendered once.")
     models = ((config.agent, agent), (config.sim, human))
-    flops = total(*(times(FLOPS_PER_PARAMETER, _size(model), total(*counts)) for model, counts in models))
+    judging = [*readers, *(model for model, _ in (judge.asked if judge else ()))]
+    flops = total(
+        *(times(FLOPS_PER_PARAMETER, _size(model), total(*counts)) for model, counts in models),
+        *(times(FLOPS_PER_PARAMETER, parameter_count(model), judged) for model in judging),
+    )
     if flops:
         builder.assumed.append("A server reads each prompt from its beginning; with prefixes kept it computes less.")
     seconds = builder.seconds_per("dialogue", lambda earlier: earlier.metric("episodes"), _servers(config))
@@ -90,6 +114,12 @@ def plan_dialogues(
 def _size(model: str) -> int | None:
     """Return the parameters of a side's model; 0 if it is scripted."""
     return 0 if model in NO_MODEL else parameter_count(model)
+
+
+def _candidates(earlier: EarlierAttempt) -> int:
+    """Return the replies that were sampled at each turn."""
+    found = earlier.facts.get("best_of")
+    return found if isinstance(found, int) and found > 0 else 1
 
 
 def _servers(config: RolloutConfig) -> Callable[[EarlierAttempt], float]:

@@ -18,15 +18,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sweet.errors import Interrupted
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
+from sweet.judges.base import Judge
+from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
-from sweet.rollouts.metrics import RolloutMetrics
+from sweet.rollouts.metrics import ChoiceMetrics, RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
 from sweet.stages.base import Progress, Reporter
 from sweet.stages.failures import first_cause
@@ -37,6 +40,45 @@ LIMIT_FILE = "concurrency"
 """File in the run's folder: a number in it sets the limit of dialogues at once."""
 _TICK_SECONDS = 0.5
 _TOKENS = ("prompt_tokens", "completion_tokens", "human_prompt_tokens", "human_completion_tokens")
+
+
+@dataclass
+class Choices:
+    """Counts of the choices among candidates.
+
+    Attributes:
+        turns: with a choice. candidates: at all of them together. unjudged: of those, without an advantage.
+        unjudged_turns: turns with no other candidates.
+        gain: sum over the other turns of the highest advantage minus the mean one.
+    """
+
+    turns: int = 0
+    candidates: int = 0
+    unjudged: int = 0
+    unjudged_turns: int = 0
+    gain: float = 0.0
+
+    def add(self, advantages: Sequence[float | None]) -> None:
+        """Count a turn, by the advantages of its candidates."""
+        known = [advantage for advantage in advantages if advantage is not None]
+        self.turns += 1
+        self.candidates += len(advantages)
+        self.unjudged += len(advantages) - len(known)
+        self.unjudged_turns += not known
+        if known:
+            self.gain += max(known) - fmean(known)
+
+    def metrics(self) -> ChoiceMetrics | None:
+        """Return the metrics; None where no reply was chosen among several."""
+        judged = self.turns - self.unjudged_turns
+        if not self.turns:
+            return None
+        return ChoiceMetrics(
+            candidates=self.candidates,
+            unjudged_candidates=self.unjudged,
+            unjudged_turns=self.unjudged_turns,
+            mean_gain=round(self.gain / judged, 6) if judged else None,
+        )
 
 
 class FinishedDialogues:
@@ -51,6 +93,7 @@ class FinishedDialogues:
         self.outcomes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
+        self.choices = Choices()
         for row in rows:
             self.add(row)
 
@@ -66,7 +109,10 @@ class FinishedDialogues:
         for name in _TOKENS:
             self.sums[name] += usage.get(name, 0)
         self.sums["retries"] += usage.get("agent_retries", 0) + usage.get("human_retries", 0)
-        self.sums["turns"] += sum(turn["role"] == "assistant" for turn in row["dialogue_history"])
+        for turn in row["dialogue_history"]:
+            self.sums["turns"] += turn["role"] == "assistant"
+            if turn.get("choice"):
+                self.choices.add(turn["choice"]["advantages"])
 
     def metrics(self, *, failed: int, seconds: float) -> RolloutMetrics:
         """Return the metrics of the rollout.
@@ -85,6 +131,7 @@ class FinishedDialogues:
             outcomes=dict(sorted(self.outcomes.items())),
             human_faults=dict(sorted(self.faults.items())),
             failed=failed,
+            choices=self.choices.metrics(),
             seconds=round(seconds, 3),
         )
 
@@ -124,18 +171,21 @@ class DialogueRunner:
         agent: ChatClient,
         human: Human,
         limiters: Sequence[AdaptiveLimiter] = (),
+        judge: Judge | None = None,
     ) -> None:
         """Play all assignments.
 
         Args:
             total: number of the assignments.
             limiters: of the clients that are asked; `limit` bounds them too.
+            judge: chooses the agent's replies; required if `rules.best_of` is more than 1.
 
         Raises:
             Interrupted: the user stopped it; the dialogues that had ended are written.
             ServerError: a server could not be reached.
         """
         self.agent, self.human, self.limiters = agent, human, limiters
+        self.judge = None if judge is None else GatheringJudge(judge)
         self._slot_free = asyncio.Event()
         self._started = time.monotonic()
         self._missing = total
@@ -175,7 +225,7 @@ class DialogueRunner:
             group.create_task(self._one(assignment))
 
     async def _one(self, assignment: Assignment) -> None:
-        dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.counts)
+        dialogue = Dialogue(assignment, self.agent, self.human, self.kind, self.rules, self.counts, self.judge)
         try:
             async with deadline(self.deadline):
                 trajectory = await dialogue.play()

@@ -11,20 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 
+from sweet.cluster.nodes import nodes_of
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
 from sweet.humans.base import PICTURES
 from sweet.humans.connect import open_human
-from sweet.llm.base import ChatClient
+from sweet.judges.base import Judge
+from sweet.judges.credit import CreditScorer
+from sweet.judges.critic import CriticJudge
+from sweet.judges.on_ray import RayJudge
+from sweet.judges.opening import ChosenJudge
+from sweet.judges.options import CRITIC_JUDGES
+from sweet.llm.base import ChatClient, Role
 from sweet.llm.local import LocalServing
 from sweet.llm.scripted import SCRIPTED, ScriptedClient
 from sweet.render.page import RenderSettings
 from sweet.render.store import SCREENSHOTS
 from sweet.render.window import choose_settings, window_name
+from sweet.rollouts.choosing import check_choosing, choose_judge, judge_name
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.dialogue import Assignment, Rules
 from sweet.rollouts.metrics import RolloutMetrics, RolloutWork
@@ -33,6 +40,7 @@ from sweet.runs.jsonl import JsonlWriter, scan_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import given_prompts
 from sweet.stages.base import Reporter, StageResult, digest_of
+from sweet.stages.critics import warn_dropped_turns
 from sweet.stages.failures import check_failures
 from sweet.stages.meta import RolloutsMeta
 from sweet.stages.models import gpus_held, plan_models, record_serving
@@ -47,9 +55,11 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     """Play the dialogues that are missing and return the metrics of all of them."""
     kind, source, tasks = _load_tasks(config)
     _check_playable(kind, tasks, config)
-    models = _models(config)
+    judge = choose_judge(run, config)
+    models = _models(config, judge)
     images = {config.sim: PICTURES} if kind.visual and not config.sim_url else {}
-    local = plan_models(config, models, reporter, images=images)
+    readers = int(judge is not None and judge.load is not None)
+    local = plan_models(config, models, reporter, others=readers, images=images)
     _check_vision(kind, config, local)
     tasks_digest = _tasks_digest(tasks)
     meta = RolloutsMeta(
@@ -68,8 +78,13 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     settings = _rendering(kind, config, reporter)
     if settings is not None:
         meta = meta.model_copy(update={"window": window_name(settings), "pictures": settings.pictures})
-    environment = {"tasks_digest": tasks_digest, GPUS: gpus_held(config.device, [urls for _, urls in models])}
-    with run.attempt("rollout", config, environment=environment) as attempt:
+    if judge is not None:
+        chosen = {"best_of": config.best_of, "informed": judge.informed}
+        meta = meta.model_copy(update=judge.meta() | chosen)
+        _say_choice(config, judge, reporter)
+    environment = {"tasks_digest": tasks_digest, GPUS: _gpus(kind, config, models, judge)}
+    inputs = [] if judge is None or judge.critic is None else [judge.critic]
+    with run.attempt("rollout", config, inputs=inputs, environment=environment) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
         missing = [a for a in _assignments(tasks, config) if a.id not in finished.ids]
@@ -84,16 +99,28 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
                 config.max_tokens,
                 config.recipe,
                 config.token_limit,
+                config.best_of or 1,
+                logprobs=judge is not None and judge.critic is not None,
             )
             runner = DialogueRunner(
                 kind, rules, config.concurrency, config.deadline, run.path, writer, log, finished, reporter
             )
             if missing:
-                local = record_serving(local, attempt)
-                attempt.environment.update(asyncio.run(_play(runner, missing, config, local, settings)))
+                record_serving(local, attempt)
+                start = time.monotonic()
+                with _open_judge(judge, kind, config, reporter) as opened:
+                    served, ready = asyncio.run(_play(runner, missing, config, local, settings, judge, opened))
+                    attempt.environment |= {**served, STARTUP: round(ready - start, 3)}
+                    if isinstance(opened, RayJudge):
+                        attempt.environment |= opened.environment
+                        attempt.environment |= {GPUS: _gpus(kind, config, models, judge, opened.gpus)}
+                    if isinstance(opened, CriticJudge | RayJudge):
+                        warn_dropped_turns(opened, reporter)
         artifact = attempt.finish_artifact(draft, rows=writer.rows)
         metrics = finished.metrics(failed=runner.failed, seconds=time.monotonic() - began)
         attempt.metrics.update(metrics.as_json())
+        if metrics.choices is not None and metrics.choices.unjudged_turns:
+            reporter.warn(_unjudged(metrics.choices.unjudged_turns))
         result = StageResult("rollout", run.path, metrics, [artifact])
         log_path = attempt.metrics_path
         check_failures(runner.failed, len(missing), config.fail_on_error, what="dialogues", log=log_path, result=result)
@@ -105,17 +132,23 @@ def plan_rollout(run: Run | None, config: RolloutConfig, reporter: Reporter) -> 
     from sweet.rollouts.plan import plan_dialogues
 
     kind, source, tasks = _load_tasks(config)
+    check_choosing(kind, tasks, config)
+    judge = choose_judge(run, config)
     existing: set[str] = set()
     if run is not None:
         digest = _tasks_digest(tasks)
         same = [a for a in run.manifest().of_kind("rollouts") if RolloutsMeta.of(a).tasks_digest == digest]
         attempts = {attempt.id for attempt in run.manifest().attempts if attempt.digest == config.digest()}
-        draft = next((run.file(a) for a in reversed(same) if a.attempt in attempts and run.file(a).exists()), None)
+        critic = [] if judge is None or judge.critic is None else [(judge.critic.id, judge.critic.sha256)]
+        same = [a for a in same if a.attempt in attempts and [(ref.id, ref.sha256) for ref in a.inputs] == critic]
+        draft = next((run.file(a) for a in reversed(same) if run.file(a).exists()), None)
         existing = set(FinishedDialogues(scan_jsonl(draft)).ids) if draft is not None else existing
         reporter.say(f"{len(existing)} of the dialogues are finished already.")
     requested = [assignment.id for assignment in _assignments(tasks, config)]
-    gpus = gpus_held(config.device, [urls for _, urls in _models(config)])
-    return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus)
+    nodes = nodes_of(str(config.ray)) if _judges_on_ray(kind, config, judge) and config.device != "cpu" else []
+    gpus = _gpus(kind, config, _models(config, judge), judge, sum(node.gpus for node in nodes))
+    readers = [] if judge is None else judge.readers(run)
+    return plan_dialogues(run, config, kind, source, tasks, existing, requested, gpus, judge, readers)
 
 
 def _load_tasks(config: RolloutConfig) -> tuple[TaskKind, str, list[Task]]:
@@ -131,10 +164,57 @@ def _tasks_digest(tasks: Iterable[Task]) -> str:
     return digest_of([task.model_dump(mode="json") for task in tasks])
 
 
-def _models(config: RolloutConfig) -> list[tuple[str, list[str]]]:
-    """Return the models that play, with their addresses."""
+def _models(config: RolloutConfig, judge: ChosenJudge | None) -> list[tuple[str, list[str]]]:
+    """Return the models that play, and one that is asked for scores, with their addresses."""
     sides = ((config.agent, config.agent_url), (config.sim, config.sim_url))
-    return [(model, urls) for model, urls in sides if model != SCRIPTED]
+    played = [(model, urls) for model, urls in sides if model != SCRIPTED]
+    return played if judge is None else [*played, *judge.asked]
+
+
+def _judges_on_ray(kind: TaskKind, config: RolloutConfig, judge: ChosenJudge | None) -> bool:
+    """Return whether a critic judges on the nodes of a cluster. For a kind with pages the nodes render these."""
+    return config.ray is not None and not kind.visual and judge is not None and judge.load is not None
+
+
+def _gpus(
+    kind: TaskKind,
+    config: RolloutConfig,
+    models: Sequence[tuple[str, list[str]]],
+    judge: ChosenJudge | None,
+    on_nodes: int = 0,
+) -> int | None:
+    """Return the GPUs that are held, those of a cluster's nodes included; see `gpus_held`."""
+    here = judge is not None and judge.load is not None and not _judges_on_ray(kind, config, judge)
+    critic: list[list[str]] = [[]] if here else []
+    held = gpus_held(config.device, [*critic, *(urls for _, urls in models)])
+    return None if held is None else held + on_nodes
+
+
+@contextmanager
+def _open_judge(
+    judge: ChosenJudge | None, kind: TaskKind, config: RolloutConfig, reporter: Reporter
+) -> Iterator[Judge | None]:
+    """Open the judge for the duration of the block; None without one, or for a language model, which `_play` opens."""
+    if judge is None:
+        yield None
+        return
+    ray = config.ray if _judges_on_ray(kind, config, judge) else None
+    with judge.open(CreditScorer(kind, config.max_turns), reporter, ray=ray, by_place=True) as opened:
+        yield opened
+
+
+def _say_choice(config: RolloutConfig, judge: ChosenJudge, reporter: Reporter) -> None:
+    text = f"Each reply is the best of {config.best_of} by {judge.title}."
+    if judge.informed:
+        text += " It sees the training-time information, so the success rate is not that of the agent alone."
+    reporter.say(text)
+
+
+def _unjudged(turns: int) -> str:
+    return (
+        f"{turns} turns had no candidate that the judge could judge: the first one was taken. Their rows say why "
+        "(choice.unjudged)."
+    )
 
 
 async def _play(
@@ -143,16 +223,18 @@ async def _play(
     config: RolloutConfig,
     local: LocalServing,
     settings: RenderSettings | None,
-) -> dict[str, str | float]:
-    """Open both sides and play.
+    choice: ChosenJudge | None,
+    judge: Judge | None,
+) -> tuple[dict[str, str], float]:
+    """Open both sides, and the language model that chooses replies if one does, and play.
 
     Args:
         settings: of rendering, for a human who sees pages.
+        judge: opens `choice`; None where that is a language model.
 
     Returns:
-        For the attempt's environment: the names of the models, as their servers report them, and `STARTUP`.
+        The names of the models, as their servers report them, and when all of them were ready (`time.monotonic`).
     """
-    start = time.monotonic()
     async with AsyncExitStack() as stack:
         agent = await _agent(config, local, runner.kind, stack)
         player = None if config.sim == SCRIPTED else await stack.enter_async_context(_client(config, local, "sim"))
@@ -160,20 +242,28 @@ async def _play(
         opening = open_human(runner.kind, player, screenshots, config.recipe, config.ray, say, settings)
         human = await stack.enter_async_context(opening)
         clients = [agent] if player is None else [agent, player]
+        served = {"agent_model": agent.model, "human": human.name}
+        if choice is not None and judge is None:
+            asked = await stack.enter_async_context(_client(config, local, "judge"))
+            clients.append(asked)
+            served["judge_model"] = asked.model
+            judge = choice.asking(asked)
         limiters = [client.limiter for client in clients if client.limiter is not None]
-        startup = round(time.monotonic() - start, 3)
-        served: dict[str, str | float] = {"agent_model": agent.model, "human": human.name, STARTUP: startup}
-        await runner.play(missing, len(missing), agent, human, limiters)
-        return served
+        ready = time.monotonic()
+        await runner.play(missing, len(missing), agent, human, limiters, judge)
+        return served, ready
 
 
-def _client(
-    config: RolloutConfig, local: LocalServing, role: Literal["agent", "sim"]
-) -> AbstractAsyncContextManager[ChatClient]:
+def _client(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractAsyncContextManager[ChatClient]:
     from sweet.llm.connect import open_client
 
+    models = {
+        "agent": (config.agent, config.agent_url),
+        "sim": (config.sim, config.sim_url),
+        "judge": (str(config.judge_model), config.judge_url),
+    }
     return open_client(
-        *((config.agent, config.agent_url) if role == "agent" else (config.sim, config.sim_url)),
+        *models[role],
         concurrency=config.concurrency,
         role=role,
         retry_timeout=config.retry_timeout,
@@ -216,9 +306,12 @@ def _check_playable(kind: TaskKind, tasks: list[Task], config: RolloutConfig) ->
         fix = Hint("leave ", option("sim_url"), " out, or name the served model: ", option("sim", "scripted-human"))
         _check_no_server("human", config.sim_url, "sim_url", Hint(fix, " for serve-sim's scripted engine"))
         kind.check_scripted_human(tasks)
-    if config.ray is not None and not kind.visual:
+    check_choosing(kind, tasks, config)
+    if config.ray is not None and not kind.visual and not (config.best_of and judge_name(config) in CRITIC_JUDGES):
         raise UsageError(
-            f"Dialogues on {kind.name} tasks have no pages to render.", where=option("ray"), fix="leave it out"
+            f"Dialogues on {kind.name} tasks have no pages to render, and no critic judges them.",
+            where=option("ray"),
+            fix="leave it out",
         )
     if kind.visual and config.ray is None:
         from sweet.render.requirements import check_rendering

@@ -21,6 +21,7 @@ DigestOf = Callable[[Artifact], str | None]
 _PLAYED = (
     *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),
     *("max_turns", "temperature", "top_p", "max_tokens", "token_limit", "seed"),
+    *("best_of", "judge", "judge_model", "judge_prompt", "reference", "reference_context", "max_length"),
 )
 """Settings, in meta or the attempt's configuration, that rollouts of one role share: all that decide a dialogue. More
 tasks, or more samples of each, replace fewer."""

@@ -62,6 +62,12 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         **{name: getattr(config, name) for name in (*SCORER_OPTIONS, "sandbox", "workers", "device")}
         | _looks(kind, config, rollouts, reporter),
     )
+    played = RolloutsMeta.of(rollouts)
+    if played.best_of is not None and played.informed:
+        reporter.warn(
+            f"Each reply of {rollouts.id} was chosen among {played.best_of} by a judge that sees the solution: "
+            "the rates are not those of the agent alone."
+        )
     began = time.monotonic()
     with run.attempt("eval", config, inputs=[rollouts]) as attempt, _open_scorer(run, kind, config, request) as scorer:
         attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}

@@ -16,7 +16,27 @@ from sweet.stages.record import Flat, Meta
 from sweet.tasks.base import Recipe, ReferenceContext
 
 
-class RolloutsMeta(Meta):
+class JudgedMeta(Meta):
+    """Of what a judge has scored; all absent where there was none."""
+
+    judge: str | None = None
+    """What judged: critic, llm, oracle, random, untrained, or the name of a Python function."""
+    critic: str | None = None
+    """Id of the critic that judged."""
+    judge_model: str | None = None
+    """The language model that judged."""
+    judge_prompt: str | None = None
+    """Digest of its prompt."""
+    informed: bool | None = None
+    """Whether the judge sees the training-time information; of candidates recorded for a language model only."""
+    reference: str | None = None
+    """The model that judged untrained."""
+    reference_context: ReferenceContext | None = None
+    """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; absent
+    where the critic has no reference, or does not read that information either."""
+
+
+class RolloutsMeta(JudgedMeta):
     """Of dialogues."""
 
     task: str | None = None
@@ -45,6 +65,8 @@ class RolloutsMeta(Meta):
     """The agent's system prompt, where it is not the packaged one."""
     prompts_digest: str | None = None
     """Digest of the prompts that were given instead of the packaged ones."""
+    best_of: int | None = None
+    """Replies that were sampled at each turn, of which the judge chose one; absent where one was sampled."""
 
     @property
     def rendering(self) -> RenderSettings:
@@ -124,30 +146,15 @@ class TrainedMeta(Meta):
     """merged: a model like any other. adapter: peft's folder."""
 
 
-class CandidatesMeta(Meta):
+class CandidatesMeta(JudgedMeta):
     """Of ranked candidates."""
 
     agent: str | None = None
     """The model that was sampled, as it was named then."""
-    judge: str | None = None
-    """What judged: critic, llm, oracle, random, untrained, or the name of a Python function."""
     replies: str | None = None
     """Id of the candidates whose replies were judged again; absent where replies were sampled."""
-    critic: str | None = None
-    """Id of the critic that judged."""
     recipe: Recipe | None = None
     """Recipe that the critic judged by: paper, or upstream."""
-    reference_context: ReferenceContext | None = None
-    """What the critic's reference read: hidden, the training-time information and the dialogue, or dialogue; absent
-    where the critic has no reference, or does not read that information either."""
-    judge_model: str | None = None
-    """The language model that judged."""
-    judge_prompt: str | None = None
-    """Digest of its prompt."""
-    informed: bool | None = None
-    """Whether its prompt has the training-time information."""
-    reference: str | None = None
-    """The model that judged untrained."""
 
 
 class PairsMeta(Meta):

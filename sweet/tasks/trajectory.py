@@ -26,6 +26,30 @@ HumanFault = Literal["empty", "echo", "refusal", "ended", "leaked", "reference"]
 it were the agent, or leaks the reference. `reference`: the reference page cannot be rendered."""
 
 
+class Choice(BaseModel):
+    """How the agent's reply was chosen among several candidates (`sweet rollout --best-of`).
+
+    Attributes:
+        index: of the chosen candidate, in the order in which the agent returned them.
+        advantages: the judge's advantage of each candidate, in that order; None for one that it could not judge. If it
+            could judge none, the first candidate was taken.
+        basis: origin and unit of the advantages (`sweet.stages.rows.Basis`).
+        unjudged: why the first of the candidates that could not be judged could not be.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    index: int = Field(ge=0)
+    advantages: tuple[float | None, ...]
+    basis: str
+    unjudged: str | None = None
+
+    @property
+    def advantage(self) -> float | None:
+        """The advantage of the chosen candidate; None if no candidate could be judged."""
+        return self.advantages[self.index]
+
+
 class Turn(BaseModel):
     """One entry of a dialogue.
 
@@ -41,6 +65,7 @@ class Turn(BaseModel):
         logprobs: log-probability of each sampled id under the sampling model at temperature 1, if returned.
         finish_reason: as the server returned it: stop, length, …
         sampling_seed: the seed that was sent with the agent's request.
+        choice: how the reply was chosen among several candidates; None if there was only one.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -54,6 +79,7 @@ class Turn(BaseModel):
     logprobs: tuple[float, ...] | None = None
     finish_reason: str | None = None
     sampling_seed: int | None = None
+    choice: Choice | None = None
 
     @property
     def said(self) -> str:
@@ -62,7 +88,11 @@ class Turn(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens, seconds of waiting and failed attempts of one dialogue, for the agent and for the human."""
+    """Tokens, seconds of waiting and failed attempts of one dialogue, for the agent and for the human.
+
+    With several candidates for each turn, `completion_tokens` counts the tokens of all, and `judge_seconds` the waiting
+    for the judge that chose among them, None without one.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -72,6 +102,7 @@ class Usage(BaseModel):
     human_completion_tokens: int = 0
     agent_seconds: float = 0.0
     human_seconds: float = 0.0
+    judge_seconds: float | None = None
     seconds: float = 0.0
     agent_retries: int = 0
     human_retries: int = 0

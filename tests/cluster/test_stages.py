@@ -24,6 +24,7 @@ from sweet.scoring.stage import plan_eval, run_eval
 from sweet.stages.base import Silent
 from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
+from sweet.tasks.trajectory import Trajectory
 from tests.stages.learn_runs import make_agent
 
 
@@ -134,6 +135,29 @@ def test_advantages_are_the_same_as_on_one_machine(nodes: Any, run: Run, tmp_pat
     assert {node["device"] for node in recorded.values()} == {"cpu"}
     assert sum(node["items"] for node in recorded.values()) == 1
     assert {node["cores"] for node in recorded.values()} == {1}
+
+
+def test_a_rollout_is_judged_on_the_nodes_as_on_one_machine(nodes: Any, tmp_path: Path) -> None:
+    agent = make_agent(tmp_path / "agent")
+    config = RolloutConfig.model_validate(
+        {"agent": agent, "num_tasks": 4, "max_turns": 3, "max_tokens": 12, "device": "cpu"}
+        | {"best_of": 4, "judge": "untrained"}
+    )
+    found = []
+    for ray in (None, nodes.address):
+        run = Run.create(tmp_path / f"run-{ray is None}", task="code")
+        result = run_rollout(run, config.model_copy(update={"ray": ray}), Silent())
+        found.append({t.id: t for t in read_jsonl(run.file(result.artifacts[0]), Trajectory)})
+        recorded: Any = run.manifest().attempts[-1].environment.get("nodes", {})
+        assert len(recorded) == (0 if ray is None else 3)
+    here, there = found
+    assert here.keys() == there.keys()
+    for name, dialogue in here.items():
+        for one, two in zip(dialogue.dialogue_history, there[name].dialogue_history, strict=True):
+            assert (one.said, one.token_ids) == (two.said, two.token_ids)
+            if one.choice is not None and two.choice is not None:
+                assert one.choice.advantages == pytest.approx(two.choice.advantages, abs=1e-5)
+        assert sum(turn.choice is not None for turn in dialogue.dialogue_history) == len(dialogue.agent_turns)
 
 
 def test_each_gpu_of_the_cluster_has_a_replica(

@@ -115,6 +115,16 @@ def test_invalid_tasks_and_dialogues_a_task(tmp_path: Path) -> None:
     assert measure_comparison(a, b).as_json()["tasks"] == 2
 
 
+def test_a_judge_that_chose_the_replies(tmp_path: Path) -> None:
+    critic = {"best_of": 8, "judge": "critic", "critic": "critic-1", "informed": True}
+    a, b = evaluate(tmp_path / "a", REWARDS), evaluate(tmp_path / "b", REWARDS, rollouts_meta=critic)
+    text = "Choice of replies: one sample a turn in A, best of 8 by critic-1, which sees the solution in B."
+    assert {key: found["text"] for key, found in warnings(a, b).items()} == {"best_of": text}
+    chance = evaluate(tmp_path / "c", REWARDS, rollouts_meta={"best_of": 8, "judge": "random", "informed": False})
+    assert warnings(chance, b)["best_of"]["a"] == "best of 8 by random"
+    assert warnings(b, evaluate(tmp_path / "d", REWARDS, rollouts_meta=critic)) == {}
+
+
 def test_stale_scores(tmp_path: Path) -> None:
     a, b = evaluate(tmp_path / "a", REWARDS), evaluate(tmp_path / "b", REWARDS)
     file = b.run.path / "rollouts" / "rollouts-1.jsonl"

@@ -30,6 +30,7 @@ COMMANDS = (
                 "ColBench with two servers",
             ),
             ("sweet rollout RUN --agent RUN/actor/actor-1", "dialogues of a trained actor"),
+            ("sweet rollout RUN --split test --best-of 16", "the critic chooses among 16 replies at each turn"),
             ("sweet rollout --agent DIR -- --max-model-len 16384", "a model that vllm serves during the rollout"),
         ),
     ),

@@ -22,6 +22,7 @@ from sweet.runs.jsonl import scan_jsonl
 from sweet.scoring.results.evaluation import Evaluation, Values
 from sweet.scoring.results.metrics import Caveat
 from sweet.stages.base import digest_of
+from sweet.stages.meta import RolloutsMeta
 from sweet.tasks.base import Task
 
 _UNKNOWN = object()
@@ -148,6 +149,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     if a.kind.visual and b.kind.visual:
         for key, value in (("window", window_name(RenderSettings())), ("pictures", PLACEHOLDER)):
             yield from _differs(key, _LOOKS[key], *(side.get(key) or value for side in (ours, theirs)))
+    yield from _differs("best_of", "choice of replies", _choice(ours), _choice(theirs))
     for key, words in _PLAYED.items():
         yield from _differs(key, words, ours.get(key, _UNKNOWN), theirs.get(key, _UNKNOWN))
 
@@ -201,6 +203,15 @@ def _human(side: Evaluation) -> str:
     asked, attempt = str(side.played.get("sim")), side.played_by
     served = asked if attempt is None else attempt.environment.get("human", asked)
     return asked if served == asked else f"{asked} (served as {served})"
+
+
+def _choice(played: Mapping[str, Any]) -> str:
+    """Return how many replies were sampled at each turn, and who chose one of them (`sweet rollout --best-of`)."""
+    meta = RolloutsMeta.read(played)
+    if meta.best_of is None:
+        return "one sample a turn"
+    judge = meta.critic or meta.judge_model or meta.judge
+    return f"best of {meta.best_of} by {judge}{', which sees the solution' if meta.informed else ''}"
 
 
 def _faults(side: Evaluation) -> int:
