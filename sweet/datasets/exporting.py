@@ -189,13 +189,13 @@ class Export:
             yield published_row(self.prompts.written(trajectory), reward, system)
         if self.prompts.missing:
             self._reporter.warn(
-                f"{self.prompts.missing} turns of the agent have no `input`, their prompt: {self._why_none}. The "
+                f"Turns of the agent without `input`, their prompt: {self.prompts.missing}, as {self._why_none}. The "
                 "published critic data and candidates need it (--tokenizer MODEL)."
             )
         if unanswered:
             self._reporter.warn(
-                f"{unanswered} dialogues end with a message of the human, as a fault ended them. The published critic "
-                "data need dialogues that end with the agent's reply."
+                f"Dialogues that end with a message of the human, as a fault ended them: {unanswered}. The published "
+                "critic data need dialogues that end with the agent's reply."
             )
 
     def metrics(self, rows: int, out: Path) -> ExportMetrics:

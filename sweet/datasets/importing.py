@@ -94,17 +94,17 @@ class _Survey:
         """
         for text, rows in self.prompts.most_common(3):
             shown = f"{digest_of(text)} ({shorten(text, 60, placeholder=' …')})" if text else "none"
-            reporter.say(f"{rows} of {self.trajectories} rows record the agent's system prompt: {shown}.")
+            reporter.say(f"System prompt of the agent in {rows} of {self.trajectories} rows: {shown}.")
         if len(self.prompts) > 3:
-            reporter.say(f"The rows record {len(self.prompts)} different system prompts of the agent.")
+            reporter.say(f"Different system prompts in all: {len(self.prompts)}.")
         fallback = "the packaged one" if given is None else f"that of {given}"
         if self.unreadable:
             reporter.warn(
-                f"The recorded prompt of {self.unreadable} rows cannot be read, so {fallback} is taken for theirs. The "
+                f"Rows whose recorded prompt cannot be read, for which {fallback} is taken: {self.unreadable}. The "
                 f"first is {self.first_unreadable}."
             )
         if self.without_prompt:
-            reporter.say(f"{self.without_prompt} rows record no prompt of the agent: {fallback} is taken for theirs.")
+            reporter.say(f"Rows that record no prompt, for which {fallback} is taken: {self.without_prompt}.")
 
 
 def run_data_import(

@@ -264,4 +264,4 @@ def test_a_dialogue_that_ends_with_the_human_is_named(tmp_path: Path) -> None:
     cut = dialogue.model_copy(update={"dialogue_history": dialogue.dialogue_history[:-1]})
     heard = Heard()
     exported(played(tmp_path, iter([cut]), agent="scripted"), heard)
-    assert any("1 dialogues end with a message of the human" in line for line in heard.warnings)
+    assert any("as a fault ended them: 1." in line for line in heard.warnings)

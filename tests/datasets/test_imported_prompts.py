@@ -85,10 +85,14 @@ def test_each_dialogue_keeps_its_own(file: Path, tmp_path: Path) -> None:
         "without_prompt": 1,
         "unreadable_prompt": 1,
     }
-    assert [line.split(" rows ")[0] for line in heard.said if "system prompt" in line] == ["2 of 5", "1 of 5"]
-    assert any("1 rows record no prompt" in line for line in heard.said)
+    said = [line.split(" (")[0] for line in heard.said]
+    assert said == [
+        f"System prompt of the agent in 2 of 5 rows: {digest_of(POLITE)}",
+        f"System prompt of the agent in 1 of 5 rows: {digest_of(BRIEF)}",
+        "Rows that record no prompt, for which the packaged one is taken: 1.",
+    ]
     (warning,) = heard.warnings
-    assert "prompt of 1 rows cannot be read" in warning
+    assert "cannot be read, for which the packaged one is taken: 1." in warning
     assert "The first is unreadable: it is neither" in warning
 
 
