@@ -30,10 +30,13 @@ PICTURE = Path("docs/micro.png")
 BEGIN = "<!-- study: python -m benchmarks.readme_results -->"
 END = "<!-- end of study -->"
 
-ALTERNATIVE = (
-    "Success of each method with its interval over seeds; success of the best of N dialogues by judge; mean advantage "
-    "by kind of turn"
-)
+ALTERNATIVES = {
+    "success": "success of each method with its interval over seeds",
+    "best-of-turns": "success with the best of N replies at each turn by judge",
+    "best-of": "success of the best of N finished dialogues by judge",
+    "credit": "mean advantage by kind of turn",
+}
+"""Descriptions of the parts of the picture."""
 HEADER = ("method", "what it is", "success", "greedy", "`sweet` minus it")
 
 
@@ -56,7 +59,7 @@ def block(results: StudyResults) -> str:
         f"**{about(FAMILY)}** {count(len(results.seeds), 'seed')}; in each, all methods start from the same agent and "
         "learn from the same offline dialogues. All are evaluated on the same "
         f"{results.test_tasks:,} unseen tasks.",
-        f"![{ALTERNATIVE}]({PICTURE})",
+        f"![{_alternative(results)}]({PICTURE})",
         safe_markdown.table(HEADER, map(_row, study_series.methods(results)), "--rrr"),
         "Success at temperature 1 and greedy in per cent: means over seeds with a 95 % t-interval over seeds. The "
         "difference on the same tasks in percentage points, with a 95 % interval over tasks.",
@@ -65,6 +68,11 @@ def block(results: StudyResults) -> str:
         f"[{RESULTS}]({RESULTS}), which has all results and settings ({_versions(results)}).",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _alternative(results: StudyResults) -> str:
+    words = "; ".join(ALTERNATIVES[name] for name in plots.overview_parts(results))
+    return words[:1].upper() + words[1:]
 
 
 def _row(one: MethodResult) -> list[str]:

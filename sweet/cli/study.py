@@ -49,7 +49,8 @@ def show_study(result: StageResult) -> None:
     console.heading("sweet minus the method, in points")
     header = ["method", "difference [over tasks]", "[over seeds]", "p", "seconds"]
     console.show_rows(header, map(_against, metrics["methods"]), right=header[1:])
-    _show_columns("best of N dialogues", "N", metrics["best_of"], "n")
+    _show_columns("best of N replies at each turn", "N", metrics["best_of_turns"], "n")
+    _show_columns("best of N finished dialogues", "N", metrics["best_of"], "n")
     _show_columns("success by offline dialogues", "dialogues", metrics["offline"], "trajectories")
     _show_credit(metrics["credit"])
     console.show(console.safe_text(metrics["results"]))

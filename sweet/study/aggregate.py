@@ -23,7 +23,7 @@ from sweet.scoring.results.statistics import mean_difference, sign_flip_p_value,
 from sweet.stages.base import Silent
 from sweet.study.plan import GREEDY, SAMPLED, SeedJob
 from sweet.study.results import Against, Bounds, Columns, Credit, MethodResult, StudyResults
-from sweet.study.settings import CRITICS, MAIN, Method
+from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method
 from sweet.study.step_cache import ReadOnlyStepCache, StepMissing
 from sweet.study.study_steps import StudySteps
 
@@ -64,6 +64,7 @@ def aggregate(jobs: Sequence[SeedJob], family: str) -> StudyResults:
         test_tasks=max(1, len(tasks)),
         methods=[_method(method, by_seed, sweet) for method in jobs[0].methods if (by_seed := outcomes[method.name])],
         best_of=_best_of(jobs),
+        best_of_turns=_best_of_turns(jobs),
         offline=_offline(jobs),
         credit=_credit(jobs),
         settings=jobs[0].sizes.outcome_settings(),
@@ -151,10 +152,10 @@ def _method(method: Method, outcomes: Mapping[int, Outcome], sweet: Mapping[int,
 
 
 def _best_of(jobs: Sequence[SeedJob]) -> Columns | None:
-    """Return the success of the best of N by each critic, and of the same dialogues chosen at random and by reward."""
+    """Return the success of the best of N dialogues by each critic, and of the same chosen at random and by reward."""
     columns: Columns = {}
     by_seed: list[Any] = []
-    for name, method in _critics(jobs):
+    for name, method in _measured(jobs, CRITICS):
         steps = read_seeds(jobs, partial(StudySteps.best_of, method=method)).values()
         if steps:
             by_seed = [step.metrics["best_of"]["n"] for step in steps]
@@ -169,6 +170,29 @@ def _add_best_of(columns: Columns, name: str, by_seed: Sequence[Any], chosen_by:
     counts = sorted(set.intersection(*({*seed} for seed in by_seed)), key=int)
     columns["n"] = [float(n) for n in counts]
     _add(columns, name, [[seed[n][chosen_by] for seed in by_seed] for n in counts])
+
+
+def _best_of_turns(jobs: Sequence[SeedJob]) -> Columns | None:
+    """Return the success where each judge chooses the best of N replies at each turn.
+
+    A reply that is drawn at random from N is distributed like a single one, so `random` is the success at N = 1.
+    """
+    columns: Columns = {}
+    single: dict[int, float] = {}
+    for name, method in _measured(jobs, TURN_JUDGES):
+        by_seed = read_seeds(jobs, partial(_success_by_n, method=method))
+        if by_seed:
+            counts = sorted(next(iter(by_seed.values())))
+            columns["n"] = [float(n) for n in counts]
+            _add(columns, name, [[seed[n] for seed in by_seed.values()] for n in counts])
+            single |= {seed: found[1] for seed, found in by_seed.items()}
+    if columns:
+        _add(columns, "random", [list(single.values())] * len(columns["n"]))
+    return columns or None
+
+
+def _success_by_n(steps: StudySteps, method: Method) -> dict[int, float]:
+    return {n: float(step.metrics[RATE]) for n, step in steps.best_of_turns(method).items()}
 
 
 def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
@@ -186,7 +210,7 @@ def _offline(jobs: Sequence[SeedJob]) -> Columns | None:
 def _credit(jobs: Sequence[SeedJob]) -> Credit | None:
     """Return the mean advantage by kind of turn, and how often a critic orders a turn's replies correctly."""
     found: dict[str, Any] = {"agreement": {}, "agreement_by_kind": {}}
-    for name, method in _critics(jobs):
+    for name, method in _measured(jobs, CRITICS):
         steps = read_seeds(jobs, partial(StudySteps.credit, method=method)).values()
         by_seed = [step.metrics for step in steps if "agreement" in step.metrics]
         if by_seed:
@@ -210,10 +234,10 @@ def _by_kind(
     return {kind: {name: _mean(row), "ci": _bounds(row, within)} for kind, row in values.items()}
 
 
-def _critics(jobs: Sequence[SeedJob]) -> list[tuple[str, Method]]:
-    """Return the critics that are measured, with their names in the results."""
+def _measured(jobs: Sequence[SeedJob], judges: Mapping[str, str]) -> list[tuple[str, Method]]:
+    """Return the judges that the study has, with their names in the results."""
     by_name = {method.name: method for method in jobs[0].methods}
-    return [(name, by_name[method]) for name, method in CRITICS.items() if method in by_name]
+    return [(name, by_name[method]) for name, method in judges.items() if method in by_name]
 
 
 def _add(columns: Columns, name: str, rows: Sequence[Sequence[float]]) -> None:

@@ -51,7 +51,10 @@ class StudyMetrics(Record):
                 "test_tasks": "with --study: unseen tasks of each evaluation",
                 "methods": "with --study: success, tests_passed and greedy_success of each method, the seconds of "
                 "training, its settings, and the difference of sweet and the method: paired by task, and over seeds",
-                "best_of": "with --study: success of the best of n dialogues, by critic, no_info, random and oracle",
+                "best_of": "with --study: success of the best of n finished dialogues, by critic, no_info, random and "
+                "oracle",
+                "best_of_turns": "with --study: success with the best of n replies at each turn, by critic, no_info, "
+                "random, oracle and untrained",
                 "offline": "with --study: success by the number of offline dialogues",
                 "credit": "with --study: mean advantage by kind of turn, and how often replies are ordered correctly",
                 "settings": "with --study: the sizes of the study",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter
-from sweet.study.settings import CRITICS, MAIN, Method, StudySizes
+from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method, StudySizes
 from sweet.study.step_cache import StepCache
 from sweet.study.study_steps import StudySteps
 
@@ -85,8 +85,12 @@ class SeedJob(BaseModel):
         for name in CRITICS.values():
             if name in by_name:
                 best, credit = partial(_best_of, method=by_name[name]), partial(_credit, method=by_name[name])
-                parts.append(Part(f"best of N by {name}", self.run, self.sizes, best))
+                parts.append(Part(f"best of N dialogues by {name}", self.run, self.sizes, best))
                 parts.append(Part(f"credit by {name}", self.run, self.sizes, credit))
+        for name in TURN_JUDGES.values():
+            if name in by_name:
+                best = partial(_best_of_turns, method=by_name[name])
+                parts.append(Part(f"best of N replies by {name}", self.run, self.sizes, best))
         for divisor in self.sizes.parts:
             run, sizes = self.part_run(divisor)
             for name in MAIN:
@@ -107,6 +111,10 @@ def _evaluate(steps: StudySteps, *, method: Method, temperatures: tuple[float, .
 
 def _best_of(steps: StudySteps, *, method: Method) -> None:
     steps.best_of(method)
+
+
+def _best_of_turns(steps: StudySteps, *, method: Method) -> None:
+    steps.best_of_turns(method)
 
 
 def _credit(steps: StudySteps, *, method: Method) -> None:

@@ -82,14 +82,16 @@ class StudyResults(_Result):
     test_tasks: int = Field(ge=1)
     methods: list[MethodResult]
     best_of: Columns | None = None
-    """Success over `n`."""
+    """Success over `n`, where one of n finished dialogues is chosen."""
+    best_of_turns: Columns | None = None
+    """Success over `n`, where one of n replies is chosen at each turn."""
     offline: Columns | None = None
     """Success over `trajectories`."""
     credit: Credit | None = None
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     versions: dict[str, JsonValue] = Field(default_factory=dict)
 
-    @field_validator("best_of")
+    @field_validator("best_of", "best_of_turns")
     @classmethod
     def _over_n(cls, columns: Columns | None) -> Columns | None:
         _check_columns(columns or {}, "n")

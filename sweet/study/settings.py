@@ -134,6 +134,10 @@ MAIN = ("rft", "multi-turn-dpo", "sweet")
 CRITICS = {"critic": "sweet", "no_info": "no-info"}
 """The critics that are measured separately: the name in the results, and the method that has the critic."""
 
+TURN_JUDGES = CRITICS | {"oracle": "oracle", "untrained": "untrained"}
+"""The judges that choose the best of N replies at each turn: the name in the results, and the method that has the
+judge."""
+
 
 def _split_names(value: Any) -> Any:
     """Split names at commas: `a,b` is the same list as `a` and `b`."""
@@ -192,10 +196,12 @@ class StudySizes(Sizes):
     """The split that actors are evaluated on."""
     eval_tasks: int = Field(default=500, ge=1)
     """Tasks of each evaluation."""
-    best_tasks: int = Field(default=60, ge=1)
-    """Validation tasks of the figure best of N."""
+    best_tasks: int = Field(default=100, ge=1)
+    """Validation tasks of the figures best of N."""
     best_samples: int = Field(default=32, ge=2)
-    """Dialogues for each of them."""
+    """Dialogues for each of them, of which one is chosen."""
+    best_replies: int = Field(default=32, ge=2)
+    """Replies at each turn, of which one is chosen and the dialogue goes on with it; at most so many."""
     credit_turns: int = Field(default=300, ge=1)
     """Turns of these dialogues at which credit is measured."""
     parts: tuple[int, ...] = (8, 2)

@@ -13,6 +13,7 @@ from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.ranking.config import RankConfig
 from sweet.rollouts.config import RolloutConfig
 from sweet.scoring.config import EvalConfig
+from sweet.scoring.results.statistics import powers_of_two
 from sweet.stages.base import StageConfig
 from sweet.study.settings import Method, Options, StudySizes
 from sweet.study.step_cache import Step, StepCache
@@ -49,6 +50,20 @@ class StudySteps:
         judged = self._judged(method, self._replies())
         pairs = self._do(PairConfig(from_=judged[-1].id, seed=self.seed, **_options(method.pair)))
         return [*judged, pairs, self._train(method, pairs)]
+
+    def best_of_turns(self, method: Method) -> dict[int, Step]:
+        """Return, for N = 1, 2, 4, …, the scores of dialogues on validation tasks in which the method's judge chose the
+        best of N replies of the starting model at each turn.
+
+        With one reply nothing is chosen: these are the dialogues that `best_of` chooses among, several for each task.
+        """
+        judge: Options = {"critic": self._critic(method.critic).id} if method.judge == "critic" else {}
+        steps = {}
+        for n in powers_of_two(self.sizes.best_replies):
+            choice = {"best_of": n, "judge": method.judge, **judge}
+            played = self._play("validation", self.sizes.best_tasks, choice=choice) if n > 1 else self._validation()
+            steps[n] = self._score(played)
+        return steps
 
     def best_of(self, method: Method) -> Step:
         """Return the scores of the starting model's dialogues on validation tasks; their metrics have the success of
@@ -124,8 +139,20 @@ class StudySteps:
         return [critic, replies, self._do(RankConfig(from_=critic.id, replies=replies.id, seed=self.seed, **options))]
 
     def _play(
-        self, split: str, tasks: int, *, samples: int = 1, agent: str | None = None, temperature: float = 1.0
+        self,
+        split: str,
+        tasks: int,
+        *,
+        samples: int = 1,
+        agent: str | None = None,
+        temperature: float = 1.0,
+        choice: Options | None = None,
     ) -> Step:
+        """Play dialogues.
+
+        Args:
+            choice: options by which one of several replies is chosen at each turn.
+        """
         return self._do(
             RolloutConfig(
                 tasks=self.sizes.tasks,
@@ -139,6 +166,7 @@ class StudySteps:
                 max_tokens=self.sizes.reply_tokens,
                 seed=self.seed,
                 new=True,
+                **_options(choice or {}),
             )
         )
 

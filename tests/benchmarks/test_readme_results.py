@@ -60,7 +60,10 @@ def test_the_block_contains_the_results_and_describes_them() -> None:
     assert "| +10.0 [7.0, 13.0], p = 0.001 |" in text
     assert "| −5.0 [−8.0, −2.0], p = 0.001 |" in text
     assert "above zero for sweet minus zero-shot, rft." in text
-    assert f"]({PICTURE})" in text
+    picture = (
+        "Success of each method with its interval over seeds; success with the best of N replies at each turn by judge"
+    )
+    assert f"![{picture}; mean advantage by kind of turn]({PICTURE})" in text
 
 
 def test_texts_of_the_results_are_no_markup() -> None:

@@ -71,8 +71,9 @@ def test_the_parts_of_a_seed() -> None:
     assert [(part.name, part.run, part.sizes.train_tasks) for part in parts] == [
         ("rft", "seed-3", 300),
         ("sweet", "seed-3", 300),
-        ("best of N by sweet", "seed-3", 300),
+        ("best of N dialogues by sweet", "seed-3", 300),
         ("credit by sweet", "seed-3", 300),
+        ("best of N replies by sweet", "seed-3", 300),
         ("rft on 75 tasks", "seed-3-tasks-75", 75),
         ("sweet on 75 tasks", "seed-3-tasks-75", 75),
         ("rft on 150 tasks", "seed-3-tasks-150", 150),

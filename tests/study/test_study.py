@@ -88,9 +88,21 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
 
 def figures(folder: Path) -> None:
     """Check the figures of one seed, made in the existing folder."""
-    small = {"best_tasks": 4, "best_samples": 4, "credit_turns": 8, "parts": (1,)}
+    small = {"best_tasks": 4, "best_samples": 4, "best_replies": 4, "credit_turns": 8, "parts": (1,)}
     config = StudyConfig.model_validate({**SIZES, **small, "seeds": 1, "methods": METHODS, "figures": True})
     metrics = run_study(folder, config, Silent()).metrics.as_json()
+    turns, dialogues = metrics["best_of_turns"], metrics["best_of"]
+    assert turns.keys() == {"n", "critic", "critic_ci", "random", "random_ci"}
+    assert turns["n"] == [1, 2, 4]
+    assert turns["random"] == [turns["critic"][0]] * 3 == pytest.approx([dialogues["random"][0]] * 3)
+    assert turns["critic_ci"] == [None] * 3, "one seed has no interval"
+    chosen = [
+        attempt.config for attempt in attempts(folder) if attempt.stage == "rollout" and attempt.config["best_of"]
+    ]
+    assert [(config["best_of"], config["split"], config["num_tasks"]) for config in chosen] == [
+        (2, "validation", 4),
+        (4, "validation", 4),
+    ]
     assert metrics["best_of"]["n"] == [1, 2, 4]
     assert metrics["best_of"]["critic"][0] == pytest.approx(metrics["best_of"]["random"][0])
     assert metrics["best_of"]["random"] == [metrics["best_of"]["random"][0]] * 3

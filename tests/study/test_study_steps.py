@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweet.ranking.config import RankConfig
+from sweet.rollouts.config import RolloutConfig
 from sweet.runs.manifest import Kind
 from sweet.runs.run import Run
 from sweet.runs.stages import STAGES
@@ -35,7 +36,7 @@ def steps(tmp_path: Path) -> StudySteps:
         stage.config: (stage.name, toy(stage.name, stage.makes)) for stage in STAGES
     }
     run = Run.create(tmp_path / "run", "code")
-    return StudySteps(StepCache(run, Silent(), toys), StudySizes(), seed=3)
+    return StudySteps(StepCache(run, Silent(), toys), StudySizes(best_tasks=5, best_replies=8), seed=3)
 
 
 def configs(steps: StudySteps, kind: type[StageConfig]) -> list[Any]:
@@ -55,3 +56,20 @@ def test_the_same_critic_ranks_with_a_reference_model_that_does_not_see_the_solu
         ("critic-1", "candidates-1", None),
         ("critic-1", "candidates-1", "dialogue"),
     ]
+
+
+def test_each_judge_chooses_the_best_of_n_replies_at_the_turns_of_the_same_tasks(steps: StudySteps) -> None:
+    for name in ("sweet", "no-info", "oracle", "untrained"):
+        assert list(steps.best_of_turns(METHODS[name])) == [1, 2, 4, 8]
+    played = [one for one in configs(steps, RolloutConfig) if one.split == "validation"]
+    single, *chosen = played
+    assert (single.best_of, single.samples) == (None, steps.sizes.best_samples)
+    assert [(one.judge, one.critic, one.best_of) for one in chosen] == [
+        (judge, critic, n)
+        for judge, critic in (("critic", "critic-1"), ("critic", "critic-2"), ("oracle", None), ("untrained", None))
+        for n in (2, 4, 8)
+    ]
+    assert {(one.num_tasks, one.draw_tasks, one.agent, one.temperature, one.seed) for one in played} == {
+        (5, False, "micro", 1.0, 3)
+    }
+    assert {one.samples for one in chosen} == {1}

@@ -55,6 +55,14 @@ def study_dict() -> dict[str, Any]:
             **curve(0.2, 0.0, 6, "random"),
             **curve(0.2, 0.13, 6, "oracle"),
         },
+        "best_of_turns": {
+            "n": [1, 2, 4, 8],
+            **curve(0.2, 0.08, 4, "critic"),
+            **curve(0.2, 0.03, 4, "no_info"),
+            **curve(0.2, 0.0, 4, "random"),
+            **curve(0.2, 0.12, 4, "oracle"),
+            **curve(0.2, 0.06, 4, "untrained"),
+        },
         "offline": {
             "trajectories": [450, 900, 1800, 3600],
             **curve(0.15, 0.01, 4, "rft"),

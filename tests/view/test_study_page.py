@@ -14,7 +14,7 @@ from PIL import Image
 
 from sweet.errors import InputError, UsageError
 from sweet.study import settings as study_settings
-from sweet.study.results import read_results
+from sweet.study.results import StudyResults, read_results
 from sweet.view.study import plots, study_series, write_report
 from sweet.view.study.display_names import METHODS, about, known_first
 from sweet.view.study.study_page import page
@@ -24,7 +24,7 @@ from tests.view.conftest import HOSTILE
 from tests.view.study_results import SEEDS, around, method, study, study_dict
 from tests.view.test_dialogues_page import read
 
-PARTS = ["success", "best-of", "offline", "credit"]
+PARTS = ["success", "best-of-turns", "best-of", "offline", "credit"]
 
 
 def picture(png: bytes) -> Image.Image:
@@ -61,7 +61,9 @@ def test_every_part_is_drawn_at_a_width_that_a_page_has_room_for(drawn: dict[str
         assert 1100 < width < 1500
         assert 600 < height < 1200
     assert wanted(plots.BLUE, plots.SKY, plots.ORANGE, plots.GREY) <= colours(drawn["success"])
-    assert wanted(plots.BLUE, plots.VERMILION, plots.GREEN, plots.INK) <= colours(drawn["best-of"])
+    judges = wanted(plots.BLUE, plots.VERMILION, plots.GREEN, plots.INK)
+    assert judges <= colours(drawn["best-of"])
+    assert judges | wanted(plots.ORANGE) <= colours(drawn["best-of-turns"])
 
 
 def test_the_page_says_what_was_played_and_by_whom() -> None:
@@ -73,7 +75,7 @@ def test_the_page_says_what_was_played_and_by_whom() -> None:
 
 
 def test_what_is_not_there_is_not_drawn() -> None:
-    only = study(methods=[method(0, "sweet")], best_of=None, offline=None, credit=None)
+    only = study(methods=[method(0, "sweet")], best_of=None, best_of_turns=None, offline=None, credit=None)
     assert list(plots.plots(only)) == ["success"]
     assert not wanted(plots.SKY, plots.ORANGE) & colours(plots.plots(only)["success"])
     text = "".join(page(only, {}))
@@ -91,7 +93,7 @@ def test_intervals_that_are_not_known_are_no_obstacle() -> None:
         if one["against_sweet"]:
             one["against_sweet"] |= {"seeds_ci": None}
     bare["seeds"] = [3]
-    for columns in (bare["best_of"], bare["offline"]):
+    for columns in (bare["best_of"], bare["best_of_turns"], bare["offline"]):
         for name in [name for name in columns if name.endswith("_ci")]:
             columns[name] = [None] * len(columns[name])
     results = study(**bare)
@@ -123,7 +125,18 @@ def test_the_overview_carries_where_it_comes_from() -> None:
     image = picture(plots.overview(study(), "digest"))
     assert image.info["Source"] == "digest"
     assert 1500 < image.size[0] < 2000
-    assert picture(plots.overview(study(best_of=None, credit=None), "digest")).size[0] > 1500
+    only = study(best_of=None, best_of_turns=None, credit=None)
+    assert picture(plots.overview(only, "digest")).size[0] > 1500
+
+
+def test_the_overview_has_the_best_of_n_replies_and_of_older_results_that_of_dialogues() -> None:
+    assert plots.overview_parts(study()) == ["success", "best-of-turns", "credit"]
+    older = StudyResults.model_validate(
+        {name: value for name, value in study_dict().items() if name != "best_of_turns"}
+    )
+    assert plots.overview_parts(older) == ["success", "best-of", "credit"]
+    assert plots.overview_parts(study(best_of=None, best_of_turns=None)) == ["success", "credit"]
+    assert plots.overview(older, "digest") != plots.overview(study(), "digest")
 
 
 @pytest.mark.usefixtures("coarse")
@@ -134,7 +147,9 @@ def test_the_folder_gets_the_page_and_the_plots(tmp_path: Path) -> None:
     assert [file.name for file in written.plots] == [f"{part}.png" for part in PARTS]
     text = written.page.read_text(encoding="utf-8")
     reader = read(text)
-    assert sum(value.startswith("data:image/png;base64,") for name, value in reader.attributes if name == "src") == 4
+    assert sum(value.startswith("data:image/png;base64,") for name, value in reader.attributes if name == "src") == len(
+        PARTS
+    )
     assert all(value for name, value in reader.attributes if name == "alt")
     assert not {"script", "link", "a", "iframe"} & set(reader.tags)
     assert not {"href", "style"} & {name for name, _ in reader.attributes}
@@ -207,6 +222,7 @@ def test_the_verdict_wants_both_intervals() -> None:
         ({"seeds": []}, "seeds"),
         ({"best_of": {"n": [1, 2], "critic": [0.5]}}, "critic is not as long as n"),
         ({"best_of": {"critic": [0.5]}}, "n must be numbers above 0"),
+        ({"best_of_turns": {"critic": [0.5]}}, "n must be numbers above 0"),
         ({"best_of": {"n": [0], "critic": [0.5]}}, "n must be numbers above 0"),
         ({"offline": {"trajectories": [1], "rft": [[0.1, 0.2]]}}, "rft must be numbers"),
         ({"offline": {"trajectories": [1], "rft": [0.1], "rft_ci": [0.1]}}, "rft_ci must be intervals"),
@@ -237,7 +253,7 @@ def test_any_shares_can_be_drawn(shares: list[float]) -> None:
         for number, share in enumerate(shares)
     ]
     curve = {"n": [2.0**number for number in range(len(shares))], "critic": shares}
-    pictures = plots.plots(study(methods=methods, best_of=curve, offline=None, credit=None))
+    pictures = plots.plots(study(methods=methods, best_of=curve, best_of_turns=None, offline=None, credit=None))
     assert all(picture(png).size for png in pictures.values())
 
 

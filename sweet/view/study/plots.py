@@ -45,6 +45,8 @@ ASIDE, ABOVE = 0.1, 0.32
 """Distances of marks at the same position: doublings on a logarithmic axis, rows of a list."""
 IN_A_ROW = 3
 """Most names of a legend in one row; more make two rows."""
+CURVES = (6.0, 3.6)
+"""Width and height of a plot of curves, in inches."""
 LONGEST = 28
 """Most characters of a name."""
 
@@ -95,15 +97,25 @@ def plots(results: StudyResults) -> dict[str, bytes]:
         UsageError: matplotlib is not installed.
     """
     rows = len(results.methods) + len(study_series.groups(results))
-    sizes = {"success": (6.8, 0.9 + 0.26 * rows), "best-of": (6.0, 3.6), "offline": (6.0, 3.6), "credit": (6.4, 3.6)}
+    sizes = {"success": (6.8, 0.9 + 0.26 * rows), "credit": (6.4, 3.6)}
     return {
-        name: _png(*sizes[name], lambda figure, draw=draw: draw(figure.add_subplot(), results))  # type: ignore[misc]
+        name: _png(*sizes.get(name, CURVES), lambda figure, draw=draw: draw(figure.add_subplot(), results))  # type: ignore[misc]
         for name, draw in _parts(results).items()
     }
 
 
+def overview_parts(results: StudyResults) -> list[str]:
+    """Return the names of the parts on the picture of README, in their order.
+
+    Of the two figures best of N it is the one over turns, which older results do not have.
+    """
+    parts = _parts(results)
+    best = [name for name in ("best-of-turns", "best-of") if name in parts][:1]
+    return [name for name in ("success", *best, "credit") if name in parts]
+
+
 def overview(results: StudyResults, digest: str) -> bytes:
-    """Return the picture of README: success on the left, best of N and credit on the right if the results have them.
+    """Return the picture of README: the first of `overview_parts` on the left, the others on the right.
 
     Args:
         digest: the digest of its source, stored in the file as the text `Source`.
@@ -114,13 +126,13 @@ def overview(results: StudyResults, digest: str) -> bytes:
 
     def draw(figure: Figure) -> None:
         parts = _parts(results)
-        right_parts = [name for name in ("best-of", "credit") if name in parts]
+        first, *others = overview_parts(results)
         grid = figure.add_gridspec(1, 2, width_ratios=[1.12, 1])
-        left = figure.add_subfigure(grid[0] if right_parts else grid[:])
-        parts["success"](left.add_subplot(), results)
-        right = figure.add_subfigure(grid[1]) if right_parts else figure
-        for row, name in enumerate(right_parts, 1):
-            parts[name](right.add_subplot(len(right_parts), 1, row), results)
+        left = figure.add_subfigure(grid[0] if others else grid[:])
+        parts[first](left.add_subplot(), results)
+        right = figure.add_subfigure(grid[1]) if others else figure
+        for row, name in enumerate(others, 1):
+            parts[name](right.add_subplot(len(others), 1, row), results)
 
     return _png(8.8, 5.4, draw, {"Source": digest})
 
@@ -128,6 +140,7 @@ def overview(results: StudyResults, digest: str) -> bytes:
 def _parts(results: StudyResults) -> dict[str, Draw]:
     found: dict[str, tuple[bool, Draw]] = {
         "success": (bool(results.methods), _success),
+        "best-of-turns": (bool(study_series.best_of_turns(results)), _best_of_turns),
         "best-of": (bool(study_series.best_of(results)), _best_of),
         "offline": (bool(study_series.offline(results)), _offline),
         "credit": (bool(study_series.credit(results)), _credit),
@@ -195,8 +208,14 @@ def _bar(axes: Axes, row: int, one: MethodResult, colour: str) -> None:
     axes.text(1.03, row, percent, va="center_baseline", fontsize=8.5, transform=axes.get_yaxis_transform())
 
 
+def _best_of_turns(axes: Axes, results: StudyResults) -> None:
+    axes.set_title("Best of N replies at each turn")
+    axes.set_xlabel("N")
+    _curves(axes, study_series.best_of_turns(results))
+
+
 def _best_of(axes: Axes, results: StudyResults) -> None:
-    axes.set_title("Success of the best of N dialogues")
+    axes.set_title("Best of N finished dialogues")
     axes.set_xlabel("N")
     _curves(axes, study_series.best_of(results))
 
@@ -262,11 +281,12 @@ def _legend(axes: Axes) -> None:
     rows = 1 if many <= IN_A_ROW else 2
     axes.legend(
         loc="lower left",
-        bbox_to_anchor=(-0.02, 0.98),
+        bbox_to_anchor=(-0.06, 0.98),
         ncols=math.ceil(many / rows),
-        columnspacing=1.2,
+        columnspacing=0.8,
         labelspacing=0.3,
-        handlelength=2.4,
+        handlelength=2.0,
+        handletextpad=0.5,
     )
     axes.set_title(axes.get_title("left"), pad=6 + 13 * rows)
 

@@ -23,7 +23,8 @@ SHOWN_AT = 110
 
 ALTERNATIVES = {
     "success": "Bars: success of each method, with its interval; the table has the numbers.",
-    "best-of": "Curves: success of the best of N dialogues; the table has the numbers.",
+    "best-of-turns": "Curves: success with the best of N replies at each turn; the table has the numbers.",
+    "best-of": "Curves: success of the best of N finished dialogues; the table has the numbers.",
     "offline": "Curves: success by the number of offline dialogues; the table has the numbers.",
     "credit": "The mean advantage of each kind of turn, with its interval; the table has the numbers.",
 }
@@ -42,8 +43,10 @@ def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") ->
     if remark:
         yield note(remark)
     yield section("success", "Success", _plot("success", plots) + _methods(results) + _verdict(results))
+    turns = _curves("best-of-turns", plots, study_series.best_of_turns(results), "N")
+    yield section("best-of-turns", "Best of N replies at each turn", turns and _paragraph(BEST_OF_TURNS) + turns)
     best_of = _curves("best-of", plots, study_series.best_of(results), "N")
-    yield section("best-of", "Best of N", best_of and _paragraph(BEST_OF) + best_of)
+    yield section("best-of", "Choosing among finished dialogues", best_of and _paragraph(BEST_OF) + best_of)
     yield section("offline", "Offline dialogues", _curves("offline", plots, study_series.offline(results), "dialogues"))
     yield section("credit", "Credit by kind of turn", _credit(results, plots))
     yield section("settings", "Settings", _settings(results))
@@ -51,11 +54,18 @@ def page(results: StudyResults, plots: Mapping[str, bytes], remark: str = "") ->
     yield "</main>\n</body>\n</html>\n"
 
 
+BEST_OF_TURNS = (
+    "At each turn of a dialogue the agent that all methods start from samples N replies, a judge chooses one, and the "
+    "dialogue goes on with it: Best-of-N as in the paper's figure 3a. The judges are those of the methods: the critic, "
+    "the critic that does not see the reference solution, the oracle, and the untrained agent with the solution. "
+    "Choosing at random is equal to N = 1. This measures how well they distinguish replies, and says nothing about a "
+    "trained agent: most judges see the reference solution."
+)
+
 BEST_OF = (
-    "The agent that all methods start from plays several dialogues of each task, and one of them is chosen: by the "
-    "critic, by the critic that does not see the reference solution, by the oracle (a success if there is one), or at "
-    "random. This measures how well they distinguish good dialogues from bad ones, and says nothing about a trained "
-    "agent: the critic sees the reference solution."
+    "The same agent plays N dialogues of each task to their end, and one of them is chosen: by the critic, by the "
+    "critic that does not see the reference solution, by the oracle (a success if there is one), or at random. This "
+    "measures how well they distinguish good dialogues from bad ones."
 )
 
 READING = (

@@ -31,8 +31,13 @@ def rate(name: str, mean: float, ci: Bounds | None) -> Rate:
 
 
 def best_of(results: StudyResults) -> list[Series]:
-    """Return success by N for each judge."""
+    """Return success by the number of finished dialogues that each judge chooses from."""
     return list(_series(results.best_of or {}, "n", JUDGES))
+
+
+def best_of_turns(results: StudyResults) -> list[Series]:
+    """Return success by the number of replies that each judge chooses from at each turn."""
+    return list(_series(results.best_of_turns or {}, "n", JUDGES))
 
 
 def offline(results: StudyResults) -> list[Series]:
