@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from sweet.device import Device
 from sweet.llm.base import ChatClient, Role
@@ -52,6 +53,8 @@ async def open_client(
             client = await RemoteClient.open(
                 model, urls, concurrency=concurrency, role=role, retry_timeout=retry_timeout
             )
+            if local is not None:
+                client.on_deviation = partial(local.note_deviation, role)
         else:
             from sweet.llm.embedded import EmbeddedClient
 

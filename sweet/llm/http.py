@@ -41,6 +41,7 @@ class StatusError(HttpError):
     Attributes:
         status: the HTTP status, 400 or more.
         code: the server's error code, if any.
+        param: the parameter of the request that the error is about, if the server names it.
         retry_after: seconds that the server asks to wait, if any.
     """
 
@@ -50,6 +51,8 @@ class StatusError(HttpError):
         said = (error.get("message") or error.get("detail")) if isinstance(error, dict) else error
         self.status = status
         self.code = str(error.get("code")) if isinstance(error, dict) else None
+        param = error.get("param") if isinstance(error, dict) else None
+        self.param = param if isinstance(param, str) else None
         self.retry_after = _seconds(headers.get("retry-after"))
         super().__init__(str(said or data.decode(errors="replace") or "no reason given"))
 

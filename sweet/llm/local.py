@@ -73,7 +73,7 @@ class LocalServing:
         options: the user's options for vllm, passed unchanged.
         logs: prefix of the paths of vllm's logs; the role and `.log` are appended.
         startup_timeout: seconds that a server may take to become ready.
-        say: prints a progress message.
+        say: prints a progress message. warn: prints a warning.
         record: filled with the engine that was used, why, and its version.
         other_users: number of other components in this process that need GPU memory.
         images: maximum number of images in a prompt, for each model that gets any.
@@ -85,6 +85,7 @@ class LocalServing:
     logs: str = "vllm-"
     startup_timeout: float = STARTUP_TIMEOUT
     say: Callable[[str], None] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
     record: dict[str, Any] = field(default_factory=dict)
     other_users: int = 0
     images: Mapping[str, int] = field(default_factory=dict)
@@ -163,6 +164,15 @@ class LocalServing:
         if adapter is not None and adapter.unservable:
             return Choice(adapter.unservable)
         return Choice(f"{len(self.gpus)} GPU(s)" if build.needs_gpu else "a CPU build", build)
+
+    def note_deviation(self, role: Role, sentence: str, lost: bool) -> None:
+        """Tell the user, and record, that a server requires another form of the requests (`sweet.llm.dialect`).
+
+        Args:
+            lost: whether a setting of the requests does not reach the server.
+        """
+        self.record[f"{role}_requests"] = [*self.record.get(f"{role}_requests", ()), sentence]
+        (self.warn if lost else self.say)(sentence)
 
     def announce(self, model: str, role: Role) -> Choice:
         """Print and record how `model` is run."""

@@ -8,7 +8,8 @@ once. An address that failed several times in a row is avoided for a cool-down p
 
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
 understand. If a server refuses such a request, it is sent again without the fields that OpenAI's interface does not
-have, then without log-probabilities, and later requests start at the level that worked. Responses are validated before
+have, then without log-probabilities, and later requests start at the level that worked. A server that does not support
+a parameter which every request has is sent another form of it (`sweet.llm.dialect`). Responses are validated before
 they are used.
 """
 
@@ -17,24 +18,25 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.errors import ServerError, SweetError, UsageError
+from sweet.errors import UsageError
 from sweet.hints import option
 from sweet.llm.address import base_url, is_loopback
-from sweet.llm.base import Completion, ContextOverflow, RequestFailed, Role, Sampling
+from sweet.llm.base import Completion, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
+from sweet.llm.dialect import Dialect, merged
+from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
 from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, StatusError, TransportError, allow_open_files
 from sweet.llm.images import message_content
 from sweet.llm.response_schema import ChatAnswer, Served, describe
-from sweet.llm.roles import KEY_VARIABLES, MODEL_OPTIONS, api_key
+from sweet.llm.roles import MODEL_OPTIONS, api_key
 from sweet.tasks.base import Message
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
@@ -45,15 +47,6 @@ COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
 POLL_INTERVAL = 1.0
 """Seconds between checks whether a request should be hedged, while typical latencies are not known yet."""
 
-_OVERFLOW = re.compile(
-    r"context[ _-]?(length|window)|maximum[^.]{0,20}context|prompt is too long|greater than max_model_len",
-    re.IGNORECASE,
-)
-_CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
-_LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
-_PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
-
-
 _CHAT = "/chat/completions"
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Overrides the sampling options that vllm otherwise reads from the model's generation_config.json, which would change
@@ -62,7 +55,8 @@ the sampling distribution."""
 
 @dataclass(eq=False)
 class _Target:
-    """One address. `extras`: which fields beyond texts are requested; 2 all, 1 those of OpenAI's interface, 0 none."""
+    """One address. `extras`: which fields beyond texts are requested; 2 all, 1 those of OpenAI's interface, 0 none.
+    `dialect`: how requests are written."""
 
     url: str
     channel: Channel
@@ -71,6 +65,7 @@ class _Target:
     failures: int = 0
     cooldown_until: float = 0.0
     extras: int = 2
+    dialect: Dialect = field(default_factory=Dialect)
 
     def fail(self) -> None:
         self.failures += 1
@@ -110,7 +105,13 @@ class _RetryBudget:
 
 
 class RemoteClient:
-    """Implements `sweet.llm.base.ChatClient` for one or more servers of one model. Created by `open`."""
+    """Implements `sweet.llm.base.ChatClient` for one or more servers of one model. Created by `open`.
+
+    Attributes:
+        on_deviation: called with a sentence for the user, and with whether a setting is lost, when a server turns out
+            to require another form of the requests.
+        deviations: the sentences so far.
+    """
 
     def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
         self.targets = targets
@@ -118,6 +119,8 @@ class RemoteClient:
         self.retry_timeout = retry_timeout
         self.role = role
         self.model = ""
+        self.on_deviation: Callable[[str, bool], None] = lambda _sentence, _lost: None
+        self.deviations: list[str] = []
 
     @classmethod
     async def open(
@@ -172,9 +175,9 @@ class RemoteClient:
                     await self._back_off(budget, target, error)
                     continue
                 self.limiter.on_ignored()
-                room = _reply_room(error, body["max_tokens"])
+                room = reply_room(error, body["max_tokens"])
                 if room is None:
-                    raise _request_failed(error, target) from error
+                    raise request_failed(error, target.url) from error
                 # Limit the reply to the remaining context, as the embedded engine does.
                 body["max_tokens"] = room
             except BaseException:
@@ -222,7 +225,7 @@ class RemoteClient:
         """Wait before the next attempt; raise the final error if no time is left."""
         pause = budget.next_pause(error.retry_after if isinstance(error, StatusError) else None)
         if pause is None:
-            raise _retries_exhausted(error, target, self.retry_timeout) from error
+            raise retries_exhausted(error, target.url, self.retry_timeout) from error
         if any(not other.failures for other in self.targets if other is not target):
             return
         await asyncio.sleep(pause)
@@ -244,18 +247,36 @@ class RemoteClient:
     async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
         extras = target.extras
         while True:
-            fields = self._extra_fields(sampling, extras)
+            fields, dialect = self._extra_fields(sampling, extras), target.dialect
             try:
-                raw = await target.channel.post(_CHAT, {"model": target.model, **body, **fields})
+                raw = await _send(target, dialect.copies({"model": target.model, **body, **fields}))
             except StatusError as error:
+                if (other := dialect.after(error)) is not None:
+                    # Requests at the same time find the same out; the first one decides, the others follow it.
+                    if target.dialect == dialect:
+                        self._write_as(target, other, body)
+                    continue
                 # The server may refuse only the extra fields: request fewer, and remember the level that works.
                 smaller = [level for level in range(extras) if self._extra_fields(sampling, level) != fields]
-                if not smaller or error.status not in (400, 422) or _overflows(error):
+                if not smaller or error.status not in (400, 422) or overflows(error):
                     raise
                 extras = max(smaller)
             else:
                 target.extras = min(target.extras, extras)
                 return raw
+
+    def _write_as(self, target: _Target, dialect: Dialect, body: dict[str, Any]) -> None:
+        """Write requests to a server in another dialect from now on, and say so once."""
+        known, lost = target.dialect.deviations(), dialect.losses(body)
+        target.dialect = dialect
+        for phrase in dialect.deviations():
+            name = phrase.split()[0]
+            values = [loss for loss in lost if loss.startswith(f"{name}=")]
+            used = f" (it uses its own instead of {values[0]})" if values else ""
+            sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
+            if phrase not in known and sentence not in self.deviations:
+                self.deviations.append(sentence)
+                self.on_deviation(sentence, bool(values))
 
     def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
         """The fields requested beyond texts, limited to those that are read: ids and log-probabilities make responses
@@ -277,11 +298,11 @@ class RemoteClient:
                 break
             except HttpError as error:
                 if isinstance(error, StatusError) and not error.retryable:
-                    raise _unusable(error, target, self.role) from error
+                    raise unusable(error, target.url, self.role) from error
                 failure = error
             pause = budget.next_pause(failure.retry_after if isinstance(failure, StatusError) else None)
             if pause is None:
-                raise _retries_exhausted(failure, target, self.retry_timeout, opening=True) from failure
+                raise retries_exhausted(failure, target.url, self.retry_timeout, opening=True) from failure
             await asyncio.sleep(pause)
         if model in names:
             return model
@@ -292,6 +313,19 @@ class RemoteClient:
             where=target.url,
             fix=option(MODEL_OPTIONS[self.role], names[0]) if names else "start the server with the model",
         )
+
+
+async def _send(target: _Target, requests: Sequence[dict[str, Any]]) -> object:
+    """Post requests at the same time, and return their responses as one."""
+    if len(requests) == 1:
+        return await target.channel.post(_CHAT, requests[0])
+    posts = [asyncio.create_task(target.channel.post(_CHAT, request)) for request in requests]
+    try:
+        return merged(await asyncio.gather(*posts))
+    finally:
+        for post in posts:
+            post.cancel()
+        await asyncio.gather(*posts, return_exceptions=True)
 
 
 def _channel(url: str, connections: int, role: Role) -> Channel:
@@ -349,56 +383,3 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
 def _is_path(model: str) -> bool:
     """Whether the name is a location on some machine rather than the name under which a server serves it."""
     return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()
-
-
-def _overflows(error: StatusError) -> bool:
-    if error.status not in (400, 413, 422):
-        return False
-    return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.message))
-
-
-def _reply_room(error: StatusError, requested: int) -> int | None:
-    """Tokens left for the reply if the server says that the prompt alone would fit."""
-    if not _overflows(error):
-        return None
-    length = _LENGTH.search(error.message)
-    if length is not None and 0 < int(length[1]) < requested:
-        return int(length[1])  # vllm checks this before the prompt, and then truncates the reply itself
-    context, prompt = _CONTEXT.search(error.message), _PROMPT.search(error.message)
-    if context is None or prompt is None:
-        return None
-    room = int(context[1]) - int(prompt[1])
-    return room if 0 < room < requested else None
-
-
-def _request_failed(error: StatusError, target: _Target) -> RequestFailed:
-    kind = ContextOverflow if _overflows(error) else RequestFailed
-    return kind(f"The server refused the request ({error.status}): {error.message}", where=target.url)
-
-
-def _unusable(error: StatusError, target: _Target, role: Role) -> UsageError:
-    if error.status in (401, 403):
-        return UsageError(
-            f"The server refuses the API key ({error.status}): {error.message}",
-            where=target.url,
-            fix=f"export {KEY_VARIABLES[role][0]}=…",
-        )
-    return UsageError(
-        f"This is not an OpenAI-compatible server ({error.status} for /models).",
-        where=target.url,
-        fix="check the address (it usually ends in /v1)",
-    )
-
-
-def _retries_exhausted(error: HttpError, target: _Target, retry_timeout: float, *, opening: bool = False) -> SweetError:
-    """The final error: a server that is down ends the stage; an error or a slow response fails only the request."""
-    status = error.status if isinstance(error, StatusError) else None
-    slow = isinstance(error, TransportError) and error.timed_out
-    why = error.message if status is None else f"{status} {error.message}"
-    if opening or not (slow or (status is not None and status not in (502, 503, 504))):
-        return ServerError(
-            f"The server at {target.url} could not be reached for {retry_timeout:g} seconds: {why}",
-            where=target.url,
-            fix="start the server or check the address, then run the same command again",
-        )
-    return RequestFailed(f"The server failed this request for {retry_timeout:g} seconds: {why}", where=target.url)

@@ -46,6 +46,7 @@ def plan_models(
         options=tuple(config.vllm_options),
         startup_timeout=config.startup_timeout,
         say=reporter.say,
+        warn=reporter.warn,
         other_users=others,
         images=images or {},
     )

@@ -1,0 +1,111 @@
+"""What a server refuses of an OpenAI-compatible request, and what it is sent instead.
+
+Models that reason before they answer (OpenAI's o1 and later) refuse what other models require: `max_tokens`, the role
+`system`, sampling parameters, several replies to one request. The error names the parameter; from then on, requests to
+that server are written without it, or in the way that it accepts. Nothing is assumed from the name of a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweet.llm.http import StatusError
+
+_CODES = ("unsupported_parameter", "unsupported_value")
+_NAMED = re.compile(r"unsupported (?:parameter|value): '([^']{1,80})'", re.IGNORECASE)
+_ROLE = re.compile(r"messages\[\d+\]\.role")
+_ROLES = ("system", "developer", "user")
+"""The roles in which the system message is sent, until one is accepted."""
+
+_NEUTRAL: Mapping[str, Any] = {"temperature": 1, "top_p": 1, "seed": None}
+"""Parameters that a request can do without, with the values that leaving them out does not change."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How requests to one server are written.
+
+    Attributes:
+        limit: the name of the bound on a reply's tokens.
+        system: the role of the system message.
+        left_out: the parameters that are not sent.
+        single: whether a request gets one reply, so that several replies need several requests.
+    """
+
+    limit: str = "max_tokens"
+    system: str = "system"
+    left_out: frozenset[str] = frozenset()
+    single: bool = False
+
+    def written(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body of a request as this server accepts it."""
+        written = {key: value for key, value in body.items() if key not in self.left_out}
+        if self.limit != "max_tokens":
+            written[self.limit] = written.pop("max_tokens")
+        if self.system != "system":
+            written["messages"] = [
+                {**message, "role": self.system} if message["role"] == "system" else message
+                for message in body["messages"]
+            ]
+        if self.single:
+            del written["n"]
+        return written
+
+    def copies(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the requests that replace one: one for each reply if the server gives no more, with seeds of their
+        own."""
+        if not self.single:
+            return [self.written(body)]
+        seeds = [{"seed": body["seed"] + number} if "seed" in body else {} for number in range(body["n"])]
+        return [self.written({**body, **seed}) for seed in seeds]
+
+    def after(self, error: StatusError) -> Dialect | None:
+        """Return the dialect to try after an error; None if the error is about something else."""
+        name = refused_parameter(error)
+        if name == "max_tokens" and self.limit == "max_tokens":
+            return replace(self, limit="max_completion_tokens")
+        if name == "role" and self.system != _ROLES[-1]:
+            return replace(self, system=_ROLES[_ROLES.index(self.system) + 1])
+        if name is not None and name in _NEUTRAL and name not in self.left_out:
+            return replace(self, left_out=self.left_out | {name})
+        if name == "n" and not self.single:
+            return replace(self, single=True)
+        return None
+
+    def deviations(self) -> list[str]:
+        """Return how requests differ from those that other servers are sent, as phrases."""
+        found = [] if self.limit == "max_tokens" else [f"max_tokens is sent as {self.limit}"]
+        if self.system != "system":
+            found.append(f"the system message is sent in the role {self.system}")
+        found += [f"{name} is not sent" for name in sorted(self.left_out)]
+        return found + (["each reply is a request of its own"] if self.single else [])
+
+    def losses(self, body: Mapping[str, Any]) -> list[str]:
+        """Return the settings of a request that do not reach the server, which then uses its own."""
+        return [
+            f"{name}={body[name]:g}" for name in sorted(self.left_out) if name in body and body[name] != _NEUTRAL[name]
+        ]
+
+
+def refused_parameter(error: StatusError) -> str | None:
+    """Return the parameter that a server says it does not support; `role` for the role of a message, else None."""
+    if error.status not in (400, 422):
+        return None
+    found = _NAMED.search(error.message)
+    name = error.param if error.code in _CODES and error.param else found[1] if found else None
+    return "role" if name is not None and _ROLE.fullmatch(name) else name
+
+
+def merged(answers: Sequence[object]) -> object:
+    """Return the responses to `Dialect.copies` as one response; malformed ones stay as they are."""
+    if len(answers) == 1 or not all(isinstance(answer, dict) for answer in answers):
+        return answers[0]
+    rows: list[dict[str, Any]] = [answer for answer in answers if isinstance(answer, dict)]
+    choices = [choice for row in rows for choice in row.get("choices") or ()]
+    choices = [{**c, "index": i} if isinstance(c, dict) else c for i, c in enumerate(choices)]
+    usages = [usage for row in rows if isinstance(usage := row.get("usage"), dict)]
+    totals = {name: sum(usage.get(name) or 0 for usage in usages) for name in ("prompt_tokens", "completion_tokens")}
+    return {**rows[0], "choices": choices, "usage": totals}
