@@ -29,13 +29,16 @@ from sweet.llm.base import Alternatives, ChatClient, Reply, RequestFailed, Sampl
 from sweet.stages.base import digest_of
 from sweet.stages.failures import first_cause
 from sweet.stages.rows import Basis, Candidate
-from sweet.tasks.base import Message, Task
+from sweet.tasks.base import Message
 from sweet.tasks.prompt_text import check_placeholders, fill, indented, placeholder_in, read_prompt
 
 LIKELIEST = 20
 """Likeliest tokens requested at each position: the maximum of OpenAI's interface, and vllm's default maximum."""
 
-_REQUIRED, _OPTIONAL = ("dialogue", "reply"), ("reference", "instructions")
+_REQUIRED = {False: ("dialogue", "reply"), True: ("dialogue",)}
+"""Placeholders of the prompt for a reply, and for a whole dialogue."""
+
+_OPTIONAL = ("reference", "instructions")
 _SPEAKER = {"user": "Person:", "assistant": "Assistant:"}
 _RETRY = (
     "Your last answer could not be read: {why}. Answer with one line and nothing else: SCORE: and a whole number from"
@@ -57,18 +60,23 @@ class JudgePrompt:
     text: str
 
     @classmethod
-    def of(cls, file: Path | None) -> JudgePrompt:
+    def of(cls, file: Path | None, *, whole: bool = False) -> JudgePrompt:
         """Read the prompt from a file, or the packaged one.
+
+        Args:
+            whole: whether whole dialogues are judged, and no single reply.
 
         Raises:
             InputError: the file cannot be read, or lacks a placeholder.
         """
         if file is None:
-            return cls((resources.files("sweet.judges") / "texts" / "judge.txt").read_text("utf-8").strip())
+            packaged = "judge_dialogue.txt" if whole else "judge.txt"
+            return cls((resources.files("sweet.judges") / "texts" / packaged).read_text("utf-8").strip())
         text = read_prompt(file)
         found = {placeholder_in(line) for line in text.split("\n")}
-        places = (*_REQUIRED, *(place for place in _OPTIONAL if place in found))
-        fix = "{dialogue} and {reply} are required, {reference} and {instructions} are optional"
+        places = (*_REQUIRED[whole], *(place for place in _OPTIONAL if place in found))
+        required = " and ".join(f"{{{place}}}" for place in _REQUIRED[whole])
+        fix = f"{required} must be there, {{reference}} and {{instructions}} are optional"
         check_placeholders(text, places, file, whose="judge's", fix=fix)
         return cls(text)
 
@@ -81,8 +89,8 @@ class JudgePrompt:
         """Whether the prompt shows the training-time information."""
         return "reference" in map(placeholder_in, self.text.split("\n"))
 
-    def fill(self, observation: Sequence[Message], hidden: str, reply: str) -> str:
-        """Return the prompt for one reply to an observation."""
+    def fill(self, observation: Sequence[Message], hidden: str, reply: str | None = None) -> str:
+        """Return the prompt for one reply to an observation, or for an observation as a whole where it is None."""
         spoken = [m for m in observation if m.role != "system"]
         return fill(
             self.text,
@@ -90,7 +98,7 @@ class JudgePrompt:
                 "instructions": [_quoted(m.content) for m in observation if m.role == "system"],
                 "reference": [_quoted(hidden)],
                 "dialogue": [line for m in spoken for line in (_SPEAKER[m.role], _quoted(m.content))],
-                "reply": [_quoted(reply)],
+                **({} if reply is None else {"reply": [_quoted(reply)]}),
             },
         )
 
@@ -129,20 +137,30 @@ class LLMJudge:
 
     async def judge(self, turns: Sequence[SampledTurn]) -> list[JudgedTurn]:
         """Judge each turn: a reply's advantage is its score minus the mean score of the turn's sampled replies."""
-        return await _run_all([self._judge(turn) for turn in turns])
+        return await run_all([self._judge(turn) for turn in turns])
 
     async def _judge(self, turn: SampledTurn) -> JudgedTurn:
         texts = list(dict.fromkeys(reply.text for reply in turn.all_replies))
-        answers = await _run_all([self._score(turn.observation, turn.task, text) for text in texts])
-        by_text, basis = dict(zip(texts, answers, strict=True)), _basis(answers)
+        answers = await run_all(
+            [self._score(self.prompt.fill(turn.observation, turn.task.hidden, text)) for text in texts]
+        )
+        by_text, basis = dict(zip(texts, answers, strict=True)), common_basis(answers)
         scores = [by_text[reply.text] for reply in turn.all_replies]
         values = [score.value(basis) if isinstance(score, Score) else None for score in scores]
         advantages = above_mean(values, len(turn.replies))
         return JudgedTurn(basis, tuple(map(_judged_reply, turn.all_replies, scores, values, advantages)))
 
-    async def _score(self, observation: Sequence[Message], task: Task, reply: str) -> Score | str:
-        """Return the score of one reply, or why it has none."""
-        question = self.prompt.fill(observation, task.hidden, reply)
+    async def score_dialogue(self, messages: Sequence[Message], hidden: str) -> Score | str:
+        """Return the score of a whole dialogue by a prompt for whole dialogues, or why it has none.
+
+        Args:
+            messages: with the agent's instructions in front.
+            hidden: the training-time information of the task.
+        """
+        return await self._score(self.prompt.fill(messages, hidden))
+
+    async def _score(self, question: str) -> Score | str:
+        """Return the score that the judge gives, or why it gives none."""
         try:
             score = await self._ask(question)
             if isinstance(score, str):
@@ -210,7 +228,7 @@ def _token_position(reply: Reply, offset: int) -> Alternatives | None:
     return None
 
 
-def _basis(scores: Iterable[Score | str]) -> Basis:
+def common_basis(scores: Iterable[Score | str]) -> Basis:
     """Return `expected` where every score has a mean: means and single digits are not compared with each other."""
     return "expected" if all(s.expected is not None for s in scores if isinstance(s, Score)) else "number"
 
@@ -231,7 +249,7 @@ def _quoted(text: str) -> str:
 T = TypeVar("T")
 
 
-async def _run_all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def run_all(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Run the coroutines and return their results, in order; if one raises, cancel the others and raise its error."""
     try:
         async with asyncio.TaskGroup() as group:

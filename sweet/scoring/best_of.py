@@ -1,7 +1,10 @@
-"""Best of N dialogues of a task, chosen by the critic (the paper's figure 3a, on whole dialogues).
+"""Best of N finished dialogues of a task, chosen by the critic or by a language model.
+
+The paper's figure 3a chooses at each turn of a dialogue under way instead: `sweet.rollouts.choosing`.
 
 The critic scores whole dialogues, with the training-time information in its context: the sum of the advantages of their
-turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). For each N the result is the
+turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). A language model gives each a
+score of 1 to 9 (`sweet.judges.llm.LLMJudge.score_dialogue`). For each N the result is the
 expected success of the dialogue with the highest score of N (its reward, if the kind of task has no success), over all
 choices of N of the task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that
 knows the rewards. The interval is over tasks.
@@ -9,17 +12,23 @@ knows the rewards. The interval is over tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweet.device import Device
 from sweet.errors import SweetError
 from sweet.hints import Hint, option, stage
+from sweet.judges.llm import JudgePrompt, LLMJudge, common_basis, run_all
+from sweet.judges.llm import Score as DialogueScore
+from sweet.llm.connect import open_client
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
+from sweet.scoring.config import EvalConfig
 from sweet.scoring.metrics import BestOfMetrics, BestOfRates
 from sweet.scoring.results.statistics import clustered_mean, expected_last, powers_of_two
 from sweet.stages.artifacts import agent_system
@@ -39,10 +48,13 @@ NEEDED_BY = "eval --best-of critic"
 _BATCH = 64
 """Dialogues that the critic scores in one call."""
 
+_REQUESTS = 64
+"""Dialogues about which a language model is asked at the same time."""
+
 
 @dataclass(frozen=True)
 class ScoredDialogue:
-    """A dialogue with the critic's score; `solved` is 1 or 0, or its reward if rewards are degrees."""
+    """A dialogue with the judge's score; `solved` is 1 or 0, or its reward if rewards are degrees."""
 
     score: float
     solved: float
@@ -68,24 +80,94 @@ def measure_best_of(
     """
     from sweet.stages.critics import CriticSettings, load_critic, used_reference_context, warn_dropped_turns
 
-    rule = task_kind(run.manifest().task).rewards
-    rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
     artifact = run.find("critic", critic_id, needed_by=NEEDED_BY)
-    dialogues = [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns]
-    by_task: dict[str, list[ScoredDialogue]] = {}
+    dialogues, rewards = _rewarded(run, rollouts, scores)
     settings = CriticSettings(device=device)
     critic = load_critic(run, artifact, reporter, settings, reference_context=reference_context)
-    left_out = 0
+    scored: list[float | None] = []
     with reporter.progress("judged", len(dialogues)) as bar:
-        for dialogue, score in _scored(critic, dialogues, agent_system(run, rollouts)):
-            if score is None:
-                left_out += 1
-            else:
-                by_task.setdefault(dialogue.task_id, []).append(ScoredDialogue(score, rewards[dialogue.id]))
+        for score in _scored(critic, dialogues, agent_system(run, rollouts)):
+            scored.append(score)
             bar.advance()
     warn_dropped_turns(critic.reader, reporter)
+    left_out = scored.count(None)
     if left_out:
         reporter.warn(f"{left_out} dialogues are too long for {artifact.id} and are not candidates.")
+    by_number = _by_number(rollouts, dialogues, scored, rewards, "critic")
+    read = used_reference_context(artifact, None, reference_context)
+    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number, reference_context=read)
+
+
+def measure_best_of_by_model(
+    run: Run, rollouts: Artifact, scores: Sequence[Score], config: EvalConfig, reporter: Reporter
+) -> BestOfMetrics:
+    """Return the success of the best of N = 1, 2, 4, … dialogues of a task, chosen by `config.judge_model`.
+
+    Raises:
+        SweetError: no task has two dialogues with a reward, so there is nothing to choose from.
+        ServerError: the model's server cannot be reached.
+    """
+    prompt = JudgePrompt.of(config.judge_prompt, whole=True)
+    dialogues, rewards = _rewarded(run, rollouts, scores)
+    answers = asyncio.run(_asked(config, prompt, dialogues, agent_system(run, rollouts), reporter))
+    by_task: dict[str, list[DialogueScore | str]] = {}
+    for dialogue, answer in zip(dialogues, answers, strict=True):
+        by_task.setdefault(dialogue.task_id, []).append(answer)
+    basis = {task: common_basis(found) for task, found in by_task.items()}
+    values = [
+        answer.value(basis[dialogue.task_id]) if isinstance(answer, DialogueScore) else None
+        for dialogue, answer in zip(dialogues, answers, strict=True)
+    ]
+    reasons = Counter(answer for answer in answers if isinstance(answer, str))
+    for reason, times in reasons.most_common(3):
+        reporter.warn(f"{times} dialogues have no score and are not candidates: {reason}")
+    return BestOfMetrics(
+        judge_model=config.judge_model,
+        judge_prompt=prompt.digest,
+        informed=prompt.informed,
+        left_out=reasons.total(),
+        n=_by_number(rollouts, dialogues, values, rewards, "llm"),
+    )
+
+
+async def _asked(
+    config: EvalConfig, prompt: JudgePrompt, dialogues: Sequence[Trajectory], system: str, reporter: Reporter
+) -> list[DialogueScore | str]:
+    """Return the model's score of each dialogue, or why it has none."""
+    model, urls = str(config.judge_model), config.judge_url
+    async with open_client(model, urls, concurrency=_REQUESTS, role="judge", device=config.device) as client:
+        judge = LLMJudge(client, prompt, max_tokens=config.judge_tokens)
+        free = asyncio.Semaphore(_REQUESTS)
+
+        async def ask(dialogue: Trajectory) -> DialogueScore | str:
+            messages = dialogue.observation(len(dialogue.dialogue_history), system)
+            async with free:
+                answer = await judge.score_dialogue(messages, dialogue.task.hidden)
+            bar.advance()
+            return answer
+
+        with reporter.progress("judged", len(dialogues)) as bar:
+            return await run_all([ask(dialogue) for dialogue in dialogues])
+
+
+def _rewarded(run: Run, rollouts: Artifact, scores: Sequence[Score]) -> tuple[list[Trajectory], dict[str, float]]:
+    """Return the dialogues that can be chosen, and their rewards by id."""
+    rule = task_kind(run.manifest().task).rewards
+    rewards = {score.id: rule.worth(score.reward) for score in scores if score.reward is not None}
+    return [t for t in read_jsonl(run.file(rollouts), Trajectory) if t.id in rewards and t.agent_turns], rewards
+
+
+def _by_number(
+    rollouts: Artifact,
+    dialogues: Sequence[Trajectory],
+    scored: Sequence[float | None],
+    rewards: Mapping[str, float],
+    chosen_by: Literal["critic", "llm"],
+) -> dict[str, BestOfRates]:
+    by_task: dict[str, list[ScoredDialogue]] = {}
+    for dialogue, score in zip(dialogues, scored, strict=True):
+        if score is not None:
+            by_task.setdefault(dialogue.task_id, []).append(ScoredDialogue(score, rewards[dialogue.id]))
     most = max(map(len, by_task.values()), default=0)
     if most < 2:
         raise SweetError(
@@ -93,24 +175,27 @@ def measure_best_of(
             where=rollouts.id,
             fix=Hint(stage("rollout"), " with ", option("samples", 16)),
         )
-    by_number = {str(n): at(n, by_task) for n in powers_of_two(most)}
-    read = used_reference_context(artifact, None, reference_context)
-    return BestOfMetrics(critic=artifact.id, left_out=left_out, n=by_number, reference_context=read)
+    return {str(n): at(n, by_task, chosen_by) for n in powers_of_two(most)}
 
 
-def at(n: int, by_task: dict[str, list[ScoredDialogue]]) -> BestOfRates:
-    """Return the success of the best of `n`, over the tasks that have at least `n` dialogues."""
+def at(n: int, by_task: dict[str, list[ScoredDialogue]], chosen_by: Literal["critic", "llm"] = "critic") -> BestOfRates:
+    """Return the success of the best of `n`, over the tasks that have at least `n` dialogues.
+
+    Args:
+        chosen_by: what gave the scores.
+    """
     tasks = {task: found for task, found in by_task.items() if len(found) >= n}
 
     def rate(value: Callable[[list[ScoredDialogue]], float]) -> Rate:
         return clustered_mean([value(found) for found in tasks.values()], list(tasks)).rate()
 
-    return BestOfRates(
-        tasks=len(tasks),
-        critic=rate(lambda found: expected_last(n, by_score(found))),
-        random=rate(lambda found: fmean(d.solved for d in found)),
-        oracle=rate(lambda found: expected_last(n, sorted(d.solved for d in found))),
-    )
+    chosen = rate(lambda found: expected_last(n, by_score(found)))
+    others = {
+        "tasks": len(tasks),
+        "random": rate(lambda found: fmean(d.solved for d in found)),
+        "oracle": rate(lambda found: expected_last(n, sorted(d.solved for d in found))),
+    }
+    return BestOfRates.model_validate({chosen_by: chosen, **others})
 
 
 def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
@@ -124,7 +209,6 @@ def by_score(found: Sequence[ScoredDialogue]) -> list[float]:
     return [mean for score in sorted(worth) for mean in [fmean(worth[score])] * len(worth[score])]
 
 
-def _scored(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[tuple[Trajectory, float | None]]:
+def _scored(critic: Critic, dialogues: Sequence[Trajectory], system: str) -> Iterator[float | None]:
     for start in range(0, len(dialogues), _BATCH):
-        part = dialogues[start : start + _BATCH]
-        yield from zip(part, critic.score_dialogues(part, system), strict=True)
+        yield from critic.score_dialogues(dialogues[start : start + _BATCH], system)

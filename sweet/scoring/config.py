@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -40,12 +41,22 @@ class EvalConfig(PlannedConfig):
     """With --compare: flipped tasks to list in each direction."""
     allow_different: bool = Field(default=False, json_schema_extra=OPERATIONAL)
     """With --compare: compare rewards by different scorers anyway, with a warning."""
-    best_of: Literal["critic"] | None = Field(default=None, json_schema_extra=OPERATIONAL)
-    """critic: also report the success of the best of N dialogues of a task, N = 1, 2, 4, …, chosen by the critic."""
+    best_of: Literal["critic", "llm"] | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """Also report the success of the best of N finished dialogues of a task, N = 1, 2, 4, …, chosen by the critic, or
+    by a language model that scores each dialogue (--judge-model). sweet rollout --best-of chooses at each turn."""
     critic: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """The critic that chooses; default: the newest finished one."""
     reference_context: ReferenceContext | None = Field(default=None, json_schema_extra=OPERATIONAL)
     """With --best-of critic: what the critic's reference reads, hidden or dialogue, as in sweet rank."""
+    judge_model: str | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """The model that chooses with --best-of llm: a directory or a hub id."""
+    judge_url: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
+    """OpenAI-compatible server of that model; may be given several times. Without one it runs in this process."""
+    judge_prompt: Path | None = Field(default=None, json_schema_extra=OPERATIONAL)
+    """File with the judge's prompt for a whole dialogue, instead of the packaged one; without {reference} in it the
+    judge does not see the training-time information."""
+    judge_tokens: int = Field(default=512, ge=1, json_schema_extra=OPERATIONAL)
+    """Tokens of the judge's answer at most; a model that reasons first needs more."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)
     """Device of the critic, and of the model that compares screenshots."""
     sandbox: TierChoice = Field(default="auto", json_schema_extra=OPERATIONAL)

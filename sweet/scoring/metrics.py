@@ -15,8 +15,10 @@ class BestOfRates(Record):
 
     tasks: int
     """tasks with at least N dialogues"""
-    critic: Rate
+    critic: Rate | None = None
     """the critic chooses"""
+    llm: Rate | None = None
+    """with --best-of llm: the language model chooses"""
     random: Rate
     """chance chooses"""
     oracle: Rate
@@ -24,12 +26,18 @@ class BestOfRates(Record):
 
 
 class BestOfMetrics(Record):
-    """Best of N dialogues by a critic (sweet.scoring.best_of)."""
+    """Best of N finished dialogues by a critic or a language model (sweet.scoring.best_of)."""
 
-    critic: str
+    critic: str | None = None
     """id of the critic"""
+    judge_model: str | None = None
+    """with --best-of llm: the language model"""
+    judge_prompt: str | None = None
+    """digest of its prompt"""
+    informed: bool | None = None
+    """whether its prompt has the training-time information"""
     left_out: int
-    """dialogues that are too long for it"""
+    """dialogues that are too long for the critic, or that the language model gave no score"""
     n: dict[str, BestOfRates]
     """by N = 1, 2, 4, …"""
     reference_context: str | None = None
@@ -86,7 +94,8 @@ class EvalMetrics(Record):
     ] = Field(default_factory=dict)
     """What scored, and where, by the kind's scorer."""
     best_of: BestOfMetrics | None = None
-    """with --best-of: success of the best of 1, 2, 4, … dialogues, by critic, chance and oracle"""
+    """with --best-of: success of the best of 1, 2, 4, … finished dialogues, by critic or language model, chance and
+    oracle"""
     compare: ComparisonMetrics | None = None
     """with --compare: the metrics of sweet compare"""
     win_rate: Rate | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -27,9 +27,9 @@ from sweet.render.window import choose_settings, recorded_settings, window_name
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.manifest import Artifact
 from sweet.runs.run import Run
-from sweet.scoring.best_of import NEEDED_BY, measure_best_of
+from sweet.scoring.best_of import NEEDED_BY, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
-from sweet.scoring.metrics import EvalMetrics, EvalWork
+from sweet.scoring.metrics import BestOfMetrics, EvalMetrics, EvalWork
 from sweet.scoring.results.comparability import check_comparable, score_again
 from sweet.scoring.results.compare import measure_comparison
 from sweet.scoring.results.evaluation import Evaluation, Values, find_evaluation
@@ -52,7 +52,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
     """Score the trajectories and return the rates."""
     kind = task_kind(run.manifest().task)
     _check_options(kind, config)
-    if config.best_of is not None:
+    if config.best_of == "critic":
         check_reference(run.find("critic", config.critic, needed_by=NEEDED_BY), None, config.reference_context)
     rollouts = run.find("rollouts", config.from_, needed_by="eval")
     baseline = None if config.compare is None else find_evaluation(config.compare, needed_by="eval --compare")
@@ -89,15 +89,7 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         _warn(tally, reporter)
         metrics = tally.metrics(measure_samples(tally.values, kind.rewards), scorer.environment)
         if config.best_of is not None:
-            best_of = measure_best_of(
-                run,
-                rollouts,
-                tally.scores,
-                config.critic,
-                config.device,
-                reporter,
-                reference_context=config.reference_context,
-            )
+            best_of = _measure_best_of(run, rollouts, tally.scores, config, reporter)
             metrics = metrics.model_copy(update={"best_of": best_of})
         attempt.metrics.update(metrics.as_json())
         artifact = attempt.finish_artifact(draft, rows=len(tally.scores))
@@ -108,6 +100,16 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
         metrics = metrics.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
         attempt.metrics.update(metrics.as_json())
     return StageResult("eval", run.path, metrics, [artifact])
+
+
+def _measure_best_of(
+    run: Run, rollouts: Artifact, scores: Sequence[Score], config: EvalConfig, reporter: Reporter
+) -> BestOfMetrics:
+    """Return the success of the best of N dialogues, chosen as `--best-of` says."""
+    if config.best_of == "llm":
+        return measure_best_of_by_model(run, rollouts, scores, config, reporter)
+    context = config.reference_context
+    return measure_best_of(run, rollouts, scores, config.critic, config.device, reporter, reference_context=context)
 
 
 def _open_scorer(
@@ -155,7 +157,8 @@ def _looks(kind: TaskKind, config: EvalConfig, rollouts: Artifact, reporter: Rep
 
 def _gpus(kind: TaskKind, config: EvalConfig) -> int | None:
     """Return the GPUs in use: a model may compare pages, and choose among dialogues."""
-    return gpus_held(config.device, [()] if kind.visual or config.best_of is not None else [])
+    compares = [()] if kind.visual or config.best_of == "critic" else []
+    return gpus_held(config.device, [*compares, *([config.judge_url] if config.best_of == "llm" else [])])
 
 
 def _check_options(kind: TaskKind, config: EvalConfig) -> None:
@@ -167,12 +170,26 @@ def _check_options(kind: TaskKind, config: EvalConfig) -> None:
                 where=option(name),
                 fix=Hint("omit ", option(name)),
             )
-    if config.reference_context is not None and config.best_of is None:
+    for name, chosen_by in _CHOSEN_BY.items():
+        if getattr(config, name) not in (None, []) and config.best_of != chosen_by:
+            raise UsageError(
+                Hint(option(name), " is an option of ", option("best_of", chosen_by), "."),
+                where=option(name),
+                fix=Hint("omit ", option(name), ", or ", option("best_of", chosen_by)),
+            )
+    if config.best_of == "llm" and config.judge_model is None:
         raise UsageError(
-            Hint(option("reference_context"), " is an option of ", option("best_of", "critic"), "."),
-            where=option("reference_context"),
-            fix=Hint("omit ", option("reference_context"), ", or ", option("best_of", "critic")),
+            "A language model chooses, and none is named.",
+            where=option("best_of", "llm"),
+            fix=option("judge_model", "MODEL"),
         )
+
+
+_CHOSEN_BY = {
+    "reference_context": "critic",
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), "llm"),
+}
+"""Options of what chooses the best of N dialogues, and the value of `best_of` that they belong to."""
 
 
 class _Tally:

@@ -126,22 +126,24 @@ def samples(metrics: Metrics) -> list[Section]:
         for name, title in MEASURES.items()
         if name in metrics
     ]
-    return [*result, _by_critic(metrics["best_of"])] if "best_of" in metrics else result
+    return [*result, _by_judge(metrics["best_of"])] if "best_of" in metrics else result
 
 
-def _by_critic(best_of: Metrics) -> Section:
+def _by_judge(best_of: Metrics) -> Section:
+    judge = "critic" if "critic" in best_of else "llm"
     rows = tuple(
-        (n, f"{row['tasks']:,}", *(interval(row, name) for name in ("critic", "random", "oracle")))
+        (n, f"{row['tasks']:,}", *(interval(row, name) for name in (judge, "random", "oracle")))
         for n, row in best_of["n"].items()
     )
     remarks = []
     if best_of["left_out"]:
-        remarks.append(f"Too long for the critic and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
+        why = "Too long for the critic" if judge == "critic" else "Without a score by the model"
+        remarks.append(f"{why} and therefore excluded: {count(best_of['left_out'], 'dialogue')}.")
     if best_of.get("reference_context") == "dialogue":
         remarks.append("The critic's reference reads the dialogue alone, without the training-time information.")
     return Section(
-        f"{CHOSEN}, {best_of['critic']}",
-        ("N", "tasks", "critic picks", "at random", "oracle"),
+        f"{CHOSEN}, {best_of['critic']}" if judge == "critic" else f"best of N dialogues by {best_of['judge_model']}",
+        ("N", "tasks", f"{'critic' if judge == 'critic' else 'model'} picks", "at random", "oracle"),
         rows,
         remarks=tuple(remarks),
     )

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn.critic import AdvantageCritic, TurnReplies
 from sweet.learn.tokens import ReplyText
 from sweet.llm.pretrained import load_model, load_tokenizer
 from sweet.runs.run import Run
-from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of
+from sweet.scoring.best_of import ScoredDialogue, at, measure_best_of, measure_best_of_by_model
 from sweet.scoring.config import EvalConfig
 from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.tasks.base import Recipe
+from tests.stages.chat_server import ChatServer, said
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
+
+
+class Listening(Silent):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chance() -> None:
@@ -76,6 +88,35 @@ def test_the_stage_tells_it_and_says_what_is_missing(tmp_path: Path) -> None:
     assert run_eval(run, asked, Silent()).metrics.as_json()["best_of"]["reference_context"] == "dialogue"
     with pytest.raises(UsageError, match="best_of='critic'"):
         run_eval(run, EvalConfig(reference_context="dialogue"), Silent())
+
+
+def test_a_language_model_chooses_among_finished_dialogues(tmp_path: Path) -> None:
+    """The stand-in prefers the dialogues that solve their tasks, those of sample 0, and gives one no score."""
+    run = make_run(tmp_path, "nobody", tasks=3, samples=4)
+    graded = [score(t, reward) for t, reward in make_dialogues(tasks=3, samples=4)]
+
+    def answer(body: dict[str, Any]) -> Response:
+        [(task, sample)] = re.findall(r"return hours \* \d-(\d)-(\d)", body["messages"][0]["content"])
+        return said("I cannot say." if (task, sample) == ("2", "3") else f"SCORE: {9 - 2 * int(sample)}")
+
+    server, reporter = ChatServer("judge", answer), Listening()
+    with server.running() as url:
+        config = EvalConfig(best_of="llm", judge_model="judge", judge_url=[url])
+        rollouts = run.artifact("rollouts-1")
+        found = measure_best_of_by_model(run, rollouts, graded, config, reporter).as_json()
+        evaluated = run_eval(run, config, Silent()).metrics.as_json()["best_of"]
+    assert (found["judge_model"], found["informed"], found["left_out"]) == ("judge", True, 1)
+    assert "critic" not in found
+    assert {n: row["tasks"] for n, row in found["n"].items()} == {"1": 3, "2": 3, "4": 2}
+    assert all(row["llm"] == row["oracle"] > row["random"] for n, row in found["n"].items() if n != "1")
+    assert any("1 dialogues have no score" in text for text in reporter.warnings)
+    question = server.asked[0]["messages"][0]["content"]
+    assert question.count("return hours * 5\n") == 1, "the reference"
+    assert "THE REPLY TO JUDGE" not in question
+    assert {**evaluated, "n": {}} == {**found, "n": {}}
+    for options in ({"best_of": "llm"}, {"best_of": "critic", "judge_model": "m"}, {"judge_url": ["u"]}):
+        with pytest.raises(UsageError, match="llm"):
+            run_eval(run, EvalConfig.model_validate(options), Silent())
 
 
 def test_one_dialogue_a_task_is_nothing_to_choose_from(tmp_path: Path) -> None:
