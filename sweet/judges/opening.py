@@ -80,7 +80,7 @@ class ChosenJudge:
         if self.critic is not None:
             recorded["critic"] = self.critic.id
             context = used_reference_context(self.critic, self.recipe, self.config.reference_context)
-            recorded["reference_context"] = context
+            recorded |= {} if context is None else {"reference_context": context}
         if self.name == "llm":
             prompt = JudgePrompt.of(self.config.judge_prompt)
             recorded |= {"judge_model": self.config.judge_model, "judge_prompt": prompt.digest}

@@ -41,7 +41,7 @@ class BestOfMetrics(Record):
     n: dict[str, BestOfRates]
     """by N = 1, 2, 4, …"""
     reference_context: str | None = None
-    """what the critic's reference reads, hidden or dialogue; absent where the critic has none"""
+    """what the critic's reference reads, hidden or dialogue; null where the critic has none"""
 
 
 class EvalMetrics(Record):
