@@ -76,8 +76,9 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     if config.prompts is not None:
         meta = meta.model_copy(update=given_prompts(kind, config.prompts, config.max_turns))
     settings = _rendering(kind, config, reporter)
-    if settings is not None:
-        meta = meta.model_copy(update={"window": window_name(settings), "pictures": settings.pictures})
+    looks = {} if settings is None else {"window": window_name(settings), "pictures": settings.pictures}
+    if config.recipe == "upstream" or settings != RenderSettings():
+        meta = meta.model_copy(update=looks)  # else earlier versions had no other, and their rollouts are continued
     if judge is not None:
         chosen = {"best_of": config.best_of, "informed": judge.informed}
         meta = meta.model_copy(update=judge.meta() | chosen)
@@ -86,6 +87,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
     inputs = [] if judge is None or judge.critic is None else [judge.critic]
     with run.attempt("rollout", config, inputs=inputs, environment=environment) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
+        draft.meta |= looks
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())
         missing = [a for a in _assignments(tasks, config) if a.id not in finished.ids]
         if finished.ids:
