@@ -115,6 +115,18 @@ def test_upstream_puts_c_before_the_begin_of_text(tokenizers: dict[str, Any], ma
     assert text.count("C0") == 1
 
 
+@pytest.mark.parametrize("own", ["You are brief.", ""])
+def test_a_dialogue_is_encoded_under_its_own_system_prompt(
+    tokenizers: dict[str, Any], make_trajectory: Make, own: str
+) -> None:
+    encoder = ChatEncoder(tokenizers["llama3"])
+    trajectory = make_trajectory(turns=2)
+    expected = encoder.dialogue(trajectory, own or None, hidden="C0")
+    played_with = trajectory.model_copy(update={"agent_system": own})
+    assert encoder.dialogue(played_with, SYSTEM, hidden="C0") == expected
+    assert encoder.dialogue(trajectory, SYSTEM, hidden="C0") != expected
+
+
 def test_the_header_of_llama3_has_four_ids(tokenizers: dict[str, Any]) -> None:
     assert ChatEncoder(tokenizers["llama3"]).header == 4
 
