@@ -95,7 +95,7 @@ def _artifact(artifact: ArtifactStatus) -> list[object]:
         artifact.id,
         "" if artifact.rows is None else f"{artifact.rows:,}",
         format_bytes(artifact.bytes),
-        ", ".join(artifact.inputs) or (f"played by {artifact.agent}" if artifact.agent else ""),
+        ", ".join([*([f"played by {artifact.agent}"] if artifact.agent else []), *artifact.inputs]),
         artifact.path,
         state,
     ]

@@ -146,7 +146,7 @@ def _playing(a: Evaluation, b: Evaluation) -> Iterator[Caveat]:
     ours, theirs = a.played, b.played
     prompts = [side.get("prompts_digest", "packaged") for side in (ours, theirs)]
     yield from _differs("prompts", "prompts", *prompts)
-    if a.kind.visual and b.kind.visual:
+    if any(side.get(key) for side in (ours, theirs) for key in _LOOKS):  # on tasks with pages
         for key, value in (("window", window_name(RenderSettings())), ("pictures", PLACEHOLDER)):
             yield from _differs(key, _LOOKS[key], *(side.get(key) or value for side in (ours, theirs)))
     yield from _differs("best_of", "choice of replies", _choice(ours), _choice(theirs))
