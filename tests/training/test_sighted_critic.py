@@ -28,6 +28,8 @@ from sweet.ranking.stage import run_rank
 from sweet.render.firefox import find_firefox
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
+from sweet.rollouts.config import RolloutConfig
+from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.scoring.best_of import measure_best_of
@@ -264,6 +266,23 @@ def test_a_missing_screenshot_is_rendered_in_a_real_browser(run: Run, sighted: d
     shot = ScreenshotStore(run.path / SCREENSHOTS).get(page_key(page("task-0 0 1"), RenderSettings()))
     assert isinstance(shot, Screenshot)
     assert shot.width == 1280
+
+
+def test_it_chooses_pages_in_a_dialogue_under_way(run: Run, sighted: dict[str, str]) -> None:
+    try:
+        find_firefox()
+    except UsageError as error:
+        pytest.skip(f"pages cannot be rendered here: {error.what}")
+    run_train_critic(run, config(sighted["qwen2_vl"], epochs=1), Silent())
+    rollout = RolloutConfig(task="html", tasks="pages", agent="scripted", num_tasks=1, max_turns=2, best_of=3)
+    result = run_rollout(run, rollout, Silent())
+    [played] = read_jsonl(run.file(result.artifacts[0]), Trajectory)
+    for index in played.agent_turns:
+        choice = played.dialogue_history[index].choice
+        assert choice is not None
+        assert choice.basis == "regression"
+        assert None not in choice.advantages
+        assert sum(value or 0 for value in choice.advantages) == pytest.approx(0, abs=1e-4), "above the mean"
 
 
 @pytest.mark.usefixtures("no_browser")
