@@ -36,8 +36,9 @@ class Shape:
     Attributes:
         hidden, layers: width of the residual stream, and number of layers.
         queries, keys: total width of all query heads, and of all key heads.
-        inner: width of the gated feed-forward layer, over all experts of a token.
+        inner: width of the feed-forward layer, over all experts of a token.
         vocabulary: number of tokens.
+        inner_products: numbers that the feed-forward layer saves for each unit of `inner`; 4 if it is gated.
     """
 
     hidden: int
@@ -46,6 +47,7 @@ class Shape:
     keys: int
     inner: int
     vocabulary: int
+    inner_products: int = 4
 
     @classmethod
     def of(cls, config: Any) -> Shape:
@@ -63,6 +65,16 @@ class Shape:
             inner=inner,
             vocabulary=int(config.vocab_size),
         )
+
+    @classmethod
+    def of_vision_tower(cls, config: Any) -> Shape:
+        """The shape of the vision tower of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL."""
+        vision = config.vision_config
+        # In Qwen2-VL, `hidden_size` is that of the language model.
+        width = int(getattr(vision, "embed_dim", None) or vision.hidden_size)
+        inner = int(getattr(vision, "intermediate_size", None) or width * vision.mlp_ratio)
+        products = {"silu": 4, "quick_gelu": 3}.get(vision.hidden_act, 2)
+        return cls(width, int(vision.depth), width, width, inner, vocabulary=0, inner_products=products)
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ def activations(shape: Shape, positions: int, *, mixed: bool, checkpointing: boo
 
         two norms      2 h (4 + 4 + e)     input, normalised, output as the next product reads it
         attention      e (2 q + 2 k + q)   queries and keys after the rotation, values, result
-        feed-forward   4 e f               gate, its activation, up, their product
+        feed-forward   4 e f               gate, its activation, up, their product (`Shape.inner_products`)
 
     With gradient checkpointing a layer saves its input, 4 h, and one layer at a time saves the rest. A layer's backward
     pass holds gradients of about the size of what the layer saved.
@@ -158,7 +170,18 @@ def _layer_bytes(shape: Shape, *, mixed: bool) -> int:
     e = HALF if mixed else FLOAT
     norms = 2 * shape.hidden * (2 * FLOAT + e)
     attention = e * (3 * shape.queries + 2 * shape.keys)
-    return norms + attention + 4 * e * shape.inner
+    return norms + attention + shape.inner_products * e * shape.inner
+
+
+def image_activations(config: Any, tokens: int, *, mixed: bool, checkpointing: bool = False) -> float:
+    """Bytes that the vision tower saves for its backward pass, as `activations` of its patches.
+
+    Args:
+        config: of a vision-language model.
+        tokens: of all images in a forward pass; a token is `spatial_merge_size` x `spatial_merge_size` patches.
+    """
+    patches = tokens * int(config.vision_config.spatial_merge_size) ** 2
+    return activations(Shape.of_vision_tower(config), patches, mixed=mixed, checkpointing=checkpointing)
 
 
 def masks(positions: int, longest: int, *, mixed: bool) -> float:

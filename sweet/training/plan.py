@@ -14,7 +14,7 @@ from typing import Any
 from sweet.learn.attention import SUPPORTED
 from sweet.learn.batches import epoch_order, step_groups, token_count
 from sweet.learn.distributed import world_size
-from sweet.learn.estimate import Shape, buffers, casts, forward_memory, model_states
+from sweet.learn.estimate import Shape, buffers, casts, forward_memory, image_activations, model_states
 from sweet.learn.logprobs import pack_bundles
 from sweet.learn.metrics import PASS_FLOPS, WEIGHT_FLOPS
 from sweet.learn.openrlhf import steps
@@ -166,6 +166,8 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
     """Return what the first epoch computes, its number of micro-batches, and the bytes that the largest of them keeps
     in memory, by purpose."""
     model, objective, settings, examples = training.model, training.objective, training.settings, training.data.examples
+    lora = model.trainee.start.lora
+    trains_tower = model.sees_pages and (lora is None or bool(lora.targets))  # an adapter is of the language model
     several_ranks_see_pages = training.layout is not None and model.sees_pages  # `Scorer.require_images`
     max_shared_length = _max_shared_length(model, settings.share and not several_ranks_see_pages)
     pool = [s.with_whole() if objective.whole_nll else s for s in training.data.pool.sequences]
@@ -196,6 +198,13 @@ def _first_epoch(training: Training, shape: Shape, world: int) -> tuple[Work, in
                 longest=max(lengths) if as_tree else 0,
                 checkpointing=model.trainee.recomputed,
             )
+            if trains_tower:
+                kept["activations"] += image_activations(
+                    model.trainee.model.config,
+                    sum(picture.tokens for sequence in sequences for picture in sequence.images),
+                    mixed=model.on_gpu,
+                    checkpointing=model.trainee.recomputed,
+                )
             largest = max(largest, kept, key=lambda sizes: sum(sizes.values()))
             work, count = work + part, count + 1
     return work, count, largest

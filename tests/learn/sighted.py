@@ -39,8 +39,8 @@ def build_tokenizer(template: str = TEMPLATE) -> Any:
     return builders.build_tokenizer(template, special=SPECIAL, size=420)
 
 
-def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: int = 32) -> Any:
-    """Two layers of text, two of vision."""
+def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: int = 32, tower: int = 16) -> Any:
+    """Two layers of text, `width` wide, and two of vision, `tower` wide."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
 
@@ -63,9 +63,9 @@ def build_model(tokenizer: Any, family: str = "qwen2_vl", seed: int = 0, width: 
     vision: dict[str, Any] = {"depth": 2, "num_heads": 2, "patch_size": 4, "spatial_merge_size": 2}
     vision |= {"temporal_patch_size": 2, "initializer_range": 0.2}
     if family == "qwen2_vl":
-        vision |= {"embed_dim": 16, "hidden_size": width, "mlp_ratio": 2}
+        vision |= {"embed_dim": tower, "hidden_size": width, "mlp_ratio": 2}
     else:
-        vision |= {"hidden_size": 16, "intermediate_size": 32, "out_hidden_size": width}
+        vision |= {"hidden_size": tower, "intermediate_size": 2 * tower, "out_hidden_size": width}
     if family == "qwen2_5_vl":
         vision |= {"fullatt_block_indexes": [1], "window_size": 16}
     if family == "qwen3_vl":

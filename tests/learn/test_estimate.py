@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,13 +20,17 @@ from sweet.learn.estimate import (
     buffers,
     casts,
     forward_memory,
+    image_activations,
     logits,
     model_states,
 )
+from sweet.learn.head import attach_head
 from sweet.learn.loop import Loop, LoopSettings
 from sweet.learn.recompute import recompute_layers
 from sweet.learn.tokens import Span, TokenSequence
+from sweet.learn.vision_processor import VisionProcessor
 from sweet.learn.zero import ZeroSettings
+from tests.learn.sighted import FAMILIES, build_model, build_tokenizer, make_sighted, paint
 
 P, T = 1000, 100
 
@@ -116,6 +121,32 @@ def test_the_estimate_is_near_the_measured_peak(sizes: tuple[int, ...], recomput
         < found.states + found.rest
         < (RECOMPUTE_TOLERANCE if recompute else TOLERANCE) * found.peak
     )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_estimate_of_a_vision_tower_is_near_the_measured_peak(tmp_path: Path, family: str) -> None:
+    vision = VisionProcessor(make_sighted(tmp_path / "model", family))
+    (tmp_path / "page.png").write_bytes(paint("red", 64, 64))
+    picture = vision.picture(tmp_path / "page.png")
+    ids = (*(vision.token,) * picture.tokens, 50) * 3
+    pool = [TokenSequence((*ids, 60 + number), (Span(3, 5, 1),), (picture,) * 3) for number in range(4)]
+    examples = [Example(str(number), (2 * number,), (2 * number + 1,)) for number in range(2)]
+    settings = LoopSettings(lr=1e-4, epochs=2, batch=2, token_budget=1)
+    loops: list[Loop] = []
+
+    def train() -> None:
+        model = build_model(build_tokenizer(), family, tower=64)
+        attach_head(model)
+        loops.append(Loop(model, pool, examples, Objective(0.1, 0.0, target="preference"), settings))
+        loops[0].run()
+
+    peak, config = measured_peak(train), loops[0].model.config
+    states = model_states(loops[0].parameters, loops[0].parameters)
+    text = forward_memory(Shape.of(config), 2 * len(pool[0].ids), 0, mixed=False)
+    tower = image_activations(config, 2 * 3 * picture.tokens, mixed=False)
+    estimate = states.weights + states.gradients + states.optimizer + sum(text.values()) + tower
+    assert tower > 0.5 * peak
+    assert peak / TOLERANCE < estimate < TOLERANCE * peak
 
 
 def test_the_estimate_of_many_logits_is_near_the_measured_peak() -> None:

@@ -18,8 +18,9 @@ import torch
 
 from sweet.errors import SweetError, UsageError
 from sweet.learn import head
+from sweet.learn.estimate import image_activations
 from sweet.learn.job import FILE, Job
-from sweet.llm.pretrained import load_image_processor
+from sweet.llm.pretrained import load_config, load_image_processor
 from sweet.preferences.config import LabelConfig, PairConfig
 from sweet.preferences.label import run_label
 from sweet.preferences.pair import run_pair
@@ -326,12 +327,17 @@ def test_ranks_receive_the_screenshots(run: Run, sighted: dict[str, str], tmp_pa
 
 def test_the_plan_divides_the_model_of_a_critic_that_sees_pages(run: Run, sighted: dict[str, str]) -> None:
     pytest.importorskip("deepspeed")
+    pytest.importorskip("peft")
     one, two = (
         plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0, **ranks), Silent()).as_json()
         for ranks in ({}, {"engine": "deepspeed", "devices": 2, "zero": 3})
     )
     assert two["memory"]["weights"] == one["memory"]["weights"] / 2
     assert two["tokens_computed"] == one["tokens_computed"] == one["tokens"]
+    adapter = plan_train_critic(run, config(sighted["qwen2_vl"], holdout=0.0, lora=2), Silent()).as_json()
+    images = image_activations(load_config(sighted["qwen2_vl"]), 3 * 15 * 2, mixed=False)
+    # At least one preference in a micro-batch, each with three screenshots a side.
+    assert one["memory"]["activations"] >= adapter["memory"]["activations"] + round(images)
     # Without any screenshot a single device shares the openings of texts; ranks compute each sequence.
     for html in [page(f"task-{n} {sample} {turn}") for n in range(6) for sample in range(2) for turn in range(2)]:
         shoot(run, html, RenderFailed("blocked", "it went away"))
