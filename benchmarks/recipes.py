@@ -21,7 +21,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import run_rank
-from sweet.ranking.turns import first_turns, sample_turns
+from sweet.ranking.turns import first_turns, published_order, sample_turns
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.jsonl import read_jsonl
@@ -59,7 +59,7 @@ def training_text(run: Run, recipe: Recipe) -> dict[str, int]:
 def chosen_turns(dialogues: Sequence[Trajectory], seed: int) -> dict[str, int]:
     """Return how many turns each recipe ranks, and how many of them are the same."""
     sampled = {turn.key for turn in sample_turns(dialogues, seed=seed, fraction=0.1)}
-    first = {turn.key for turn in first_turns(dialogues, fraction=0.1)}
+    first = {turn.key for turn in first_turns(published_order(dialogues), fraction=0.1)}
     of = sum(len(dialogue.agent_turns) for dialogue in dialogues)
     return {"of": of, "paper": len(sampled), "upstream": len(first), "both": len(sampled & first)}
 

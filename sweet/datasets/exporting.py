@@ -18,13 +18,19 @@ reads an export back unchanged.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sweet.datasets.layout import is_imported, known_system, newest_rewards, published_line, published_row
+from sweet.datasets.layout import (
+    is_imported,
+    known_system,
+    newest_rewards,
+    published_line,
+    published_row,
+    task_order,
+)
 from sweet.datasets.metrics import ExportMetrics
 from sweet.errors import UsageError, first_line
 from sweet.files import check_target, replacing
@@ -82,7 +88,7 @@ class Blocks:
         of_task: dict[str, list[RolloutEntry]] = {}
         for row in rows:
             of_task.setdefault(row.task_id, []).append(row)
-        names = sorted(of_task, key=_natural) if by_id else list(of_task)
+        names = sorted(of_task, key=task_order) if by_id else list(of_task)
         ordered = {name: sorted(of_task[name], key=lambda row: (row.sample, row.offset)) for name in names}
         samples = max(map(len, ordered.values()), default=0)
         complete = [found for found in ordered.values() if len(found) == samples]
@@ -108,11 +114,6 @@ class Blocks:
             more = "" if incomplete == "drop" else ", where the published evaluation refuses them (--incomplete drop)"
             count = len(self.incomplete)
             reporter.warn(f"{count} tasks have fewer than {self.samples} dialogues ({names}): {done}{more}.")
-
-
-def _natural(name: str) -> list[str | int]:
-    """Return a key by which the numbers in names are compared as numbers."""
-    return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", name))]
 
 
 class PromptWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,11 @@ def known_system(run: Run, rollouts: Artifact) -> str | None:
 def is_imported(rollouts: Artifact) -> bool:
     """Return whether dialogues were played by another program."""
     return RolloutsMeta.of(rollouts).agent == IMPORTED
+
+
+def task_order(name: str) -> list[str | int]:
+    """Return a key by which the ids of tasks are ordered, the numbers in them as numbers."""
+    return [int(part) if index % 2 else part for index, part in enumerate(re.split(r"(\d+)", name))]
 
 
 def published_row(trajectory: Trajectory, reward: float | None, system: str | None = None) -> dict[str, Any]:

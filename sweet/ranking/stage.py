@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet.cluster.nodes import nodes_of
+from sweet.datasets.layout import is_imported
 from sweet.errors import InputError, SweetError
 from sweet.hints import Hint, option, stage
 from sweet.judges.base import Judge, TurnKey
@@ -39,7 +40,7 @@ from sweet.ranking.inputs import RankInputs, find_inputs
 from sweet.ranking.metrics import RankMetrics, RankWork, ranking_metrics
 from sweet.ranking.pipeline import RankingWriter, rank_turns
 from sweet.ranking.sampler import AgentCandidates, CandidateSampler, CandidateSource, RecordedCandidates
-from sweet.ranking.turns import SelectedTurn, first_turns, sample_turns, turns_with_replies
+from sweet.ranking.turns import SelectedTurn, first_turns, published_order, sample_turns, turns_with_replies
 from sweet.runs.jsonl import JsonlWriter, read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.artifacts import agent_of, agent_system
@@ -188,7 +189,8 @@ def _choose_turns(run: Run, config: RankConfig) -> _Chosen:
     if inputs.replies is None:
         agent = config.agent or agent_of(run, inputs.rollouts, "agent")
         if inputs.critic is not None and used_recipe(inputs.critic, config.recipe) == "upstream":
-            turns = first_turns(dialogues, fraction=config.fraction, limit=config.limit)
+            ordered = dialogues if is_imported(inputs.rollouts) else published_order(dialogues)
+            turns = first_turns(ordered, fraction=config.fraction, limit=config.limit)
         else:
             turns = sample_turns(dialogues, seed=config.seed, fraction=config.fraction, limit=config.limit)
     else:

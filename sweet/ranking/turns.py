@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet.datasets.layout import task_order
 from sweet.errors import InputError
 from sweet.hints import Hint, option, stage
 from sweet.judges.base import TurnKey
@@ -58,10 +59,17 @@ def first_turns(
     """Return all of the agent's turns in the first dialogues, as the published code does (recipe `upstream`).
 
     Args:
+        trajectories: in the published order, see `published_order`.
         fraction: share of the dialogues, rounded up.
         limit: number of turns at most.
     """
     return _agent_turns(trajectories[: math.ceil(fraction * len(trajectories))])[:limit]
+
+
+def published_order(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Order the dialogues of a rollout as the published code writes them: one of every task, then the next of each.
+    Their order in the file depends on which dialogue ended first."""
+    return sorted(trajectories, key=lambda dialogue: (dialogue.sample, task_order(dialogue.task_id)))
 
 
 def turns_with_replies(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.recipes import chosen_turns, compare_rankings
+from sweet.ranking.turns import published_order
 from sweet.stages.rows import Candidate
 from tests.stages.learn_runs import make_dialogues
 
@@ -32,5 +33,5 @@ def test_the_turns_of_both_recipes_are_counted() -> None:
     turns = sum(len(dialogue.agent_turns) for dialogue in dialogues)
     found = chosen_turns(dialogues, 0)
     assert (found["of"], found["paper"]) == (turns, -(-turns // 10))
-    assert found["upstream"] == sum(len(dialogue.agent_turns) for dialogue in dialogues[:2])
+    assert found["upstream"] == sum(len(dialogue.agent_turns) for dialogue in published_order(dialogues)[:2])
     assert 0 <= found["both"] <= found["paper"]

@@ -20,7 +20,7 @@ from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.ranking.config import RankConfig
 from sweet.ranking.stage import plan_rank, run_rank
-from sweet.ranking.turns import first_turns, sample_turns
+from sweet.ranking.turns import first_turns, published_order, sample_turns
 from sweet.runs.jsonl import read_jsonl
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
@@ -173,7 +173,10 @@ def test_sampled_turns_depend_only_on_the_seed() -> None:
 
 
 def test_recipe_upstream_ranks_every_turn_of_the_first_dialogues(run: Run) -> None:
-    dialogues = [trajectory for trajectory, _ in make_dialogues()]
+    written = [trajectory for trajectory, _ in make_dialogues()]
+    dialogues = published_order(written)
+    assert [(one.sample, one.task_id) for one in dialogues[4:6]] == [(0, "task-4"), (1, "task-0")]
+    assert published_order(written[::-1]) == dialogues, "whichever dialogue ended first"
     expected = [(dialogue.id, index) for dialogue in dialogues[:3] for index in dialogue.agent_turns]
     assert [turn.key for turn in first_turns(dialogues, fraction=0.2)] == expected
     assert [turn.key for turn in first_turns(dialogues, fraction=0.2, limit=2)] == expected[:2]
