@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet.errors import SweetError, UsageError
-from sweet.render import browsers
 from sweet.render.page import RenderFailed, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
 from sweet.runs.manifest import Artifact
@@ -107,6 +106,8 @@ class CriticScreenshots:
         return True
 
     async def _render(self, pages: list[str]) -> None:
+        from sweet.render import browsers
+
         with self.reporter.progress("screenshots", len(pages)) as bar:
             async with browsers.open_browsers(self.folder, settings=self._settings) as renderer:
 
