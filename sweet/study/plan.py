@@ -14,9 +14,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter
+from sweet.stages.base import Reporter, Silent
 from sweet.study.settings import CRITICS, MAIN, TURN_JUDGES, Method, StudySizes
-from sweet.study.step_cache import StepCache
+from sweet.study.step_cache import ReadOnlyStepCache, StepCache, StepMissing
 from sweet.study.study_steps import StudySteps
 
 SAMPLED, GREEDY = 1.0, 0.0
@@ -98,6 +98,17 @@ class SeedJob(BaseModel):
                     evaluate = partial(_evaluate, method=by_name[name], temperatures=(SAMPLED,))
                     parts.append(Part(f"{name} on {sizes.train_tasks} tasks", run, sizes, evaluate))
         return parts
+
+    def is_done(self) -> bool:
+        """Return whether every step of all parts is finished."""
+        try:
+            for part in self.parts():
+                if not (self.folder / part.run).is_dir():
+                    return False
+                part.do(self.steps(part.run, part.sizes, ReadOnlyStepCache, Silent()))
+        except StepMissing:
+            return False
+        return True
 
     def steps(self, run: str, sizes: StudySizes, cache: type[StepCache], reporter: Reporter) -> StudySteps:
         """Return the steps of one of the runs, which is created where it does not exist."""

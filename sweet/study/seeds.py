@@ -31,7 +31,7 @@ PROGRAM = "sweet.study.worker"
 
 
 def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Reporter) -> list[str]:
-    """Run each job in a process.
+    """Run each job in a process, without those whose steps are all finished.
 
     Args:
         max_processes: that run at the same time; the number of cores where None.
@@ -39,6 +39,9 @@ def run_seeds(jobs: Sequence[SeedJob], max_processes: int | None, reporter: Repo
     Returns:
         One line for each failure.
     """
+    jobs = [job for job in jobs if not job.is_done()]
+    if not jobs:
+        return []
     processes = min(max_processes or usable_cores(), len(jobs))
     workers = _Workers(threads=max(1, usable_cores() // processes), reporter=reporter)
     parts = sum(len(job.parts()) for job in jobs)

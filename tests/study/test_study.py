@@ -81,8 +81,10 @@ def test_a_killed_study_resumes_and_repeats_no_step(tmp_path: Path) -> None:
     assert metrics["failed"] == []
 
     assert (folder / "report.html").stat().st_size > 0
+    logs = [log.read_bytes() for log in sorted(folder.glob("seed-*.log"))]
     assert metrics_of(folder)["methods"] == metrics["methods"]
     assert sum(attempt.status == "done" for attempt in attempts(folder)) == len(done), "no step was done again"
+    assert [log.read_bytes() for log in sorted(folder.glob("seed-*.log"))] == logs, "no process was started for them"
     figures(folder)
 
 
