@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweet.stages.rows import Basis, Candidate, Pair
+from sweet.tasks.trajectory import Choice
 from sweet.view.parts import Block, Part
 from sweet.view.records import Record
 from sweet.view.terminal import NARROW, count, signed
@@ -43,6 +44,15 @@ def bar(value: float, scale: float) -> Text:
     right = f"{full}{'▌' * half}" if value > 0 else ""
     text = Text(f"{signed(value)} ").append(f"{left:>{BAR}}", "red").append("│", "dim")
     return text.append(f"{right:<{BAR}}", "green")
+
+
+def choice_note(choice: Choice) -> str:
+    """Return how a reply was chosen among several: their number, its advantage and the range of all."""
+    known = [advantage for advantage in choice.advantages if advantage is not None]
+    note = f"best of {len(choice.advantages)}"
+    if choice.advantage is None:
+        return f"{note}: none was judged, the first was taken"
+    return f"{note}: {signed(choice.advantage)} of {signed(min(known))} to {signed(max(known))}"
 
 
 def candidates_part(record: Record, index: int, abbreviate: Abbreviate, note: str) -> list[Part]:

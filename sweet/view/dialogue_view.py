@@ -19,7 +19,7 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.kind import TaskKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import FAULTS, Trajectory, Turn
-from sweet.view.credit_view import Abbreviate, bar, candidates_part, pairs_part
+from sweet.view.credit_view import Abbreviate, bar, candidates_part, choice_note, pairs_part
 from sweet.view.half_blocks import PictureRow
 from sweet.view.parts import Block, Part, plain, prose, single_block, split_blocks
 from sweet.view.records import Record, Records
@@ -186,6 +186,8 @@ def _agent_turn(record: Record, index: int, turn: Turn, number: int, options: Di
         notes.append(count(len(turn.token_ids), "token"))
     if turn.finish_reason and turn.finish_reason != "stop":
         notes.append(turn.finish_reason)
+    if turn.choice is not None:
+        notes.append(choice_note(turn.choice))
     if options.raw:
         notes.append("raw")
     title = Text().append(f"agent {number}", "bold green")

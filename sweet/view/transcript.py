@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sweet.tasks.trajectory import Turn
 from sweet.view.code import Piece, pieces, tokens
+from sweet.view.credit_view import choice_note
 from sweet.view.dialogue_view import DisplayOptions
 from sweet.view.html import line, text
 from sweet.view.html_screenshots import HtmlScreenshots
@@ -90,6 +91,8 @@ def _turn(record: Record, index: int, turn: Turn, options: DisplayOptions, pictu
         content = pictures.turn(turn) + f"<pre>{text(pictures.screenshots.abbreviate(turn.content))}</pre>"
     if pictures is not None or turn.said != turn.content:
         content += f"<details><summary>whole reply</summary><pre>{text(turn.said)}</pre></details>"
+    if turn.choice is not None:
+        content += f"<p>{text(choice_note(turn.choice))}</p>"
     content += _candidates(record, index, scale) + _pairs(record, index)
     return _section("agent", "agent", content, "" if advantage is None else " " + _bar(advantage, scale))
 

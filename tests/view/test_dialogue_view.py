@@ -17,10 +17,11 @@ from sweet.tasks.base import Task
 from sweet.tasks.code.kind import CodeKind
 from sweet.tasks.registry import task_kind
 from sweet.tasks.scores import JudgedTest, Score
-from sweet.tasks.trajectory import Trajectory, Turn
+from sweet.tasks.trajectory import Choice, Trajectory, Turn
+from sweet.view import transcript
 from sweet.view.dialogue_view import DisplayOptions, dialogue, dialogue_parts
 from sweet.view.parts import LONGEST_LINE
-from sweet.view.records import Record, Records
+from sweet.view.records import Record, Records, Summary
 from sweet.view.side_by_side import diff_text, side_by_side_parts
 from sweet.view.text import printable
 from tests.view.conftest import HOSTILE, trajectory
@@ -93,6 +94,22 @@ def test_candidates_best_first_with_the_taken_one_marked() -> None:
     narrow = drawn(dialogue(ranked(worst, best, taken=best)), 40)
     assert "● +0.500 best" in narrow
     assert "█" not in narrow.partition("2 candidates")[2]
+
+
+@pytest.mark.parametrize(
+    ("advantages", "note"),
+    [
+        ((-0.5, 0.25, None), "best of 3: +0.250 of -0.500 to +0.250"),
+        ((None, None), "best of 2: none was judged, the first was taken"),
+    ],
+)
+def test_a_reply_that_a_judge_chose_says_of_how_many(advantages: tuple[float | None, ...], note: str) -> None:
+    choice = Choice(index=int(advantages[0] is not None), advantages=advantages, basis="critic")
+    history = (Turn(role="user", content="Hi."), Turn(role="assistant", content="Which?", choice=choice))
+    found = Record(trajectory(1, dialogue_history=history))
+    assert note in drawn(dialogue(found), 100)
+    summary = Summary("t", "t", "answered", "passed", 1.0, 1, 1, 1, 3, 0.5, "", 0, None, 0, 0)
+    assert note in transcript.trajectory(summary, found, CODE)
 
 
 def test_a_reply_that_was_not_a_candidate_is_marked() -> None:
