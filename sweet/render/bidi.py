@@ -19,13 +19,16 @@ from typing import Any
 import aiohttp
 
 from sweet import supervisor
-from sweet.render.driver import Disconnected, DriverError
+from sweet.render.driver import Disconnected, DriverError, Scripts
 from sweet.render.firefox import Processes, command, environment_of, preferences
 from sweet.render.profiles import Profile
 
 LONGEST_ANSWER = 2**28
 """Maximum bytes of an answer; the largest are screenshots."""
 
+
+SANDBOX = "sweet"
+"""Name of the world in which pages are measured."""
 
 CLOSING = 1.0
 """Seconds to wait for the closing handshake."""
@@ -130,16 +133,18 @@ class DirectWindow:
         self._process: subprocess.Popen[bytes] | None = None
         self._session: Session | None = None
         self._context = ""
+        self._measure = ""
         self.processes: Processes | None = None
 
-    async def start(self, port: int, script: str, width: int, height: int) -> None:
+    async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
+        self._measure = f"({scripts.measure})()"
         self._profile = Profile(preferences(port))
         self._session = await Session.connect(await self._port(self._profile))
         tree = await self._do("browsingContext.getTree")
         self._context = tree["contexts"][0]["context"]
         viewport = {"width": width, "height": height}
         await self._do("browsingContext.setViewport", context=self._context, viewport=viewport, devicePixelRatio=1)
-        await self._do("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
+        await self._do("script.addPreloadScript", functionDeclaration=f"() => {{ {scripts.page} }}")
 
     async def _port(self, profile: Profile) -> int:
         """Start the program, wait until it accepts commands, and return its port."""
@@ -163,10 +168,12 @@ class DirectWindow:
     async def go(self, address: str) -> None:
         await self._do("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
-    async def evaluate(self, expression: str) -> object:
-        target = {"context": self._context}
-        answer = await self._do("script.evaluate", expression=expression, target=target, awaitPromise=True)
-        return answer.get("result", {}).get("value")
+    async def measure(self) -> object:
+        target = {"context": self._context, "sandbox": SANDBOX}
+        answer = await self._do("script.evaluate", expression=self._measure, target=target, awaitPromise=True)
+        if answer["type"] != "success":
+            raise DriverError(str(answer["exceptionDetails"]["text"])[:300])
+        return answer["result"].get("value")
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
         origin = "document" if document else "viewport"

@@ -1,16 +1,16 @@
 """One headless Firefox with one window, which renders one page after another.
 
-A page is loaded, frozen and queried for its visible blocks (`settle.js`), and captured, all within its time-out, while
-the memory of the browser's processes is monitored. A browser that a page has overloaded is not reliable, and neither
-are its own time-outs: therefore the clock is in this process, and a page that does not end is ended by killing all of
-the browser's processes. An idle browser leaves its page for an empty one; if that takes too long, it is killed too.
+A page is loaded (`settle.js` freezes it), measured (`measure.js` finds its visible blocks) and captured, all within its
+time-out, while the memory of the browser's processes is monitored. A browser that a page has overloaded is not
+reliable, and neither are its own time-outs: therefore the clock is in this process, and a page that does not end is
+ended by killing all of the browser's processes. An idle browser leaves its page for an empty one; if that takes too
+long, it is killed too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import struct
 from contextlib import suppress
 from importlib import resources
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import SweetError
 from sweet.render.assets import AssetStore
-from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts
 from sweet.render.firefox import INSTALL_FIREFOX, Firefox, Processes
 from sweet.render.page import Block, RenderFailed, RenderSettings, Screenshot
 from sweet.render.serving import PageServer
@@ -35,6 +35,13 @@ KILL_TIMEOUT = 5.0
 MEMORY_INTERVAL = 0.25
 """Seconds between two measurements of the memory."""
 
+SETTLE = "__sweet_settle__"
+"""The name in the page's world of the function that runs its timers."""
+
+LARGEST_SCREENSHOT = 16_000_000
+"""Maximum bytes of a screenshot. Those of ordinary pages have at most hundreds of thousands, a few millions with
+photographs; only noise compresses so badly."""
+
 LONGEST_TEXT = 2000
 """Maximum characters of a block's text."""
 
@@ -46,11 +53,23 @@ MOST_CALLBACKS = 2000
 MOST_ELEMENTS = 20_000
 """Maximum number of elements that are searched for blocks."""
 
-Length = Annotated[float, Field(allow_inf_nan=False, ge=-1e7, le=1e7)]
+MOST_NODES = 200_000
+"""Maximum number of children that are searched for text."""
+
+MOST_LETTERS = 400_000
+"""Maximum number of characters of all blocks together."""
+
+LONGEST_REPORT = 8_000_000
+"""Maximum characters of a report: each character of a text may be escaped by six, and a block has 400 others."""
+
+MOST_LENGTH = 1e7
+"""Maximum of a length in CSS px."""
+
+Length = Annotated[float, Field(allow_inf_nan=False, ge=-MOST_LENGTH, le=MOST_LENGTH)]
 
 
 class _Box(BaseModel):
-    """A block as reported by the page, which is untrusted."""
+    """A block as reported by `measure.js`, from a page that is untrusted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -83,7 +102,6 @@ class Browser:
         self._firefox = firefox
         self._window = make()
         self._server = PageServer(assets, tls)
-        self._settle = f"settle_{secrets.token_hex(8)}"
         self.clean = True
         """Whether it shows an empty page."""
         self.pages = 0
@@ -100,10 +118,10 @@ class Browser:
             SweetError: it does not start.
         """
         await self._server.listen()
-        script = _script(self._settle, settings)
+        scripts = _scripts(settings)
         try:
             async with asyncio.timeout(START_TIMEOUT):
-                await self._window.start(self._server.port, script, settings.width, settings.height)
+                await self._window.start(self._server.port, scripts, settings.width, settings.height)
                 # Firefox starts another process for the first page of a host, which should not count as a page's time.
                 await self._window.go(self._server.put("", ""))
         except (TimeoutError, DriverError, OSError) as error:
@@ -163,11 +181,16 @@ class Browser:
     async def _render(self, html: str, name: str, settings: RenderSettings) -> Screenshot:
         address = self._server.put(name, html)
         await self._window.go(address)
-        settled = _parse(await self._window.evaluate(f"window.{self._settle}()"))
+        settled = _parse(await self._window.measure())
         blocks = tuple(Block(**box.model_dump()) for box in settled.blocks[: settings.max_blocks])
         # A document of height 0 cannot be captured; the window is captured instead.
         height = min(settled.height, settings.max_height)
         png = await self._window.picture(settings.width, height or settings.height, document=height > 0)
+        if len(png) > LARGEST_SCREENSHOT:
+            size = "{} x {}".format(*size_of(png))
+            raise RenderFailed(
+                "too_large", f"The page's screenshot ({size} px) has {len(png)} bytes, more than {LARGEST_SCREENSHOT}."
+            )
         if (await self._window.address()).partition("#")[0] != address:
             raise RenderFailed("blocked", "The page went away to another address, and nobody serves it there.")
         return Screenshot(png, *size_of(png), blocks)
@@ -214,9 +237,7 @@ def _retrieve_error(task: asyncio.Task[Any]) -> None:
 
 
 def _parse(report: object) -> _Settled:
-    if isinstance(report, str):
-        # A text that was cut may end in half a surrogate pair, which cannot be encoded.
-        report = report.encode("utf-8", "replace").decode()
+    if isinstance(report, str) and len(report) <= LONGEST_REPORT:
         with suppress(ValidationError):
             return _Settled.model_validate_json(report)
     raise RenderFailed("blocked", "The page changed what a browser is made of, so that it cannot be looked at.")
@@ -228,16 +249,21 @@ def size_of(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-def _script(name: str, settings: RenderSettings) -> str:
-    source = (resources.files("sweet.render") / "settle.js").read_text(encoding="utf-8")
+def _scripts(settings: RenderSettings) -> Scripts:
     limits = {
         "width": settings.width,
         "height": settings.max_height,
         "window": settings.height,
         "blocks": settings.max_blocks,
         "text": LONGEST_TEXT,
+        "letters": MOST_LETTERS,
+        "length": MOST_LENGTH,
         "elements": MOST_ELEMENTS,
+        "nodes": MOST_NODES,
         "virtual": VIRTUAL_SECOND,
         "callbacks": MOST_CALLBACKS,
     }
-    return f"{source.rstrip()}({json.dumps(name)}, {json.dumps(limits)});"
+    folder = resources.files("sweet.render")
+    page, measure = ((folder / file).read_text(encoding="utf-8").rstrip() for file in ("settle.js", "measure.js"))
+    parameters = f"({json.dumps(SETTLE)}, {json.dumps(limits)})"
+    return Scripts(f"{page}{parameters};", f"({measure}){parameters}")

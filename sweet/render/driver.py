@@ -2,12 +2,13 @@
 
 There are two drivers. `sweet.render.bidi` starts the system's Firefox and speaks its protocol directly, which is
 faster; `sweet.render.playwright_driver` lets Playwright start its own build, which only Playwright can drive, or the
-system's. Preferences, script, server, time-outs and killing the processes are the same for both.
+system's. Preferences, scripts, server, time-outs and killing the processes are the same for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from sweet.render.firefox import Processes
@@ -22,6 +23,20 @@ class DriverError(Exception):
 
 class Disconnected(DriverError):
     """Firefox accepts no more commands, since it or its page has ended."""
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """The two scripts of a browser.
+
+    Attributes:
+        page: runs in every page before the page's own scripts, in the page's world.
+        measure: an expression for an asynchronous function without parameters, which returns a text. It is called in a
+            world of its own, which shares the document with the page but no object.
+    """
+
+    page: str
+    measure: str
 
 
 class Window(Protocol):
@@ -41,12 +56,11 @@ class Window(Protocol):
         """Whether the browser has been started and has not ended."""
         ...
 
-    async def start(self, port: int, script: str, width: int, height: int) -> None:
+    async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
         """Start the browser.
 
         Args:
             port: the port of the server that is the only one it can reach.
-            script: runs in every page before the page's own scripts.
             width, height: size of the window in CSS px, which are also the pixels of screenshots.
         """
         ...
@@ -55,8 +69,8 @@ class Window(Protocol):
         """Load a page, until its `load` event."""
         ...
 
-    async def evaluate(self, expression: str) -> object:
-        """Return the value of an expression in the page, after awaiting a promise. The page may have replaced it."""
+    async def measure(self) -> object:
+        """Call `Scripts.measure` in its own world, once for each page, and return its text."""
         ...
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:

@@ -160,6 +160,7 @@ def preferences(port: int) -> dict[str, Any]:
         "dom.popup_maximum": 0,
         "dom.battery.enabled": False,
         "dom.webgpu.enabled": False,
+        "dom.xslt.enabled": False,
         "full-screen-api.enabled": False,
         "geo.enabled": False,
         "webgl.disabled": True,
@@ -190,6 +191,10 @@ def preferences(port: int) -> dict[str, Any]:
         "intl.accept_languages": "en-US, en",
         "intl.locale.requested": "en-US",
         "gfx.color_management.mode": 0,
+        # Clocks are rounded down to half an hour, also those of events, animations and files: a page's own age is 0.
+        "privacy.reduceTimerPrecision": True,
+        "privacy.resistFingerprinting.reduceTimerPrecision.microseconds": 2_000_000_000,
+        "privacy.resistFingerprinting.reduceTimerPrecision.jitter": False,
         "privacy.resistFingerprinting": False,
         "privacy.fingerprintingProtection": False,
         "browser.display.use_system_colors": False,

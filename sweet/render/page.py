@@ -101,9 +101,9 @@ class RenderFailed(Exception):
     """A page cannot be rendered because of its content. `str()` is a sentence for people.
 
     Attributes:
-        reason: `empty`: there is no page; `too_large`: its source is too long; `timeout`: it took too long; `memory`:
-            it used too much; `crashed`: the browser ended while rendering it; `blocked`: it navigated to another
-            address, or manipulated the functions that read it.
+        reason: `empty`: there is no page; `too_large`: its source or its screenshot is too large; `timeout`: it took
+            too long; `memory`: it used too much; `crashed`: the browser ended while rendering it; `blocked`: it
+            navigated to another address, or cannot be measured.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:

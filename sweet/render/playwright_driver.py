@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow
+from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWindow, Scripts
 from sweet.render.firefox import Firefox, Processes, environment_of, preferences, processes_of
 from sweet.render.profiles import Profile
+
+POLLING = 0.005
+"""Seconds between two questions whether a page has been measured."""
 
 CLOSING = 5.0
 """Seconds to wait for Playwright to notice that a browser was killed."""
@@ -24,6 +28,23 @@ _GONE = re.compile(r"crash|has been closed|disconnected", re.IGNORECASE)
 
 _RESPONSE_CACHE = {"remote.network.maxTotalDataSize": 20_000_000}
 """Bytes of responses that Firefox keeps for Playwright; smaller values are not accepted."""
+
+_ENGINE = """(() => {
+  let report = null;
+  (%s)().then((text) => { report = text }, () => { report = "" });
+  return {
+    queryAll() {
+      if (report === null) return [];
+      const holder = document.createElement("pre");
+      holder.textContent = report;
+      return [holder];
+    },
+  };
+})()"""
+"""A selector engine that measures the page, and then finds an element, outside the document, that contains the report.
+
+Engines that are content scripts are all that Playwright runs in a world that pages cannot change.
+"""
 
 T = TypeVar("T")
 
@@ -47,9 +68,10 @@ class PlaywrightWindow:
         self._context: Any = None
         self._ended = asyncio.Event()
         self._page: Any = None
+        self._report: Any = None
         self.processes: Processes | None = None
 
-    async def start(self, port: int, script: str, width: int, height: int) -> None:
+    async def start(self, port: int, scripts: Scripts, width: int, height: int) -> None:
         profile = self._profile = Profile({})
         options: dict[str, Any] = {
             "headless": True,
@@ -64,6 +86,8 @@ class PlaywrightWindow:
         }
         if not self._firefox.own:
             options |= {"channel": "moz-firefox", "executable_path": self._firefox.path}
+        name, engine = f"measure_{secrets.token_hex(8)}", _ENGINE % scripts.measure
+        await _translated(self._playwright.selectors.register(name, engine, content_script=True))
         # A folder created by Playwright would stay behind if the browser or this process were killed.
         folder = profile.folder / "profile"
         try:
@@ -71,8 +95,9 @@ class PlaywrightWindow:
         finally:
             self.processes = processes_of(str(folder))
         self._context.on("close", lambda _: self._ended.set())
-        await _translated(self._context.add_init_script(script))
+        await _translated(self._context.add_init_script(scripts.page))
         self._page = self._context.pages[0] if self._context.pages else await _translated(self._context.new_page())
+        self._report = self._page.locator(f"{name}=report")
 
     @property
     def alive(self) -> bool:
@@ -89,8 +114,10 @@ class PlaywrightWindow:
     async def go(self, address: str) -> None:
         await self._do(self._page.goto(address, wait_until="load", timeout=0))
 
-    async def evaluate(self, expression: str) -> object:
-        return await self._do(self._page.evaluate(expression))
+    async def measure(self) -> object:
+        while not await self._do(self._report.count()):  # noqa: ASYNC110 - no event reports it
+            await asyncio.sleep(POLLING)
+        return await self._do(self._report.text_content(timeout=0))
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:
         picture = self._page.screenshot(

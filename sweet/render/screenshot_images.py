@@ -44,7 +44,12 @@ def read_image(png: bytes) -> Image:
             opened.load()
             if opened.mode == "RGB":
                 return opened.copy()
-            rgba = opened.convert("RGBA")
+            rgba = opened if opened.mode == "RGBA" else opened.convert("RGBA")
+            if rgba.getchannel("A").getextrema() == (
+                255,
+                255,
+            ):  # opaque, as all of Firefox's: nothing of the white would be seen
+                return rgba.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise SweetError(
             f"A screenshot cannot be read: {error}.", fix="remove the run's screenshots/ folder"

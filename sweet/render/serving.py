@@ -41,6 +41,7 @@ POLICY = "; ".join(
         "font-src data:",
         "media-src data: blob:",
         "form-action 'none'",
+        "worker-src 'none'",  # a worker has a clock and random numbers of its own, which settle.js does not reach
         # A sandboxed page may do only what is named here: no dialogs, windows, downloads, forms, printing, full screen.
         "sandbox allow-scripts allow-same-origin",
     )

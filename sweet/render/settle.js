@@ -1,17 +1,14 @@
 // Runs in every page before the page's own scripts, so that the same page always renders to the same image: the clock is
-// stopped, random numbers are seeded, timers wait. `settle`, called once the page has loaded, runs the timers due within
-// the first virtual second in order, ends animations, and returns the page's size and its visible blocks. It keeps
-// references to the functions that it needs from before the page could change them.
+// stopped, random numbers are seeded, timers wait. The function under NAME, first called once the page has loaded, runs
+// the timers due within the first virtual second in order, and returns whether it has finished. This world belongs to the
+// page, which can change everything in it: nothing that is reported comes from here (see `measure.js`).
 ((NAME, LIMITS) => {
   "use strict";
   const START = Date.UTC(2024, 0, 1, 12);
-  const { min, max, round, floor, imul } = Math;
-  const { stringify } = JSON;
+  const { max, floor, imul } = Math;
   const RealDate = Date;
   const realTimeout = window.setTimeout.bind(window);
-  const stop = window.stop.bind(window);
-  const blur = Function.prototype.call.bind(HTMLElement.prototype.blur);
-  const styleOf = window.getComputedStyle.bind(window);
+  const microtask = window.queueMicrotask.bind(window);
   const define = (object, name, value) =>
     Object.defineProperty(object, name, { value, writable: true, configurable: true });
 
@@ -23,16 +20,51 @@
     get: (target, name) => (name === "now" ? () => START + floor(elapsed) : Reflect.get(target, name)),
   });
   define(RealDate.prototype, "constructor", window.Date);
-  define(performance, "now", () => elapsed);
-  define(performance, "timeOrigin", START);
-  const format = Object.getOwnPropertyDescriptor(Intl.DateTimeFormat.prototype, "format").get;
-  Object.defineProperty(Intl.DateTimeFormat.prototype, "format", {
+  const reads = (type, name, value) => {
+    if (window[type]) Object.defineProperty(window[type].prototype, name, { configurable: true, get: value });
+  };
+  define(Performance.prototype, "now", () => elapsed);
+  reads("Performance", "timeOrigin", () => START);
+  reads("Event", "timeStamp", () => elapsed);
+  reads("AnimationTimeline", "currentTime", () => elapsed);
+  reads("Document", "lastModified", () => "01/01/2024 12:00:00");
+  for (const [name, { get }] of Object.entries(Object.getOwnPropertyDescriptors(PerformanceTiming.prototype)))
+    if (get) reads("PerformanceTiming", name, () => START);
+  define(Performance.prototype, "toJSON", () => ({ timeOrigin: START }));
+  define(PerformanceTiming.prototype, "toJSON", () => ({ navigationStart: START }));
+  const formats = Intl.DateTimeFormat.prototype;
+  const { format } = Object.getOwnPropertyDescriptors(formats);
+  Object.defineProperty(formats, "format", {
     configurable: true,
     get() {
-      const form = format.call(this);
+      const form = format.get.call(this);
       return (date) => form(date === undefined ? START + elapsed : date);
     },
   });
+  const { formatToParts } = formats;
+  define(formats, "formatToParts", function (date) {
+    return formatToParts.call(this, date === undefined ? START + elapsed : date);
+  });
+  window.File = new Proxy(File, {
+    construct: (target, [parts, name, options], self) =>
+      Reflect.construct(target, [parts, name, { lastModified: START + floor(elapsed), ...options }], self),
+  });
+  if (window.Temporal) {
+    const { Instant } = Temporal;
+    const now = () => Instant.fromEpochMilliseconds(START + floor(elapsed));
+    const here = (zone) => now().toZonedDateTimeISO(zone ?? "UTC");
+    define(Temporal.Now, "instant", now);
+    define(Temporal.Now, "zonedDateTimeISO", here);
+    define(Temporal.Now, "plainDateTimeISO", (zone) => here(zone).toPlainDateTime());
+    define(Temporal.Now, "plainDateISO", (zone) => here(zone).toPlainDate());
+    define(Temporal.Now, "plainTimeISO", (zone) => here(zone).toPlainTime());
+  }
+
+  // Names that the browser makes up.
+  const UUID = "00000000-0000-4000-8000-000000000000";
+  for (const type of ["NavigationHistoryEntry", "MediaStream", "MediaStreamTrack"]) reads(type, "id", () => UUID);
+  reads("NavigationHistoryEntry", "key", () => UUID);
+  if (window.crypto.randomUUID) define(Crypto.prototype, "randomUUID", () => UUID);
 
   // Random numbers (mulberry32).
   let state = 0x5eed;
@@ -91,140 +123,41 @@
     if (!event.destination.sameDocument) event.preventDefault();
   });
 
-  const pause = (milliseconds) => new Promise((done) => realTimeout(done, milliseconds));
-  const atMost = (promise, milliseconds) => Promise.race([promise, pause(milliseconds)]).catch(() => {});
-
-  const runTimers = async () => {
-    for (let count = 0; count < LIMITS.callbacks; count++) {
-      let first = null;
-      for (const [id, timer] of timers)
-        if (timer.due <= LIMITS.virtual && (first === null || timer.due < timers.get(first).due)) first = id;
-      if (first === null) break;
-      const timer = timers.get(first);
-      elapsed = max(elapsed, timer.due);
-      if (timer.every === null) timers.delete(first);
-      else timer.due = elapsed + timer.every;
-      try {
-        typeof timer.call === "function" ? timer.call.apply(window, timer.words) : (0, eval)(String(timer.call));
-      } catch {
-        // an error in a timer does not stop the others
-      }
-      if (count % 16 === 0) await pause(0);
-      else await null;
+  // Timers run in callbacks, not in promises, whose prototype a page may have changed.
+  let finished = false;
+  const runTimer = () => {
+    let first = null;
+    for (const [id, timer] of timers)
+      if (timer.due <= LIMITS.virtual && (first === null || timer.due < timers.get(first).due)) first = id;
+    if (first === null) return false;
+    const timer = timers.get(first);
+    elapsed = max(elapsed, timer.due);
+    if (timer.every === null) timers.delete(first);
+    else timer.due = elapsed + timer.every;
+    try {
+      typeof timer.call === "function" ? timer.call.apply(window, timer.words) : (0, eval)(String(timer.call));
+    } catch {
+      // an error in a timer does not stop the others
     }
-    timers.clear();
+    return true;
   };
-
-  const endAnimations = () => {
-    for (const animation of document.getAnimations()) {
-      try {
-        const { endTime } = animation.effect.getComputedTiming();
-        endTime === Infinity ? animation.cancel() : animation.finish();
-      } catch {
-        animation.cancel();
-      }
+  const runTimers = (count) => {
+    let more = false;
+    try {
+      more = count < LIMITS.callbacks && runTimer();
+    } catch {
+      // the page has changed what the list of timers is made of
     }
-    for (const drawing of document.querySelectorAll("svg")) {
-      if (!drawing.ownerSVGElement && drawing.pauseAnimations) {
-        drawing.pauseAnimations();
-        drawing.setCurrentTime(0);
-      }
+    if (more) count % 16 === 0 ? realTimeout(() => runTimers(count + 1), 0) : microtask(() => runTimers(count + 1));
+    else finished = true;
+  };
+  let called = false;
+  const settle = () => {
+    if (!called) {
+      called = true;
+      runTimers(0);
     }
-  };
-
-  const known = new Map();
-  const brush = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  const paint = (color) => {
-    if (!known.has(color)) {
-      brush.clearRect(0, 0, 1, 1);
-      brush.fillStyle = color;
-      brush.fillRect(0, 0, 1, 1);
-      const [red, green, blue, alpha] = brush.getImageData(0, 0, 1, 1).data;
-      known.set(color, alpha ? `#${[red, green, blue].map((part) => part.toString(16).padStart(2, "0")).join("")}` : "");
-    }
-    return known.get(color);
-  };
-
-  const TYPED = new Set(["INPUT", "TEXTAREA", "SELECT"]);
-  const DRAWN = new Set(["IMG", "SVG", "CANVAS", "VIDEO", "PICTURE"]);
-  const ownText = (element, name) => {
-    let text = "";
-    if (name === "SELECT") text = element.selectedOptions[0]?.text ?? "";
-    else if (TYPED.has(name)) {
-      const bare = ["checkbox", "radio", "color", "range", "file", "image", "hidden"].includes(element.type);
-      text = bare ? "" : element.type === "password" ? element.placeholder : element.value || element.placeholder || "";
-    } else for (const node of element.childNodes) if (node.nodeType === 3) text += ` ${node.data}`;
-    return text.slice(0, 4 * LIMITS.text).replace(/\s+/g, " ").trim().slice(0, LIMITS.text);
-  };
-
-  const range = document.createRange();
-  const ownExtent = (element) => {
-    let [left, right] = [Infinity, -Infinity];
-    for (const node of element.childNodes) {
-      if (node.nodeType !== 3 || !node.data.trim()) continue;
-      range.selectNodeContents(node);
-      const box = range.getBoundingClientRect();
-      [left, right] = [min(left, box.left), max(right, box.right)];
-    }
-    return right > left ? [left + window.scrollX, right - left] : [0, 0];
-  };
-
-  const blocks = (height) => {
-    const found = [];
-    const walker = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_ELEMENT);
-    let element = document.documentElement;
-    const next = (inside) => {
-      if (inside && walker.firstChild()) return walker.currentNode;
-      while (!walker.nextSibling()) if (!walker.parentNode()) return null;
-      return walker.currentNode;
-    };
-    for (let seen = 0; element && seen < LIMITS.elements && found.length < LIMITS.blocks; seen++) {
-      const style = styleOf(element);
-      if (style.display === "none" || +style.opacity === 0) {
-        element = next(false);
-        continue;
-      }
-      const name = element.tagName.toUpperCase();
-      const box = element.getBoundingClientRect();
-      const [x, y] = [box.left + window.scrollX, box.top + window.scrollY];
-      const inside = box.width > 0 && box.height > 0 && x < LIMITS.width && y < height && x + box.width > 0 && y + box.height > 0;
-      if (inside && style.visibility === "visible") {
-        const image = DRAWN.has(name) || style.backgroundImage.includes("url(");
-        const text = DRAWN.has(name) ? "" : ownText(element, name);
-        const background = paint(style.backgroundColor);
-        if (text || image || background || TYPED.has(name) || name === "BUTTON") {
-          const [textX, textWidth] = text && !TYPED.has(name) ? ownExtent(element) : [0, 0];
-          found.push({
-            tag: element.tagName.toLowerCase().slice(0, 40), text,
-            x: round(x * 100) / 100, y: round(y * 100) / 100,
-            width: round(box.width * 100) / 100, height: round(box.height * 100) / 100,
-            color: paint(style.color) || "#000000", background,
-            font_size: round(parseFloat(style.fontSize) * 100) / 100, bold: +style.fontWeight >= 600, image,
-            text_x: round(textX * 100) / 100, text_width: round(textWidth * 100) / 100,
-          });
-        }
-      }
-      element = next(name !== "SVG" && name !== "SELECT");
-    }
-    return found;
-  };
-
-  const settle = async () => {
-    await runTimers();
-    await atMost(document.fonts.ready, 2000);
-    await atMost(Promise.all([...document.images].slice(0, 500).map((image) => image.decode().catch(() => {}))), 2000);
-    const still = new CSSStyleSheet();
-    still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
-    document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
-    stop(); // any navigation in progress
-    // Whether a focused field has a focus ring depends on the driver.
-    if (document.activeElement instanceof HTMLElement) blur(document.activeElement);
-    window.scrollTo(0, 0);
-    endAnimations();
-    // The page's size as in Firefox's own full-page screenshot: in quirks mode it may be less than the window's.
-    // A page of height 0 may still show elements that are fixed to the window.
-    const height = min(LIMITS.height, document.documentElement.scrollHeight);
-    return stringify({ height, blocks: blocks(height || LIMITS.window) });
+    return finished;
   };
   Object.defineProperty(window, NAME, { value: settle });
 })

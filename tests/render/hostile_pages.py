@@ -122,6 +122,101 @@ def annoying_pages() -> dict[str, str]:
     }
 
 
+def forging_scripts() -> dict[str, str]:
+    """Return scripts that change whatever a page could be measured with, but nothing of how it looks."""
+    block = (
+        "{tag: 'p', text: 'forged', x: 0, y: 0, width: 600, height: 40, color: '#000000', background: '',"
+        " font_size: 16, bold: false, image: false, text_x: 0, text_width: 600}"
+    )
+    words = "function () { return 'forged' }"
+    box = "{left: 1, right: 601, top: 1, bottom: 41, x: 1, y: 1, width: 600, height: 40}"
+    return {
+        "toJSON of all objects": (
+            f"Object.prototype.toJSON = () => ({{height: 43, blocks: Array(900000).fill({block})}})"
+        ),
+        "toJSON of arrays": f"Array.prototype.toJSON = () => Array(900000).fill({block})",
+        "toJSON of texts": f"String.prototype.toJSON = {words}; Number.prototype.toJSON = () => 600",
+        "JSON": f'JSON.stringify = () => \'{{"height": 43, "blocks": []}}\'; JSON.parse = {words}',
+        "arrays": "Array.prototype[Symbol.iterator] = function* () {}; Array.prototype.push = function () { return 0 };"
+        " for (const name of ['map', 'join', 'slice', 'includes', 'filter']) Array.prototype[name] = null",
+        "iterators": "for (const all of [[], new Map(), new Set(), '']) {"
+        " const it = Object.getPrototypeOf(all[Symbol.iterator]()); it.next = () => ({done: true}) }",
+        "maps and sets": "for (const type of [Map, Set, WeakMap]) for (const name of ['get', 'has', 'set', 'delete'])"
+        " type.prototype[name] = () => 'forged'; Map.prototype[Symbol.iterator] = null",
+        "texts": "for (const name of ['trim', 'slice', 'replace', 'includes', 'toUpperCase', 'toLowerCase', 'padStart',"
+        f" 'toWellFormed', 'toString']) String.prototype[name] = {words}; RegExp.prototype[Symbol.replace] = {words}",
+        "numbers": "Math.min = Math.max = Math.round = Math.floor = () => 7; parseFloat = () => 7; Number = () => 7;"
+        " Number.prototype.toString = () => 'ff'",
+        "promises": "Promise.prototype.then = () => {}; Promise.prototype.constructor = null; Promise.race = null;"
+        " Promise = null",
+        "descriptors": "Object.prototype.get = () => 'forged'; Object.prototype.value = 'forged';"
+        " Object.defineProperty = null; Reflect.apply = null; Function.prototype.call = null;"
+        " Function.prototype.apply = null; Function.prototype.bind = null",
+        "eval": "eval = Function = () => 'x'.repeat(1e8); setTimeout = setInterval = null",
+        "styles": "getComputedStyle = () =>"
+        " new Proxy({}, {get: (_, name) => name === 'display' ? 'block' : 'rgb(1, 2, 3)'});"
+        f" CSSStyleDeclaration.prototype.getPropertyValue = {words};"
+        " for (const name of ['color', 'display', 'opacity', 'fontSize', 'backgroundColor', 'webkitTextFillColor'])"
+        " Object.defineProperty(CSSStyleProperties.prototype, name, {get: () => 'none'})",
+        "boxes": "for (const type of [Element, Range]) for (const name of ['getBoundingClientRect', 'getClientRects'])"
+        f" type.prototype[name] = () => ({box}); Range.prototype.selectNodeContents = null;"
+        " Object.defineProperty(Element.prototype, 'scrollHeight', {get: () => 5000}); scrollX = scrollY = 40",
+        "the tree": "Document.prototype.createTreeWalker = document.createTreeWalker = () => ({firstChild: () => null,"
+        " nextSibling: () => null, parentNode: () => null});"
+        " for (const name of ['firstChild', 'nextSibling', 'parentNode'])"
+        " TreeWalker.prototype[name] = () => document.body",
+        "nodes": "for (const [type, name] of [[Node, 'firstChild'], [Node, 'nextSibling'], [Node, 'nodeType'],"
+        " [Node, 'childNodes'], [CharacterData, 'data'], [Element, 'tagName'], [Element, 'localName']])"
+        " Object.defineProperty(type.prototype, name, {get: () => 'forged'});"
+        f" CharacterData.prototype.substringData = {words}",
+        "getters of the document": "for (const name of ['documentElement', 'body', 'images', 'fonts', 'activeElement',"
+        " 'adoptedStyleSheets', 'getAnimations', 'createRange', 'querySelectorAll'])"
+        " Object.defineProperty(document, name, {get() { throw 1 }})",
+        "the window": "for (const name of ['document', 'window']) try { window[name] = null } catch {}"
+        " for (const name of ['scrollTo', 'stop', 'Document', 'Node', 'HTMLElement', 'CSSStyleSheet', 'scrollX'])"
+        " Object.defineProperty(window, name, {value: null})",
+        "canvases": "OffscreenCanvas = null; OffscreenCanvasRenderingContext2D.prototype.getImageData ="
+        " CanvasRenderingContext2D.prototype.getImageData = () => ({data: [1, 2, 3, 255]})",
+        "its own functions": "for (const name of Object.getOwnPropertyNames(window)) if (/settle|measure/.test(name)) {"
+        " window[name](); try { Object.defineProperty(window, name, {value: () => 'forged'}) } catch {} }",
+    }
+
+
+def forging_page(*scripts: str) -> str:
+    """Return a page that looks like `PLAIN` and runs these scripts."""
+    end = "</body></html>"
+    return PLAIN.removesuffix(end) + "".join(f"<script>{script}</script>" for script in scripts) + end
+
+
+def invisible_pages() -> dict[str, str]:
+    """Return white pages that contain the texts of `PLAIN`, where nobody can see them."""
+    body = "<h1>Plain</h1><p>A page like any other.</p>"
+    head = "<!DOCTYPE html><html><body style='margin:0'>"
+    cover = "<div style='position:fixed;inset:0;background:white;pointer-events:none'></div>"
+    late = (
+        "<script>const c = new MessageChannel(); const w = window; c.port1.onmessage = () => {"
+        " if (w.__sweet_settle__ && w.late) document.body.style.color = 'white'; else c.port2.postMessage(0) };"
+        " setTimeout(() => { w.late = true }, 900); c.port2.postMessage(0)</script>"
+    )
+    return {
+        "white": f"{head}<style>body {{ color: white }}</style>{body}",
+        "transparent": f"{head}<style>body {{ color: transparent }}</style>{body}",
+        "filled with white": f"{head}<style>body {{ -webkit-text-fill-color: white }}</style>{body}",
+        "nearly white by opacity": f"{head}<div style='opacity: 0.03'>{body}</div>",
+        "covered": f"{head}{body}{cover}",
+        "clipped": f"{head}<div style='clip-path: inset(100%)'>{body}</div>",
+        "masked": f"{head}<div style='mask: linear-gradient(transparent, transparent)'>{body}</div>",
+        "filtered": f"{head}<div style='filter: opacity(0)'>{body}</div>",
+        "indented": f"{head}<style>h1, p {{ text-indent: -9999px }}</style>{body}",
+        "in a host": f"{head}{body}<script>for (const e of document.querySelectorAll('h1, p')) {{"
+        " const d = document.createElement('div'); d.textContent = e.textContent; d.style.height = '30px';"
+        " e.replaceWith(d); d.attachShadow({mode: 'closed'}) }</script>",
+        "in a frame": f"{head}<iframe style='border:0'>Plain</iframe>"
+        "<iframe style='border:0'>A page like any other.</iframe>",
+        "removed when measured": f"{head}{body}{late}",
+    }
+
+
 def prying_pages(port: int) -> dict[str, str]:
     """Return pages that try to reach a server on this machine: the sink on this port would record each of them."""
     place = f"127.0.0.1:{port}"

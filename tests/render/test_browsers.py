@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import os
 import signal
@@ -11,51 +10,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
 from sweet.errors import UsageError
-from sweet.render.assets import ASSETS, AssetStore, placeholder
+from sweet.render.assets import AssetStore, placeholder
 from sweet.render.browser import Browser
 from sweet.render.browsers import BrowserPool, open_browsers, open_driver
 from sweet.render.firefox import Firefox, _table, find_firefox
-from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+from sweet.render.page import RenderFailed, Screenshot
 from sweet.render.profiles import remove_stale
 from sweet.render.serving import certificate
 from sweet.render.store import ScreenshotStore
 from tests.render.hostile_pages import PLAIN, annoying_pages, costly_pages, prying_pages, sink
+from tests.render.real_browser import HASTY, Shared, driven, needs_firefox, needs_playwright, outcome
 
-
-def _why_not(driver: str) -> str | None:
-    """Return why the system's Firefox cannot be driven by this driver, or None."""
-    for name in ("cryptography", "PIL"):
-        try:
-            __import__(name)
-        except ImportError:
-            return f"{name} is not installed"
-    try:
-        find_firefox({**os.environ, "PLAYWRIGHT_BROWSERS_PATH": "/nowhere", "SWEET_BROWSER_DRIVER": driver})
-    except UsageError as error:
-        return str(error)
-    return None
-
-
-WHY_NOT = _why_not("direct")
-
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
-
-needs_playwright = pytest.mark.skipif(_why_not("playwright") is not None, reason=str(_why_not("playwright")))
+pytestmark = needs_firefox
 
 BOTH = pytest.mark.parametrize("driver", ["direct", pytest.param("playwright", marks=needs_playwright)])
-
-T = TypeVar("T")
-
-HASTY = RenderSettings(timeout=8.0)
 
 PAGE = """<html>
 <head><link href="https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css" rel="stylesheet">
@@ -80,73 +54,6 @@ setInterval(() => {
     localStorage.getItem("visits"), document.lastModified, navigator.language].join(" ");
 }, 100);
 </script></body></html>"""
-
-
-@contextmanager
-def driven(driver: str) -> Iterator[Firefox]:
-    """Make the system's Firefox with this driver the one that is found in the block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SWEET_BROWSER_DRIVER", "direct")
-        patch.setenv("SWEET_FIREFOX", find_firefox().path)
-        patch.setenv("SWEET_BROWSER_DRIVER", driver)
-        yield find_firefox()
-
-
-class Shared:
-    """A pool of one browser that most tests share, with its event loop, because starting one takes seconds."""
-
-    def __init__(self, assets: Path, driver: str) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.driver = driver
-        self.context = open_browsers(None, 1, HASTY, assets)
-        with driven(driver):
-            self.pool = self.run(self.context.__aenter__())
-
-    def run(self, what: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(what)
-
-    def close(self) -> None:
-        self.run(self.context.__aexit__(None, None, None))
-        self.loop.close()
-
-
-async def outcome(pool: BrowserPool, page: str) -> Screenshot | RenderFailed:
-    try:
-        return await pool.shoot(page)
-    except RenderFailed as failed:
-        return failed
-
-
-@pytest.fixture(scope="module")
-def assets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A store with a stylesheet of one line instead of Tailwind."""
-    content = b"h1 { text-transform: none; letter-spacing: 1px }"
-    folder = tmp_path_factory.mktemp("assets")
-    (folder / ASSETS[0].name).write_bytes(content)
-    small = replace(ASSETS[0], sha256=hashlib.sha256(content).hexdigest())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sweet.render.assets.ASSETS", (small, *ASSETS[1:]))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def shared(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets, "direct")
-    yield there
-    there.close()
-
-
-@pytest.fixture(scope="module")
-def by_playwright(assets: Path) -> Iterator[Shared]:
-    there = Shared(assets, "playwright")
-    yield there
-    there.close()
-
-
-@pytest.fixture(params=["shared", pytest.param("by_playwright", marks=needs_playwright)])
-def either(request: pytest.FixtureRequest) -> Shared:
-    there: Shared = request.getfixturevalue(request.param)
-    return there
 
 
 def test_the_same_page_gives_the_same_bytes(either: Shared, assets: Path) -> None:

@@ -7,13 +7,16 @@ from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageDraw
 
 from sweet.render.page import Block, Screenshot
 from sweet.tasks.html.assignment import assign
 from sweet.tasks.html.colours import ciede2000, difference, lab
 from sweet.tasks.html.diagnostics import MOST_BLOCKS, NOTHING, diagnose, similarities
+from sweet.tasks.html.visible import MOST_LOOKED_AT, unseen
+from tests.render.pictures import png
 
 MATRICES = st.integers(1, 5).flatmap(
     lambda columns: st.lists(
@@ -91,8 +94,14 @@ def block(text: str, x: float, y: float, colour: str = "#000000", width: float =
     return Block("p", text, x, y, width, height, colour, "", 16, bold=False, image=False)
 
 
-def shot(*blocks: Block, height: int = 1000) -> Screenshot:
-    return Screenshot(b"", 1000, height, blocks)
+def shot(*blocks: Block, height: int = 1000, showing: bool = True) -> Screenshot:
+    """Return a grey page; the left half of each block with text is painted in the colour of its letters."""
+    image = Image.new("RGB", (1000, height), "#909090")
+    draw = ImageDraw.Draw(image)
+    for each in blocks if showing else ():
+        if each.text and each.width >= 2:
+            draw.rectangle((each.x, each.y, each.x + each.width / 2, each.y + each.height), fill=each.color)
+    return Screenshot(png(image), 1000, height, blocks)
 
 
 REFERENCE = shot(
@@ -130,6 +139,29 @@ def test_dissimilar_texts_are_not_paired() -> None:
     assert diagnose(None, REFERENCE) == NOTHING
 
 
+def test_texts_that_are_not_seen_are_not_paired_with_those_that_are() -> None:
+    hidden = shot(*REFERENCE.blocks, showing=False)
+    assert diagnose(hidden, REFERENCE) == NOTHING
+    assert diagnose(hidden, hidden) == diagnose(REFERENCE, hidden) == diagnose(REFERENCE, REFERENCE)
+    welcome, order, _ = REFERENCE.blocks
+    one = replace(hidden, png=shot(welcome, showing=True).png)
+    assert diagnose(one, REFERENCE) == replace(NOTHING, block_match=2 / 4, text=1, position=1, color=1)
+    assert unseen(one, [welcome, order]).tolist() == [False, True]
+
+
+def test_a_faint_text_is_not_seen() -> None:
+    dark, faint = block("dark", 0, 0, "#808080"), block("faint", 0, 100, "#000000")
+    image = shot(dark, replace(faint, color="#808080")).png
+    assert unseen(Screenshot(image, 1000, 1000, ()), [dark, faint]).tolist() == [False, True]
+
+
+def test_the_work_of_looking_is_bounded() -> None:
+    everywhere = block("x", -5, -5, width=2000, height=2000)
+    away = block("away", 3000, 3000)
+    found = unseen(shot(everywhere), [away, *[everywhere] * 20])
+    assert found.tolist() == [True, *[False] * MOST_LOOKED_AT, *[True] * (20 - MOST_LOOKED_AT)]
+
+
 def test_a_reference_without_text_has_no_metrics() -> None:
     assert diagnose(REFERENCE, shot(block("", 0, 0))) is None
 
@@ -152,6 +184,7 @@ BLOCKS = st.builds(
 )
 
 
+@settings(deadline=None, max_examples=25)
 @given(st.lists(BLOCKS, max_size=6), st.lists(BLOCKS, max_size=6))
 def test_metrics_are_between_0_and_1(ours: list[Block], theirs: list[Block]) -> None:
     found = diagnose(shot(*ours), shot(*theirs, height=1500))

@@ -3,7 +3,8 @@
 They follow Design2Code (C. Si et al., 2024, section 3.2): the text blocks of both pages are paired so that the sum of
 their text similarities is maximal, pairs that are too dissimilar are dropped, and the remaining pairs are compared.
 Unlike there, the blocks are boxes reported by the browser, not detected in an image, and texts are compared by pairs of
-neighbouring letters, since single letters hardly distinguish sentences.
+neighbouring letters, since single letters hardly distinguish sentences. A text that cannot be seen in the page's
+screenshot is not paired with one that can be seen in the reference's (see `sweet.tasks.html.visible`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from sweet.render.page import Block, Screenshot
 from sweet.tasks.html.assignment import assign
 from sweet.tasks.html.colours import difference
+from sweet.tasks.html.visible import unseen
 
 MIN_SIMILARITY = 0.5
 """The least text similarity of a pair."""
@@ -64,6 +66,9 @@ def diagnose(page: Screenshot | None, reference: Screenshot) -> Diagnostics | No
     if page is None or not shown:
         return NOTHING
     similarity = similarities([block.text for block in wanted], [block.text for block in shown])
+    hidden = unseen(page, shown)
+    if hidden.any():
+        similarity[np.ix_(~unseen(reference, wanted), hidden)] = 0.0
     pairs = [(i, j) for i, j in assign(similarity) if similarity[i, j] >= MIN_SIMILARITY]
     if not pairs:
         return NOTHING

@@ -1,0 +1,77 @@
+"""What tests of a real Firefox share: whether there is one, how it is chosen, and a pool of one browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from sweet.errors import UsageError
+from sweet.render.browsers import BrowserPool, open_browsers
+from sweet.render.firefox import Firefox, find_firefox
+from sweet.render.page import RenderFailed, RenderSettings, Screenshot
+
+
+def _why_not(driver: str) -> str | None:
+    """Return why the system's Firefox cannot be driven by this driver, or None."""
+    for name in ("cryptography", "PIL"):
+        try:
+            __import__(name)
+        except ImportError:
+            return f"{name} is not installed"
+    try:
+        find_firefox({**os.environ, "PLAYWRIGHT_BROWSERS_PATH": "/nowhere", "SWEET_BROWSER_DRIVER": driver})
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+WHY_NOT = _why_not("direct")
+
+needs_firefox = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+needs_playwright = pytest.mark.skipif(_why_not("playwright") is not None, reason=str(_why_not("playwright")))
+
+T = TypeVar("T")
+
+HASTY = RenderSettings(timeout=8.0)
+
+
+@contextmanager
+def driven(driver: str) -> Iterator[Firefox]:
+    """Make the system's Firefox with this driver the one that is found in the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEET_BROWSER_DRIVER", "direct")
+        patch.setenv("SWEET_FIREFOX", find_firefox().path)
+        patch.setenv("SWEET_BROWSER_DRIVER", driver)
+        yield find_firefox()
+
+
+class Shared:
+    """A pool of one browser that most tests share, with its event loop, because starting one takes seconds."""
+
+    def __init__(self, assets: Path, driver: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.driver = driver
+        self.context = open_browsers(None, 1, HASTY, assets)
+        with driven(driver):
+            self.pool = self.run(self.context.__aenter__())
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(what)
+
+    def close(self) -> None:
+        self.run(self.context.__aexit__(None, None, None))
+        self.loop.close()
+
+
+async def outcome(pool: BrowserPool, page: str) -> Screenshot | RenderFailed:
+    try:
+        return await pool.shoot(page)
+    except RenderFailed as failed:
+        return failed
