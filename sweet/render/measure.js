@@ -121,13 +121,10 @@
     await atMost(document.fonts.ready, 2000);
     const pictures = [...document.images].slice(0, 500);
     await atMost(Promise.all(pictures.map((image) => image.decode().catch(() => {}))), 2000);
-    const still = new CSSStyleSheet();
-    still.replaceSync("*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }");
-    document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
     window.stop(); // any navigation in progress
     // Whether a focused field has a focus ring depends on the driver.
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-    window.scrollTo(0, 0);
+    window.scrollTo({ left: 0, top: 0, behavior: "instant" });
     endAnimations();
     const root = document.documentElement;
     if (root === null) return JSON.stringify({ height: 0, blocks: [] }); // the page removed it: nothing is shown

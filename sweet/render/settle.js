@@ -148,8 +148,25 @@
     } catch {
       // the page has changed what the list of timers is made of
     }
-    if (more) count % 16 === 0 ? realTimeout(() => runTimers(count + 1), 0) : microtask(() => runTimers(count + 1));
-    else finished = true;
+    if (!more) {
+      try {
+        hideCarets();
+      } catch {
+        // the page has changed what a list is made of
+      }
+      finished = true;
+    } else if (count % 16 === 0) realTimeout(() => runTimers(count + 1), 0);
+    else microtask(() => runTimers(count + 1));
+  };
+  // Here, because not every version of Firefox lets another world adopt style sheets.
+  const { apply } = Reflect;
+  const Sheet = CSSStyleSheet;
+  const { replaceSync } = Sheet.prototype;
+  const adopted = Object.getOwnPropertyDescriptor(Document.prototype, "adoptedStyleSheets");
+  const hideCarets = () => {
+    const still = new Sheet();
+    apply(replaceSync, still, ["*, ::before, ::after { caret-color: transparent !important; scroll-behavior: auto !important }"]);
+    apply(adopted.set, document, [[...apply(adopted.get, document, []), still]]);
   };
   let called = false;
   const settle = () => {
