@@ -56,7 +56,7 @@ def isolate() -> tempfile.TemporaryDirectory[str]:
         "TERM": "xterm",
         "TZ": "UTC",
     }
-    # Two processes run tests side by side: more threads only compete for the same cores.
+    # Several processes run tests side by side: more threads only compete for the same cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if hasattr(time, "tzset"):
         time.tzset()

@@ -1,4 +1,4 @@
-"""Two nodes, each with its own launcher, started separately or by srun: same result as one node, and a common end."""
+"""Two nodes, each with its own launcher, started separately or by srun: same result as one process, and a common end."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def same_weights(run: Run, one: str, other: str) -> None:
         torch.testing.assert_close(weights, second[name], rtol=1e-3, atol=1e-5)
 
 
-def test_two_nodes_train_as_one_with_two_devices(run: Run, tmp_path: Path) -> None:
+def test_two_nodes_train_as_one_process(run: Run, tmp_path: Path) -> None:
     with sweet(run, *by_hand(1), "--epochs", "1", "--json") as other:
         with sweet(run, *by_hand(0), "--epochs", "1") as first:
             said = first.communicate(timeout=PATIENCE)[1]
@@ -99,7 +99,7 @@ def test_two_nodes_train_as_one_with_two_devices(run: Run, tmp_path: Path) -> No
     assert {"--nodes=2", "--ntasks=2"} <= set(call["words"])
     assert "SLURM_CPUS_PER_TASK" not in call["environment"]
 
-    one = TrainCriticConfig(epochs=1, batch=2, lr=1e-3, device="cpu", engine="deepspeed", devices=2)
+    one = TrainCriticConfig(epochs=1, batch=2, lr=1e-3, device="cpu")
     assert run_train_critic(run, one, Silent()).artifacts[0].id == "critic-3"
     same_weights(run, "critic-1", "critic-3")
     same_weights(run, "critic-2", "critic-3")
