@@ -196,7 +196,7 @@ class StudySizes(Sizes):
     """The split that actors are evaluated on."""
     eval_tasks: int = Field(default=500, ge=1)
     """Tasks of each evaluation."""
-    best_tasks: int = Field(default=100, ge=1)
+    best_tasks: int = Field(default=60, ge=1)
     """Validation tasks of the figures best of N."""
     best_samples: int = Field(default=32, ge=2)
     """Dialogues for each of them, of which one is chosen."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -171,12 +172,20 @@ def test_scoring_a_text(engine: EmbeddedEngine, llama: Any) -> None:
     assert engine.score([5]).result(60).logprobs == ()
 
 
-def test_cancelled_requests_are_removed(llama: Any) -> None:
+def test_cancelled_requests_are_removed(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = EmbeddedEngine(llama, [], limits=Limits(rows=2))
+    extend, cancelled = engine.decoder.extend, threading.Event()
+
+    def waiting(first: int, tokens: Sequence[list[int]], held: Sequence[int]) -> torch.Tensor:
+        cancelled.wait(60)  # else a busy machine could finish requests before they are cancelled
+        return extend(first, tokens, held)
+
+    monkeypatch.setattr(engine.decoder, "extend", waiting)
     try:
         futures = [engine.submit([5], Sampling(max_tokens=90, seed=i)) for i in range(40)]
         for future in futures[:-1]:
             future.cancel()
+        cancelled.set()
         assert len(futures[-1].result(60)[0].ids) == 90
         assert futures[0].cancelled()
     finally:

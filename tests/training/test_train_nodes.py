@@ -1,4 +1,4 @@
-"""Two nodes, each with its own launcher, started separately or by srun: same result as one process, and a common end."""
+"""Two nodes, each with its own launcher, started separately or by srun: the result of one process, and a common end."""
 
 from __future__ import annotations
 

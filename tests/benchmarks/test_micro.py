@@ -1,0 +1,48 @@
+"""Results of new methods are added to those of an earlier study only where both are comparable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.micro import kept
+from sweet.errors import InputError
+from sweet.study.results import StudyResults
+from sweet.study.settings import METHODS
+from tests.view.study_results import study, study_dict
+
+PATH = Path("micro.json")
+
+
+def only(*names: str, **changes: Any) -> StudyResults:
+    """A study of these methods, without figures."""
+    whole = study_dict()
+    methods = [{**method, "seconds": 1.0} for method in whole["methods"] if method["method"] in names]
+    figures: dict[str, Any] = dict.fromkeys(("best_of", "best_of_turns", "offline", "credit"))
+    return StudyResults.model_validate({**whole, **figures, "methods": methods, **changes})
+
+
+def test_what_the_new_study_lacks_is_kept() -> None:
+    existing, new = study(), only("upstream", "sweet", best_of_turns=study_dict()["best_of"])
+    found = kept(existing, new, PATH)
+    assert [method.method for method in found.methods] == list(METHODS)
+    seconds = {method.method: method.seconds for method in found.methods}
+    assert {name for name, value in seconds.items() if value == 1.0} == {"upstream", "sweet"}
+    assert (found.best_of, found.credit) == (existing.best_of, existing.credit)
+    assert found.best_of_turns == new.best_of_turns != existing.best_of_turns
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        only("upstream"),
+        only("upstream", "sweet", seeds=[1, 2, 3, 4, 5]),
+        only("upstream", "sweet", settings={"train_tasks": 7, "samples": 6}),
+        only("upstream", "sweet", methods=[{**only("sweet").methods[0].model_dump(), "greedy_success": 0.9}]),
+    ],
+)
+def test_studies_that_are_not_comparable_are_refused(new: StudyResults) -> None:
+    with pytest.raises(InputError, match="without --keep"):
+        kept(study(), new, PATH)
