@@ -5,8 +5,8 @@
 
 It takes two or three hours on two cores. Finished steps in DIR (default: runs/study) are not repeated, also not after
 the process was killed. With `--keep`, methods and figures that DIR does not have are taken from the existing results,
-so that a new method does not need all others again; its study must have `sweet`, with the same results, because every
-difference is to `sweet` on the same tasks and seeds.
+so that a new method does not need all others again; its study must have `sweet`, with the same success on each seed,
+because every difference is to `sweet` on the same tasks and seeds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     of_existing, of_new = ({one.method: one for one in results.methods} for results in (existing, new))
     settings = new.settings | existing.settings  # a setting that earlier versions lack is that of the new study
     same = (existing.seeds, settings) == (new.seeds, new.settings)
-    if not same or _of_sweet(of_existing) != _of_sweet(of_new) or "sweet" not in of_new:
+    if not same or _success_of_sweet(of_existing) != _success_of_sweet(of_new) or "sweet" not in of_new:
         raise InputError(
             "The seeds, the settings, or the results of sweet are not those of the existing results.",
             path=path,
@@ -55,9 +55,9 @@ def kept(existing: StudyResults, new: StudyResults, path: Path) -> StudyResults:
     )
 
 
-def _of_sweet(methods: dict[str, MethodResult]) -> list[object]:
-    sweet = methods.get("sweet")
-    return [] if sweet is None else [sweet.success_by_seed, sweet.tests_passed, sweet.greedy_success]
+def _success_of_sweet(methods: dict[str, MethodResult]) -> list[float]:
+    """Return what the differences of the other methods are taken from."""
+    return methods["sweet"].success_by_seed if "sweet" in methods else []
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_what_the_new_study_lacks_is_kept() -> None:
         only("upstream"),
         only("upstream", "sweet", seeds=[1, 2, 3, 4, 5]),
         only("upstream", "sweet", settings={"train_tasks": 7, "samples": 6}),
-        only("upstream", "sweet", methods=[{**only("sweet").methods[0].model_dump(), "greedy_success": 0.9}]),
+        only("upstream", "sweet", methods=[{**only("sweet").methods[0].model_dump(), "success_by_seed": [0.25] * 5}]),
     ],
 )
 def test_studies_that_are_not_comparable_are_refused(new: StudyResults) -> None:
