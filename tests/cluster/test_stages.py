@@ -25,15 +25,8 @@ from sweet.stages.base import Silent
 from sweet.stages.models import gpus_held
 from sweet.stages.rows import CandidateRow
 from sweet.tasks.trajectory import Trajectory
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent
-
-
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.messages.append(text)
 
 
 def has_safe_sandbox() -> bool:
@@ -194,7 +187,7 @@ def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_pat
     found = []
     for ray in (None, nodes.address):
         run = Run.create(tmp_path / f"run-{ray is None}", task="html")
-        reporter = Listening()
+        reporter = Heard()
         run_rollout(run, config.model_copy(update={"ray": ray}), reporter)
         run_eval(run, EvalConfig(similarity="pixels", ray=ray), reporter)
         shots = {path.name: path.read_bytes() for path in (run.path / "screenshots").rglob("*.png")}
@@ -204,7 +197,7 @@ def test_screenshots_are_the_same_and_stored_on_this_machine(nodes: Any, tmp_pat
         assert len(recorded) == (0 if ray is None else 3)
         assert all(node["browsers"] == node["cores"] == 1 for node in recorded.values())
         if ray is not None:
-            assert any("Done by node" in line for line in reporter.messages)
+            assert any("Done by node" in line for line in reporter.said)
     assert found[0] == found[1]
     assert found[0][0]
 

@@ -15,10 +15,10 @@ from sweet.llm.remote import RemoteClient
 from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
-from sweet.stages.base import Silent
 from sweet.tasks.base import Message
 from tests.llm.test_remote import Server, error, run
 from tests.stages.chat_server import ChatServer
+from tests.stages.heard import Heard
 
 ASK = [Message(role="system", content="Ask first."), Message(role="user", content="What is the rate?")]
 
@@ -167,20 +167,8 @@ def test_other_refusals_still_fail() -> None:
     run(work, server)
 
 
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-        self.warned: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
-
-
 def test_a_rollout_says_and_records_what_its_agent_refuses(tmp_path: Path) -> None:
-    server, listening = ChatServer("o1-like", Reasoner("developer")), Listening()
+    server, listening = ChatServer("o1-like", Reasoner("developer")), Heard()
     with server.running() as url:
         settings = {"agent": "o1-like", "agent_url": [url], "num_tasks": 2, "max_turns": 2, "temperature": 0.5}
         run_ = Run.create(tmp_path / "run", "code")
@@ -188,9 +176,9 @@ def test_a_rollout_says_and_records_what_its_agent_refuses(tmp_path: Path) -> No
     assert (result.metrics.episodes, result.metrics.failed) == (2, 0)
     recorded = run_.manifest().attempts[-1].environment["agent_requests"]
     assert isinstance(recorded, list)
-    assert [sentence for sentence in recorded if "temperature=0.5" in str(sentence)] == listening.warned
-    assert len(listening.warned) == 1
+    assert [sentence for sentence in recorded if "temperature=0.5" in str(sentence)] == listening.warnings
+    assert len(listening.warnings) == 1
     assert [sentence for sentence in listening.said if "refuses a part" in sentence] == [
-        sentence for sentence in recorded if sentence not in listening.warned
+        sentence for sentence in recorded if sentence not in listening.warnings
     ]
     assert len(recorded) == 4

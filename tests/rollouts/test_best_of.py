@@ -33,17 +33,10 @@ from sweet.tasks.kind import system_prompt
 from sweet.tasks.registry import task_kind
 from sweet.tasks.trajectory import Trajectory
 from tests.stages.chat_server import ChatServer, said
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put
 
 TASK = Task(id="t", problem_description="A fee.", ground_truth="def f(): pass", test_cases={"1": "f()"})
-
-
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 def config(**changes: Any) -> RolloutConfig:
@@ -272,7 +265,7 @@ def test_the_critic_of_a_run_chooses(with_critic: Run, models: tuple[str, str]) 
 def test_turns_that_are_too_long_for_the_critic_take_the_first_candidate_and_are_counted(
     with_critic: Run, models: tuple[str, str]
 ) -> None:
-    reporter = Listening()
+    reporter = Heard()
     small = {"agent": models[0], "num_tasks": 2, "max_tokens": 8, "max_turns": 3, "device": "cpu"}
     result = run_rollout(with_critic, config(**small, best_of=3, max_length=16), reporter)
     for dialogue in played(with_critic, 2).values():

@@ -20,15 +20,8 @@ from sweet.scoring.stage import run_eval
 from sweet.stages.base import Silent
 from sweet.tasks.base import Recipe
 from tests.stages.chat_server import ChatServer, said
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, make_run, put, score
-
-
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 def test_a_critic_that_knows_is_the_oracle_and_one_that_errs_is_worse_than_chance() -> None:
@@ -99,7 +92,7 @@ def test_a_language_model_chooses_among_finished_dialogues(tmp_path: Path) -> No
         [(task, sample)] = re.findall(r"return hours \* \d-(\d)-(\d)", body["messages"][0]["content"])
         return said("I cannot say." if (task, sample) == ("2", "3") else f"SCORE: {9 - 2 * int(sample)}")
 
-    server, reporter = ChatServer("judge", answer), Listening()
+    server, reporter = ChatServer("judge", answer), Heard()
     with server.running() as url:
         config = EvalConfig(best_of="llm", judge_model="judge", judge_url=[url])
         rollouts = run.artifact("rollouts-1")

@@ -29,6 +29,7 @@ from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.imitation import select_best
 from sweet.training.stage import run_train_actor, run_train_critic
 from tests.render.pictures import make_clip, save_photo
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, put
 from tests.stages.painted import Painter, page, plug_in, trajectory
 
@@ -36,18 +37,6 @@ REFERENCE = page("Welcome to the bakery", "Order bread online", "Open from seven
 CLOSE = page("Welcome to the bakery", "Order bread online")
 FAR = page("zzz", colour="#cc2222")
 HANGS = "<html><hang></html>"
-
-
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-        self.warned: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
 
 
 @pytest.fixture
@@ -77,7 +66,7 @@ def test_rows_and_figures(tmp_path: Path, painter: Painter) -> None:
         trajectory("invalid", CLOSE, reference=HANGS, task="t3"),
         trajectory("elsewhere", CLOSE, reference=REFERENCE, task="t2", answer="/shots/7.png"),
     )
-    listening = Listening()
+    listening = Heard()
     metrics, rows = evaluate(run, listening)
     told = {row.id: row for row in rows}
     assert list(told) == ["same", "close", "none", "hangs", "fault", "invalid", "elsewhere"]
@@ -111,7 +100,7 @@ def test_rows_and_figures(tmp_path: Path, painter: Painter) -> None:
     assert (metrics["invalid_tasks"], metrics["faults"], metrics["trajectories"]) == (1, 1, 7)
     assert run.find("scores", needed_by="test").meta["similarity"] == "pixels-1"
     assert any("pixels-1" in line and "not comparable" in line for line in listening.said)
-    assert any("t3 is invalid" in line for line in listening.warned)
+    assert any("t3 is invalid" in line for line in listening.warnings)
     assert len(painter.drawn) == len(set(painter.drawn)), "a page is rendered once a batch"
 
 
@@ -237,7 +226,7 @@ def test_a_different_photograph_is_another_scorer(
         evaluate(run)
     assert caught.value.fix == "sweet data assets --photo"
     assert evaluate(run, pictures="placeholder")[0]["scorer"] == "pixels-1"
-    listening = Listening()
+    listening = Heard()
     assert evaluate(run, listening, scorer="upstream")[0]["scorer"] == "pixels-1+1366x682+upstream"
     assert any("sweet data assets --photo" in line for line in listening.said)
     rule = save_photo(tmp_path / "data" / "assets")
@@ -320,10 +309,10 @@ def test_the_whole_pipeline_learns_from_pages(tmp_path: Path, painter: Painter) 
     evaluate(run)
     labelled = run_label(run, LabelConfig(), Silent())
     assert labelled.metrics.tasks_with_pairs == 4
-    listening = Listening()
+    listening = Heard()
     critic = run_train_critic(run, TrainCriticConfig(epochs=1, lr=1e-3, max_length=600), listening)
     assert critic.metrics.as_json()["steps"] >= 1
-    assert any("early turns were omitted" in line for line in listening.warned)
+    assert any("early turns were omitted" in line for line in listening.warnings)
     ranked = run_rank(run, RankConfig(candidates=3, fraction=0.3, max_tokens=8), Silent())
     found = list(read_jsonl(run.file(ranked.artifacts[0]), CandidateRow))
     assert all(len(row.candidates) == 3 for row in found)

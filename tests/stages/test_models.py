@@ -18,6 +18,7 @@ from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests.llm.stand_in import StandIn, install
+from tests.stages.heard import Heard
 
 
 @pytest.fixture
@@ -30,21 +31,13 @@ def run(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "run", task="code")
 
 
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-
 def config(**changes: Any) -> RolloutConfig:
     defaults: dict[str, Any] = {"num_tasks": 3, "max_turns": 2, "agent": "org/model", "retry_timeout": 1.0}
     return RolloutConfig(**{**defaults, "engine": "vllm", **changes})
 
 
 def test_agent_and_human_on_one_server(vllm: StandIn, run: Run) -> None:
-    reporter = Listening()
+    reporter = Heard()
     result = run_rollout(run, config(sim="org/model", vllm_options=["--seed", "4"]), reporter)
     assert (result.metrics.episodes, result.metrics.failed) == (3, 0)
     assert len(vllm.asked()) == 3 * (2 + 1), "the human speaks between the agent's turns"
@@ -75,7 +68,7 @@ def test_auto_falls_back_to_this_process_and_says_so(run: Run, monkeypatch: pyte
     monkeypatch.setenv("PATH", "")
     from sweet.llm.pretrained import model_path
 
-    reporter = Listening()
+    reporter = Heard()
     agent = model_path("micro")
     run_rollout(run, config(engine="auto", agent=agent, num_tasks=1, max_turns=1, max_tokens=8), reporter)
     assert f"The agent {agent} is run in this process (embedded engine): no vllm is installed." in reporter.said

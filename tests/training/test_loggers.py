@@ -21,6 +21,7 @@ from sweet.training import loggers
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.loggers import LogName, LogTarget, MetricLogs, check_logs, flat
 from sweet.training.stage import run_train_actor, run_train_critic
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train import put_pairs, stopped
 
@@ -38,14 +39,6 @@ def run(tmp_path: Path) -> Run:
     run = make_run(tmp_path, make_agent(tmp_path / "agent"))
     run_label(run, LabelConfig(), Silent())
     return run
-
-
-class Heard(Silent):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 class Fails:

@@ -24,18 +24,11 @@ from sweet.tasks.base import Recipe
 from sweet.tasks.trajectory import Trajectory
 from sweet.training.config import TrainActorConfig, TrainCriticConfig
 from sweet.training.stage import plan_train_critic, run_train_actor, run_train_critic
+from tests.stages.heard import Heard
 from tests.stages.learn_runs import make_agent, make_dialogues, put, score
 
 LONG = "7-0-1"
 """The dialogue that is longer than the 1024 positions of the model, and not preferred to another."""
-
-
-class Heard(Silent):
-    def __init__(self) -> None:
-        self.warned: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warned.append(text)
 
 
 def lengthened(dialogue: Trajectory) -> Trajectory:
@@ -72,7 +65,7 @@ def test_training_omits_a_dialogue_that_is_too_long_and_warns(run: Run) -> None:
     heard = Heard()
     made = run_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), heard)
     assert (made.metrics.examples, made.metrics.left_out) == (11, 1)
-    (warning,) = heard.warned
+    (warning,) = heard.warnings
     assert LONG in warning
     assert "1 of 12" in warning
     assert plan_train_critic(run, TrainCriticConfig(epochs=1, holdout=0.0), Silent()).as_json()["left_out"] == 1
@@ -118,7 +111,7 @@ def test_omitted_early_turns_are_reported(tmp_path: Path, recipe: Recipe) -> Non
     heard = Heard()
     config = RankConfig(candidates=2, fraction=1.0, max_tokens=8, max_length=longest - 1)
     assert run_rank(run, config, heard).metrics.failed == 0
-    (told,) = heard.warned
+    (told,) = heard.warnings
     # At the last turns of the longest dialogues the reply that was given does not fit behind all of the others.
     assert told == f"{lengths.count(longest)} early turns were omitted to fit --max-length {longest - 1}."
 
@@ -130,4 +123,4 @@ def test_best_of_n_omits_dialogues_that_are_too_long(run: Run, variant: str) -> 
     told = run_eval(run, EvalConfig(best_of="critic"), heard).metrics.as_json()["best_of"]
     assert told["left_out"] == 1
     assert told["n"]["1"]["tasks"] == 6
-    assert any("1 dialogue" in text for text in heard.warned)
+    assert any("1 dialogue" in text for text in heard.warnings)
