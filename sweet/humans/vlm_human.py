@@ -2,9 +2,8 @@
 
 At each turn both pages are rendered and both screenshots are sent to the model, the agent's first, with the text of
 `TaskKind.human_prompt`, which has the dialogue so far without earlier screenshots; in recipe `upstream`, as in the
-published code, it has no text of the dialogue. If the agent's page has no
-screenshot, the prompt says why, and the reference's is the only one. As in the original protocol the model is decoded
-greedily and its reply is cut.
+published code, it has no text of the dialogue. If the agent's page has no screenshot, the prompt says why, and the
+reference's is the only one. As in the original protocol the model is decoded greedily and its reply is cut.
 """
 
 from __future__ import annotations

@@ -17,6 +17,13 @@ JudgeName = Literal["critic", "llm", "oracle", "random", "untrained"]
 CRITIC_JUDGES = ("critic", "untrained")
 """The judges, by name, that are models which read each reply on this machine or on Ray's nodes."""
 
+JUDGES_OF_OPTION: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
+    "reference_context": ("critic",),
+    **dict.fromkeys(("reference", "max_length"), CRITIC_JUDGES),
+}
+"""The options that the stages share and only some judges accept, with those judges."""
+
 
 class JudgeConfig(Protocol):
     """The options of a judge."""

@@ -75,19 +75,17 @@ class Dialect:
             return replace(self, single=True)
         return None
 
-    def deviations(self) -> list[str]:
-        """Return how requests differ from those that other servers are sent, as phrases."""
-        found = [] if self.limit == "max_tokens" else [f"max_tokens is sent as {self.limit}"]
+    def deviations(self) -> dict[str, str]:
+        """Return how requests differ from those that other servers are sent, as a phrase by what it is about."""
+        found = {} if self.limit == "max_tokens" else {"max_tokens": f"max_tokens is sent as {self.limit}"}
         if self.system != "system":
-            found.append(f"the system message is sent in the role {self.system}")
-        found += [f"{name} is not sent" for name in sorted(self.left_out)]
-        return found + (["each reply is a request of its own"] if self.single else [])
+            found["system"] = f"the system message is sent in the role {self.system}"
+        found |= {name: f"{name} is not sent" for name in sorted(self.left_out)}
+        return found | ({"n": "each reply is a request of its own"} if self.single else {})
 
-    def losses(self, body: Mapping[str, Any]) -> list[str]:
-        """Return the settings of a request that do not reach the server, which then uses its own."""
-        return [
-            f"{name}={body[name]:g}" for name in sorted(self.left_out) if name in body and body[name] != _NEUTRAL[name]
-        ]
+    def is_lost(self, name: str, body: Mapping[str, Any]) -> bool:
+        """Return whether a setting of a request does not reach the server, which then uses its own."""
+        return name in self.left_out and name in body and body[name] != _NEUTRAL[name]
 
 
 def refused_parameter(error: StatusError) -> str | None:

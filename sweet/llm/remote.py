@@ -267,16 +267,15 @@ class RemoteClient:
 
     def _write_as(self, target: _Target, dialect: Dialect, body: dict[str, Any]) -> None:
         """Write requests to a server in another dialect from now on, and say so once."""
-        known, lost = target.dialect.deviations(), dialect.losses(body)
+        known = target.dialect.deviations()
         target.dialect = dialect
-        for phrase in dialect.deviations():
-            name = phrase.split()[0]
-            values = [loss for loss in lost if loss.startswith(f"{name}=")]
-            used = f" (it uses its own instead of {values[0]})" if values else ""
+        for name, phrase in dialect.deviations().items():
+            lost = dialect.is_lost(name, body)
+            used = f" (it uses its own instead of {name}={body[name]:g})" if lost else ""
             sentence = f"{target.model} refuses a part of the usual requests: {phrase}{used}."
-            if phrase not in known and sentence not in self.deviations:
+            if known.get(name) != phrase and sentence not in self.deviations:
                 self.deviations.append(sentence)
-                self.on_deviation(sentence, bool(values))
+                self.on_deviation(sentence, lost)
 
     def _extra_fields(self, sampling: Sampling, extras: int) -> dict[str, Any]:
         """The fields requested beyond texts, limited to those that are read: ids and log-probabilities make responses

@@ -9,7 +9,7 @@ from pydantic import Field
 from sweet.device import Device
 from sweet.errors import UsageError
 from sweet.hints import Hint, option
-from sweet.judges.options import CRITIC_JUDGES, JudgeName, check_judge_options
+from sweet.judges.options import CRITIC_JUDGES, JUDGES_OF_OPTION, JudgeName, check_judge_options
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.stages.base import (
     ADDED,
@@ -97,11 +97,7 @@ class RankConfig(PlannedConfig):
     """Options after -- are passed to the vllm that is started here (in a configuration file: vllm-options)."""
 
 
-_JUDGES_OF_OPTION = {
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
-    **dict.fromkeys(("from_", "recipe", "reference_context"), ("critic",)),
-    **dict.fromkeys(("reference", "max_length", "ray"), CRITIC_JUDGES),
-}
+_JUDGES_OF_OPTION = {**JUDGES_OF_OPTION, "from_": ("critic",), "recipe": ("critic",), "ray": CRITIC_JUDGES}
 """Options that only some judges accept, with those judges."""
 
 _SAMPLING_OPTIONS = ("rollouts", "candidates", "fraction", "limit", "agent", "agent_url", "temperature", "max_tokens")

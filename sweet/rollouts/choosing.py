@@ -16,22 +16,15 @@ from sweet.judges.control import check_credit_known
 from sweet.judges.credit import CreditScorer
 from sweet.judges.critic import load_trained_judge, untrained_loader
 from sweet.judges.opening import ChosenJudge
-from sweet.judges.options import CRITIC_JUDGES, JudgeName, check_judge_options
+from sweet.judges.options import JudgeName, check_judge_options
 from sweet.llm.scripted import SCRIPTED
-from sweet.rollouts.config import JUDGE_OPTIONS, RolloutConfig
+from sweet.rollouts.config import CHOOSERS_OF_OPTION, RolloutConfig
 from sweet.runs.run import Run
 from sweet.stages.critics import CriticSettings, check_reference
 from sweet.stages.rows import Candidate
 from sweet.tasks.base import Task
 from sweet.tasks.kind import TaskKind, opening
 from sweet.tasks.trajectory import Choice
-
-_JUDGES_OF_OPTION = {
-    **dict.fromkeys(("judge_model", "judge_url", "judge_prompt"), ("llm",)),
-    **dict.fromkeys(("critic", "reference_context"), ("critic",)),
-    **dict.fromkeys(("reference", "max_length"), CRITIC_JUDGES),
-}
-"""Options that only some judges accept, with those judges."""
 
 
 def choose(judged: JudgedTurn) -> Choice:
@@ -61,7 +54,7 @@ def check_choosing(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> 
     Raises:
         UsageError: they do not go together, or the judge cannot judge these tasks.
     """
-    given = {name: getattr(config, name) for name in JUDGE_OPTIONS}
+    given = {name: getattr(config, name) for name in ("judge", *CHOOSERS_OF_OPTION)}
     if (config.best_of or 1) == 1:
         name = next((name for name, value in given.items() if value not in (None, [])), None)
         if name is not None:
@@ -69,7 +62,7 @@ def check_choosing(kind: TaskKind, tasks: list[Task], config: RolloutConfig) -> 
             raise UsageError(what, where=option(name), fix=Hint(option("best_of", 8), ", or omit ", option(name)))
         return
     judge = judge_name(config)
-    check_judge_options(judge, given, _JUDGES_OF_OPTION)
+    check_judge_options(judge, given, CHOOSERS_OF_OPTION)
     if config.temperature == 0:
         raise UsageError(
             "At temperature 0 all candidates are the same reply.",

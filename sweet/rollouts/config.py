@@ -9,12 +9,15 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from sweet.device import Device
-from sweet.judges.options import JudgeName
+from sweet.judges.options import JUDGES_OF_OPTION, JudgeName
 from sweet.llm.local import STARTUP_TIMEOUT, EngineChoice
 from sweet.render.window import PictureRule, Window
 from sweet.stages.base import ADDED, BEHIND_DASHES, OPERATIONAL, PlannedConfig, formerly
 from sweet.tasks.base import Recipe, ReferenceContext
 from sweet.tasks.markers import MAX_TURNS
+
+CHOOSERS_OF_OPTION = {**JUDGES_OF_OPTION, "critic": ("critic",)}
+"""The options that only some judges of --best-of accept, with those judges."""
 
 
 class RolloutConfig(PlannedConfig):
@@ -99,8 +102,8 @@ class RolloutConfig(PlannedConfig):
     """Maximum number of dialogues at once. SIGUSR1 doubles it, SIGUSR2 halves it, a number in RUN/concurrency sets
     it."""
     deadline: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
-    """Seconds after which a dialogue fails; time for rendering pages, and waiting for
-    the judge of --best-of, does not count."""
+    """Seconds after which a dialogue fails; time for rendering pages, and waiting for the judge of --best-of, does not
+    count."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying a server that cannot be reached."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
@@ -125,19 +128,5 @@ class RolloutConfig(PlannedConfig):
         """Leave out the options of the judge where the best of one is chosen, so that the ordinary rollout is known."""
         if not isinstance(settings, Mapping) or settings.get("best_of") not in (1, "1"):
             return settings
-        return {
-            name: value for name, value in settings.items() if name not in ("best_of", "judge_tokens", *JUDGE_OPTIONS)
-        }
-
-
-JUDGE_OPTIONS = (
-    "judge",
-    "critic",
-    "judge_model",
-    "judge_url",
-    "judge_prompt",
-    "reference",
-    "reference_context",
-    "max_length",
-)
-"""The options of the judge that chooses among candidates."""
+        choosing = {"best_of", "judge", "judge_tokens", *CHOOSERS_OF_OPTION}
+        return {name: value for name, value in settings.items() if name not in choosing}

@@ -4,10 +4,10 @@ The paper's figure 3a chooses at each turn of a dialogue under way instead: `swe
 
 The critic scores whole dialogues, with the training-time information in its context: the sum of the advantages of their
 turns, or of its regression head's scores (`sweet.learn.critic.Critic.score_dialogues`). A language model gives each a
-score of 1 to 9 (`sweet.judges.llm.LLMJudge.score_dialogue`). For each N the result is the
-expected success of the dialogue with the highest score of N (its reward, if the kind of task has no success), over all
-choices of N of the task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that
-knows the rewards. The interval is over tasks.
+score of 1 to 9 (`sweet.judges.llm.LLMJudge.score_dialogue`). For each N the result is the expected success of the
+dialogue with the highest score of N (its reward, if the kind of task has no success), over all choices of N of the
+task's dialogues, so nothing is sampled; next to it the results of a random choice and of one that knows the rewards.
+The interval is over tasks.
 """
 
 from __future__ import annotations
