@@ -171,6 +171,13 @@ def test_equal_answers_run_once_unless_load_may_be_the_cause(box: Sandbox, ran: 
         ran.clear()
 
 
+def test_equal_tasks_with_other_names_of_tests_show_their_own(box: Sandbox) -> None:
+    first = task(CODE, "price(1)")
+    second = first.model_copy(update={"test_cases": {"one hour": "price(1)"}})
+    verdicts = list(CodeScorer(box, "strict").score([(first, CODE), (second, CODE)]))
+    assert [list(verdict.detail["tests"]) for verdict in verdicts] == [["test1"], ["one hour"]]
+
+
 def test_an_answer_without_code_to_an_invalid_task_is_invalid(box: Sandbox) -> None:
     broken = task("def price(h): raise_")
     assert [verdict.outcome for verdict in CodeScorer(box, "strict").score([(broken, ""), (broken, CODE)])] == [

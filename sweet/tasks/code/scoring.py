@@ -66,7 +66,7 @@ class CodeScorer:
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
         self.references = References(box.limits, scorer, folder)
-        self._seen: OrderedDict[tuple[str, str], _Answer] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, tuple[str, ...], str], _Answer] = OrderedDict()
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
         """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).
@@ -115,10 +115,11 @@ class CodeScorer:
         if isinstance(source, Verdict):
             return _Answer(task, reference, source)
         program = Program(source, tuple(task.test_cases.values()), scoped=self.scorer == "upstream")
-        earlier = self._seen.get((reference.key, source))
+        key = reference.key, tuple(task.test_cases), source  # the names of the tests are part of a verdict
+        earlier = self._seen.get(key)
         job = _Answer(task, reference, program=program, duplicate_of=earlier)
         if earlier is None:
-            self._seen[reference.key, source] = job
+            self._seen[key] = job
             if len(self._seen) > _MOST_SEEN:
                 self._seen.popitem(last=False)
         return job
