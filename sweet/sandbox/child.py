@@ -126,10 +126,22 @@ class _Encoder:
             return {"array": [list(value.shape), self.encode(value.tolist(), depth)]}
         if value.dtype.kind in "mM":
             return {"moment64": str(value)}
-        plain = float(value) if value.dtype.kind == "f" else complex(value) if value.dtype.kind == "c" else value.item()
+        value = value[()]  # the scalar in an array without dimensions
+        if value.dtype.kind == "f":
+            return self._numpy_float(value)
+        if value.dtype.kind == "c":
+            return {"complex": [self._numpy_float(value.real), self._numpy_float(value.imag)]}
+        plain = value.item()
         if isinstance(plain, (numpy.ndarray, numpy.generic)):
             raise OpaqueError
         return self.encode(plain, depth)
+
+    def _numpy_float(self, value: Any) -> Any:
+        """Return a float, or a fraction for a longdouble that is beyond the range of floats."""
+        plain = float(value)
+        if plain == value or plain != plain or (plain != 0 and isfinite(plain)):
+            return self._float(plain)
+        return {"fraction": [format(part, "x") for part in value.as_integer_ratio()]}
 
     def _container(self, value: Any, depth: int) -> Any:
         if isinstance(value, list):

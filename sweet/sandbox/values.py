@@ -1,9 +1,10 @@
 """Equality of values from the sandbox, in the canonical JSON that `sweet.sandbox.child` writes.
 
 `same` follows Python's `==` on plain values (1 == 1.0 == True, (1,) != [1], dicts and sets in any order), except that
-NaN equals NaN and floats agree within a relative tolerance. Objects of classes that an answer defines are compared by
-type name and fields. `same_as_published` is the published evaluator's `==`, in which such objects are never equal. A
-hostile program may have written anything instead of a value: a malformed value equals nothing.
+NaN equals NaN and floats agree within a relative tolerance; a number beyond the range of floats equals no float.
+Objects of classes that an answer defines are compared by type name and fields. `same_as_published` is the published
+evaluator's `==`, in which such objects are never equal. A hostile program may have written anything instead of a value:
+a malformed value equals nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import cmath
 import json
 import math
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -124,15 +126,28 @@ class _Comparison:
         return True
 
     def _numbers(self, a: Any, b: Any) -> bool:
-        if a == b:
-            return True
+        if isinstance(a, complex) or isinstance(b, complex):
+            return self._complex(a, b)
         if _is_nan(a) or _is_nan(b):
             return _is_nan(a) and _is_nan(b) and not self.published
-        if not self.tolerance or not (isinstance(a, float | complex) or isinstance(b, float | complex)):
+        if a == b:
+            return True
+        if not self.tolerance or not (isinstance(a, float) or isinstance(b, float)):
             return False
-        if isinstance(a, complex) or isinstance(b, complex):
-            return cmath.isclose(complex(a), complex(b), rel_tol=self.tolerance)
-        return math.isclose(a, b, rel_tol=self.tolerance)
+        x, y = _near(a), _near(b)
+        return x is not None and y is not None and math.isclose(x, y, rel_tol=self.tolerance)
+
+    def _complex(self, a: Any, b: Any) -> bool:
+        """Compare two numbers of which one is complex: as a whole, or part by part if a part is NaN."""
+        (real_a, imag_a), (real_b, imag_b) = _parts(a), _parts(b)
+        if any(map(_is_nan, (real_a, imag_a, real_b, imag_b))):
+            return self._numbers(real_a, real_b) and self._numbers(imag_a, imag_b)
+        if a == b:
+            return True
+        x, y = _near(real_a), _near(real_b)
+        if not self.tolerance or x is None or y is None:
+            return False
+        return cmath.isclose(complex(x, imag_a), complex(y, imag_b), rel_tol=self.tolerance)
 
 
 def _number(value: Any) -> Any:
@@ -155,9 +170,28 @@ def _number(value: Any) -> Any:
     return None
 
 
+def _parts(number: Any) -> tuple[Any, Any]:
+    """Return the real and the imaginary part; that of a real number is 0."""
+    return (number.real, number.imag) if isinstance(number, complex) else (number, 0.0)
+
+
+def _near(number: Any) -> float | None:
+    """Return the float nearest to a real number; None if it differs from it by more than the precision of floats.
+
+    A large `int`, `Decimal` or `Fraction` has no such float: it is rounded to infinity; a tiny one to zero or to a
+    subnormal float.
+    """
+    if isinstance(number, float):
+        return number
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return None
+    exact = nearest == number  # zero and infinity as well
+    return nearest if exact or sys.float_info.min <= abs(nearest) <= sys.float_info.max else None
+
+
 def _is_nan(value: Any) -> bool:
-    if isinstance(value, complex):
-        return cmath.isnan(value)
     if isinstance(value, Decimal):
         return value.is_nan()
     return isinstance(value, float) and math.isnan(value)

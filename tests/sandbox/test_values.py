@@ -83,6 +83,10 @@ class Number(enum.IntEnum):
     ONE = 1
 
 
+class Name(str):
+    __slots__ = ()
+
+
 NAN = float("nan")
 
 
@@ -145,6 +149,57 @@ def test_pairs(a: Any, b: Any, equal: bool) -> None:
     x, y = canonical(a), canonical(b)
     assert same(x, y) is equal
     assert same(y, x) is equal
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (decimal.Decimal("1E+400"), math.inf, False),
+        (decimal.Decimal("-1E+400"), -math.inf, False),
+        (decimal.Decimal("1E+400"), complex(math.inf), False),
+        (decimal.Decimal("1E+999999"), 1.5, False),
+        (10**400, math.inf, False),
+        (fractions.Fraction(10**400), math.inf, False),
+        (fractions.Fraction(10**400), complex(math.inf), False),
+        (decimal.Decimal("Infinity"), math.inf, True),
+        (decimal.Decimal("1E+400"), 10**400, True),
+        (decimal.Decimal("1E-400"), 0.0, False),
+        (fractions.Fraction(1, 10**400), -0.0, False),
+        (decimal.Decimal("4E-324"), 5e-324, False),
+        (decimal.Decimal("0.3"), 0.1 + 0.2, True),
+        (fractions.Fraction(3, 10), 0.1 + 0.2, True),
+        (fractions.Fraction(3, 10), 0.1 + 0.2 + 0j, True),
+        (decimal.Decimal("0.3"), fractions.Fraction(3, 10) + fractions.Fraction(1, 10**30), False),
+        (2**53 + 1, 2**53, False),
+        (2**53 + 1, float(2**53), True),
+        (complex(NAN, 1), complex(NAN, 1), True),
+        (complex(NAN, 1), complex(NAN, 2), False),
+        (complex(NAN, 1), complex(1, NAN), False),
+        (complex(NAN, 5), NAN, False),
+        (complex(NAN, 0), NAN, True),
+        (complex(math.inf, 1), complex(math.inf, 2), False),
+        (complex(math.inf, NAN), complex(math.inf, NAN), True),
+        (decimal.Decimal("NaN"), NAN, True),
+        (decimal.Decimal("sNaN"), decimal.Decimal("sNaN"), True),
+        (decimal.Decimal("sNaN"), 1, False),
+        ([decimal.Decimal("sNaN"), 1], [1, decimal.Decimal("sNaN")], False),
+        ("nan", NAN, False),
+        ("1", True, False),
+        (Name("a"), "a", True),
+        (Name("a"), Name("b"), False),
+        (True, 1.0, True),
+        (False, None, False),
+        (False, -0.0, True),
+        (0, "", False),
+        ([], None, False),
+        ({10**400, 0.1 + 0.2}, {0.3, 10**400}, True),
+        ({10**400: 0, 0.1 + 0.2: 1}, {0.3: 1, 10**400: 0}, True),
+        ({decimal.Decimal("1E+400"), 1}, {math.inf, 1}, False),
+    ],
+)
+def test_numbers_are_equal_only_if_one_is_near_the_other(a: Any, b: Any, equal: bool) -> None:
+    """A number that no float is near equals no float: neither infinity, nor zero, nor the nearest subnormal."""
+    test_pairs(a, b, equal)
 
 
 def test_generators_are_compared_by_what_they_yield() -> None:
@@ -232,6 +287,19 @@ ARRAYS: list[tuple[Callable[[Any], Any], Callable[[Any], Any], bool]] = [
 def test_numpy(a: Callable[[Any], Any], b: Callable[[Any], Any], equal: bool) -> None:
     numpy = pytest.importorskip("numpy")
     assert same(canonical(a(numpy)), canonical(b(numpy))) is equal
+
+
+def test_a_number_beyond_the_range_of_floats_keeps_its_value() -> None:
+    numpy = pytest.importorskip("numpy")
+    if numpy.isinf(numpy.longdouble("1e400")):
+        pytest.skip("numpy's longdouble is a double on this machine")
+    for text, rounded in (("1e400", math.inf), ("-1e400", -math.inf), ("1e-400", 0.0)):
+        value = canonical(numpy.longdouble(text))
+        assert same(value, canonical(numpy.longdouble(text)))
+        assert not same(value, canonical(rounded))
+        assert not same(canonical(numpy.clongdouble(numpy.longdouble(text))), canonical(complex(rounded)))
+        assert not same(canonical(numpy.array(numpy.longdouble(text))), canonical(rounded))
+        assert not same(canonical(numpy.array([numpy.longdouble(text)])), canonical(numpy.array([rounded])))
 
 
 def test_equal_arrays_have_no_truth_value_in_the_published_evaluator() -> None:
