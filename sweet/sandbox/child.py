@@ -130,7 +130,10 @@ class _Encoder:
         if value.dtype.kind == "f":
             return self._numpy_float(value)
         if value.dtype.kind == "c":
-            return {"complex": [self._numpy_float(value.real), self._numpy_float(value.imag)]}
+            parts = [self._numpy_float(value.real), self._numpy_float(value.imag)]
+            if any(isinstance(part, dict) and "fraction" in part for part in parts):
+                raise OpaqueError  # beyond the range of complex numbers
+            return {"complex": parts}
         plain = value.item()
         if isinstance(plain, (numpy.ndarray, numpy.generic)):
             raise OpaqueError
