@@ -74,7 +74,7 @@ def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             raise InputError(f"The line is not JSON: {error}.", path=path, line=number, fix=_FROM_A_COPY) from error
         if isinstance(row, dict):
             yield row
-        elif row is not None:
+        elif line.strip() and line.endswith(b"\n"):
             raise InputError("The line is not a JSON object.", path=path, line=number, fix=_FROM_A_COPY)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
-from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl, read_rows
+from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl, read_rows, scan_jsonl
 
 
 class Row(BaseModel):
@@ -66,11 +66,12 @@ def test_any_cut_is_a_prefix_and_the_writer_goes_on(
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("tail", [b"\0\0\0", b"\xc3", b'{"id": 1', b"[1]", b"12", b'"text"', b"   "])
+@pytest.mark.parametrize("tail", [b"\0\0\0", b"\xc3", b'{"id": 1', b"[1]", b"12", b'"text"', b"   ", b"null"])
 def test_a_tail_that_is_no_row_is_cut(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"id":0}\n' + tail)
     assert [row.id for row in read_jsonl(path, Row)] == [0]
+    assert list(scan_jsonl(path)) == [{"id": 0}]
     with JsonlWriter(path) as writer:
         writer.write({"id": 1})
     assert path.read_bytes() == b'{"id":0}\n{"id":1}\n'
@@ -135,6 +136,16 @@ def test_what_json_cannot_hold(tmp_path: Path) -> None:
         writer.write({"loss": math.nan, "deep": [math.inf, {"x": (-math.inf, 1)}], "text": "a\ud800b\ud83d\ude00"})
     row = json.loads(path.read_text(encoding="utf-8"))
     assert row == {"loss": None, "deep": [None, {"x": [None, 1]}], "text": "a\ufffdb\U0001f600"}
+
+
+def test_a_line_that_is_not_an_object_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    for line in (b"null", b"[1]", b'"text"'):
+        path.write_bytes(b'{"id":0}\n' + line + b"\n")
+        for read in (lambda: list(scan_jsonl(path)), lambda: list(read_jsonl(path, Row))):
+            with pytest.raises(InputError) as error:
+                read()
+            assert error.value.line == 2
 
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
