@@ -45,9 +45,9 @@ _RETRY = (
     " 1 to 9."
 )
 
-_PAD = r"[ \t\r*_`]*"
+_PAD = r"[ \t\r*_`]*+"  # possessive: two of them are adjacent where nothing stands between
 _SCORE = re.compile(
-    rf"^[ \t*_`#>]*SCORE{_PAD}:{_PAD}(?P<digit>[1-9]){_PAD}(?:/[ \t]*9{_PAD})?\.?{_PAD}$", re.IGNORECASE
+    rf"^[ \t*_`#>]*+SCORE{_PAD}:{_PAD}(?P<digit>[1-9]){_PAD}(?:/[ \t]*+9{_PAD})?\.?{_PAD}$", re.IGNORECASE
 )
 _NONEMPTY_LINE = re.compile(r"^.*\S.*$", re.MULTILINE)
 _DIGIT_ALONE = re.compile(r"^\s*(?P<digit>[1-9])\s*$")
@@ -218,8 +218,10 @@ def _token_position(reply: Reply, offset: int) -> Alternatives | None:
     The tokens may contain more than the text: the reasoning before it, the token that ends the turn.
     """
     positions = reply.alternatives or ()
-    begin = "".join(position.text for position in positions).rfind(reply.text)
-    if begin < 0:
+    tokens = "".join(position.text for position in positions)
+    behind = tokens[::-1].find(reply.text[::-1])  # find is linear, rfind is not
+    begin = len(tokens) - behind - len(reply.text)
+    if behind < 0:
         return None
     for position in positions:
         if begin + offset < len(position.text):

@@ -23,6 +23,8 @@ async def open_client(
     concurrency: int = 128,
     role: Role = "agent",
     retry_timeout: float = 20.0,
+    request_timeout: float = 600.0,
+    follow_redirects: bool = False,
     device: Device = "auto",
     local: LocalServing | None = None,
 ) -> AsyncIterator[ChatClient]:
@@ -35,6 +37,8 @@ async def open_client(
         concurrency: maximum number of concurrent requests.
         role: the model's role, which determines the environment variable of its API key.
         retry_timeout: seconds for which failed requests are retried.
+        request_timeout: seconds for one request to a server and its response.
+        follow_redirects: whether a server's redirects to other hosts are followed.
 
     Raises:
         UsageError: the model cannot be loaded, or a server does not serve it.
@@ -51,7 +55,13 @@ async def open_client(
             from sweet.llm.remote import RemoteClient
 
             client = await RemoteClient.open(
-                model, urls, concurrency=concurrency, role=role, retry_timeout=retry_timeout
+                model,
+                urls,
+                concurrency=concurrency,
+                role=role,
+                retry_timeout=retry_timeout,
+                request_timeout=request_timeout,
+                follow_redirects=follow_redirects,
             )
             if local is not None:
                 client.on_deviation = partial(local.note_deviation, role)

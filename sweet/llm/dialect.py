@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from sweet.llm.http import StatusError
+from sweet.llm.response_schema import ChatAnswer
 
 _CODES = ("unsupported_parameter", "unsupported_value")
 _NAMED = re.compile(r"unsupported (?:parameter|value): '([^']{1,80})'", re.IGNORECASE)
@@ -98,12 +101,16 @@ def refused_parameter(error: StatusError) -> str | None:
 
 
 def merged(answers: Sequence[object]) -> object:
-    """Return the responses to `Dialect.copies` as one response; malformed ones stay as they are."""
-    if len(answers) == 1 or not all(isinstance(answer, dict) for answer in answers):
+    """Return the responses to `Dialect.copies` as one response; if one is malformed, that one."""
+    if len(answers) == 1:
         return answers[0]
-    rows: list[dict[str, Any]] = [answer for answer in answers if isinstance(answer, dict)]
-    choices = [choice for row in rows for choice in row.get("choices") or ()]
-    choices = [{**c, "index": i} if isinstance(c, dict) else c for i, c in enumerate(choices)]
-    usages = [usage for row in rows if isinstance(usage := row.get("usage"), dict)]
-    totals = {name: sum(usage.get(name) or 0 for usage in usages) for name in ("prompt_tokens", "completion_tokens")}
+    rows: list[dict[str, Any]] = []
+    for answer in answers:
+        try:
+            rows.append(ChatAnswer.model_validate(answer).model_dump())
+        except ValidationError:
+            return answer
+    choices = [{**choice, "index": i} for i, choice in enumerate(c for row in rows for c in row["choices"])]
+    usages = [usage for row in rows if (usage := row["usage"]) is not None]
+    totals = {name: sum(usage[name] for usage in usages) for name in ("prompt_tokens", "completion_tokens")}
     return {**rows[0], "choices": choices, "usage": totals}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sweet.errors import ServerError, SweetError, UsageError
+from sweet.hints import Hint, option
 from sweet.llm.base import ContextOverflow, RequestFailed, Role
 from sweet.llm.http import HttpError, StatusError, TransportError
 from sweet.llm.roles import KEY_VARIABLES
@@ -24,9 +25,9 @@ def overflows(error: StatusError) -> bool:
     return error.code == "context_length_exceeded" or bool(_OVERFLOW.search(error.message))
 
 
-def reply_room(error: StatusError, requested: int) -> int | None:
+def reply_room(error: HttpError, requested: int) -> int | None:
     """Tokens left for the reply if the server says that the prompt alone would fit."""
-    if not overflows(error):
+    if not isinstance(error, StatusError) or not overflows(error):
         return None
     length = _LENGTH.search(error.message)
     if length is not None and 0 < int(length[1]) < requested:
@@ -38,7 +39,10 @@ def reply_room(error: StatusError, requested: int) -> int | None:
     return room if 0 < room < requested else None
 
 
-def request_failed(error: StatusError, url: str) -> RequestFailed:
+def request_failed(error: HttpError, url: str) -> RequestFailed:
+    """The error of a request that is not retried."""
+    if not isinstance(error, StatusError):
+        return RequestFailed(f"The server's answer cannot be used: {error.message}.", where=url)
     kind = ContextOverflow if overflows(error) else RequestFailed
     return kind(f"The server refused the request ({error.status}): {error.message}", where=url)
 
@@ -50,6 +54,12 @@ def unusable(error: StatusError, url: str, role: Role) -> UsageError:
             where=url,
             fix=f"export {KEY_VARIABLES[role][0]}=…",
         )
+    if error.status < 400:
+        return UsageError(
+            f"The server redirects to another address, which is not followed ({error.status}): {error.message}",
+            where=url,
+            fix=Hint("write the address that it redirects to, or ", option("follow_redirects")),
+        )
     return UsageError(
         f"This is not an OpenAI-compatible server ({error.status} for /models).",
         where=url,
@@ -57,10 +67,17 @@ def unusable(error: StatusError, url: str, role: Role) -> UsageError:
     )
 
 
-def retries_exhausted(error: HttpError, url: str, retry_timeout: float, *, opening: bool = False) -> SweetError:
-    """The final error: a server that is down ends the stage; an error or a slow response fails only the request."""
+def retries_exhausted(
+    error: HttpError, url: str, retry_timeout: float, *, opening: bool = False, answered: bool = True
+) -> SweetError:
+    """The final error: a server that is down ends the stage; an error or a slow response fails only the request.
+
+    Args:
+        opening: no request was made before.
+        answered: whether any request was answered before; a server that never answered in time is down.
+    """
     status = error.status if isinstance(error, StatusError) else None
-    slow = isinstance(error, TransportError) and error.timed_out
+    slow = isinstance(error, TransportError) and error.timed_out and answered
     why = error.message if status is None else f"{status} {error.message}"
     if opening or not (slow or (status is not None and status not in (502, 503, 504))):
         return ServerError(

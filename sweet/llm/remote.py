@@ -1,10 +1,11 @@
 """A chat client for models behind OpenAI-compatible servers.
 
-There is one HTTP channel per address, all on one event loop. Each request goes to the address with the fewest requests
-in flight; `sweet.llm.concurrency` limits how many there are in total. Transient failures (no connection, 429, 5xx, a
-time-out) are retried for `retry_timeout` seconds with jittered exponential back-off, at another address if there is
-one. The retries of the openai library are switched off, so that this is the only rule. Permanent failures raise at
-once. An address that failed several times in a row is avoided for a cool-down period that grows.
+There is one HTTP channel per address (`sweet.llm.http`), all on one event loop. Each request goes to the address with
+the fewest requests in flight; `sweet.llm.concurrency` limits how many there are in total. Transient failures (no
+connection, 429, 5xx, a time-out) are retried for `retry_timeout` seconds with jittered exponential back-off, at another
+address if there is one. Permanent failures raise at once. A request takes at most `request_timeout` seconds, and its
+response has at most the bytes that the requested tokens can need (`most_bytes`). An address that failed several times
+in a row is avoided for a cool-down period that grows.
 
 Token ids, log-probabilities and the unmodified distribution are requested with fields that vLLM and the embedded server
 understand. If a server refuses such a request, it is sent again without the fields that OpenAI's interface does not
@@ -21,22 +22,29 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sweet.errors import UsageError
-from sweet.hints import option
 from sweet.llm.address import base_url, is_loopback
 from sweet.llm.base import Completion, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
 from sweet.llm.dialect import Dialect, merged
 from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
-from sweet.llm.http import CONNECT_TIMEOUT, Channel, HttpError, StatusError, TransportError, allow_open_files
+from sweet.llm.http import (
+    CONNECT_TIMEOUT,
+    REQUEST_TIMEOUT,
+    Channel,
+    HttpError,
+    StatusError,
+    allow_open_files,
+    encoded,
+)
 from sweet.llm.images import message_content
-from sweet.llm.response_schema import ChatAnswer, Served, describe
-from sweet.llm.roles import MODEL_OPTIONS, api_key
+from sweet.llm.response_schema import ChatAnswer, describe, most_bytes
+from sweet.llm.roles import api_key
+from sweet.llm.served import choose_name, served_names
+from sweet.redaction import redacted_reply
 from sweet.tasks.base import Message
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
@@ -44,6 +52,8 @@ MAX_FAILURES = 3
 """After so many failures in a row an address is used only if all others are in cool-down too: for COOLDOWN seconds,
 then for twice as long."""
 COOLDOWN, MAX_COOLDOWN = 2.0, 60.0
+MAX_SHORTENED = 3
+"""How often the reply of one request is shortened because the server says that it does not fit."""
 POLL_INTERVAL = 1.0
 """Seconds between checks whether a request should be hedged, while typical latencies are not known yet."""
 
@@ -87,20 +97,27 @@ class _AttemptFailed(Exception):
 
 @dataclass
 class _RetryBudget:
-    """The retries of one request: the remaining time and the next pause."""
+    """The retries of one request: the remaining time, from the first failure or `start`, and the next pause."""
 
     seconds: float
     pause: float = FIRST_PAUSE
     ends: float | None = field(default=None, init=False)
 
+    def start(self) -> None:
+        self.ends = time.monotonic() + self.seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds until no attempt is made any more."""
+        return self.seconds if self.ends is None else self.ends - time.monotonic()
+
     def next_pause(self, wish: float | None) -> float | None:
         """Seconds until the next attempt, at least `wish`, the server's Retry-After; None if no time is left."""
-        now = time.monotonic()
         if self.ends is None:
-            self.ends = now + self.seconds
+            self.start()
+        left = self.left
         pause = max(wish or 0.0, self.pause * random.uniform(0.5, 1.5))
         self.pause = min(self.pause * 2, MAX_PAUSE)
-        left = self.ends - now
         return None if left <= 0 else min(pause, left)
 
 
@@ -114,6 +131,7 @@ class RemoteClient:
     """
 
     def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
+        self._has_answered = False
         self.targets = targets
         self.limiter = limiter
         self.retry_timeout = retry_timeout
@@ -131,8 +149,15 @@ class RemoteClient:
         concurrency: int = 128,
         role: Role = "agent",
         retry_timeout: float = 20.0,
+        request_timeout: float = REQUEST_TIMEOUT,
+        follow_redirects: bool = False,
     ) -> RemoteClient:
         """Connect, and look up the name under which each server serves `model`.
+
+        Args:
+            retry_timeout: seconds for which a failed request is retried, and for connecting.
+            request_timeout: seconds for one request and its response.
+            follow_redirects: whether redirects to other hosts are followed.
 
         Raises:
             UsageError: an address is invalid, or a server refuses the API key or does not serve the model.
@@ -141,7 +166,19 @@ class RemoteClient:
         # A pool for each address and role, and the same number again for other files.
         allow_open_files(4 * concurrency * max(len(urls), 1) + 256)
         addresses = dict.fromkeys(base_url(url) for url in urls)
-        targets = [_Target(url, _channel(url, concurrency, role)) for url in addresses]
+        key = api_key(role)
+        channels = {
+            url: Channel(
+                url,
+                key,
+                concurrency,
+                trust_env=not is_loopback(url),  # requests to this machine must not go through a proxy
+                timeout=request_timeout,
+                follow_redirects=follow_redirects,
+            )
+            for url in addresses
+        }
+        targets = [_Target(url, channel) for url, channel in channels.items()]
         self = cls(targets, AdaptiveLimiter(concurrency, INITIAL_LIMIT * len(targets)), retry_timeout, role)
         try:
             for target in self.targets:
@@ -163,20 +200,21 @@ class RemoteClient:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
-        budget = _RetryBudget(self.retry_timeout)
+        budget, shortened = _RetryBudget(self.retry_timeout), 0
         for retries in itertools.count():
             await self.limiter.acquire()
             try:
                 completion, seconds = await self._hedged(body, sampling)
             except _AttemptFailed as failed:
                 target, error = failed.target, failed.error
-                if not isinstance(error, StatusError) or error.retryable:
+                if error.retryable:
                     self.limiter.on_dropped()
                     await self._back_off(budget, target, error)
                     continue
                 self.limiter.on_ignored()
                 room = reply_room(error, body["max_tokens"])
-                if room is None:
+                shortened += 1
+                if room is None or shortened > MAX_SHORTENED:
                     raise request_failed(error, target.url) from error
                 # Limit the reply to the remaining context, as the embedded engine does.
                 body["max_tokens"] = room
@@ -225,7 +263,7 @@ class RemoteClient:
         """Wait before the next attempt; raise the final error if no time is left."""
         pause = budget.next_pause(error.retry_after if isinstance(error, StatusError) else None)
         if pause is None:
-            raise retries_exhausted(error, target.url, self.retry_timeout) from error
+            raise retries_exhausted(error, target.url, self.retry_timeout, answered=self._has_answered) from error
         if any(not other.failures for other in self.targets if other is not target):
             return
         await asyncio.sleep(pause)
@@ -236,12 +274,13 @@ class RemoteClient:
         try:
             raw = await self._post(target, body, sampling)
         except HttpError as error:
-            if not isinstance(error, StatusError) or error.retryable:
+            if error.retryable:
                 target.fail()
             raise _AttemptFailed(target, error) from error
         finally:
             target.in_flight -= 1
         target.succeed()
+        self._has_answered = True
         return _completion(raw, sampling, target), time.monotonic() - started
 
     async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
@@ -249,7 +288,7 @@ class RemoteClient:
         while True:
             fields, dialect = self._extra_fields(sampling, extras), target.dialect
             try:
-                raw = await _send(target, dialect.copies({"model": target.model, **body, **fields}))
+                raw = await _send(target, dialect.copies({"model": target.model, **body, **fields}), sampling)
             except StatusError as error:
                 if (other := dialect.after(error)) is not None:
                     # Requests at the same time find the same out; the first one decides, the others follow it.
@@ -291,10 +330,12 @@ class RemoteClient:
 
     async def _served_name(self, target: _Target, model: str) -> str:
         budget = _RetryBudget(self.retry_timeout)
+        budget.start()
+        timeout = CONNECT_TIMEOUT
         while True:
             try:
-                names = await _names(target.url, self.role)
-                break
+                names = await served_names(target.channel, target.url, timeout)
+                return choose_name(names, model, target.url, self.role)
             except HttpError as error:
                 if isinstance(error, StatusError) and not error.retryable:
                     raise unusable(error, target.url, self.role) from error
@@ -303,62 +344,25 @@ class RemoteClient:
             if pause is None:
                 raise retries_exhausted(failure, target.url, self.retry_timeout, opening=True) from failure
             await asyncio.sleep(pause)
-        if model in names:
-            return model
-        if len(names) == 1 and _is_path(model):
-            return names[0]
-        raise UsageError(
-            f"The server does not serve {model}. It serves: {', '.join(names) or 'nothing'}.",
-            where=target.url,
-            fix=option(MODEL_OPTIONS[self.role], names[0]) if names else "start the server with the model",
-        )
+            timeout = min(CONNECT_TIMEOUT, max(budget.left, FIRST_PAUSE))
 
 
-async def _send(target: _Target, requests: Sequence[dict[str, Any]]) -> object:
+async def _send(target: _Target, requests: Sequence[dict[str, Any]], sampling: Sampling) -> object:
     """Post requests at the same time, and return their responses as one."""
+
+    async def post(request: dict[str, Any]) -> object:
+        data = encoded(request)
+        return await target.channel.post(_CHAT, data, most_bytes(request, sampling, len(data)))
+
     if len(requests) == 1:
-        return await target.channel.post(_CHAT, requests[0])
-    posts = [asyncio.create_task(target.channel.post(_CHAT, request)) for request in requests]
+        return await post(requests[0])
+    posts = [asyncio.create_task(post(request)) for request in requests]
     try:
         return merged(await asyncio.gather(*posts))
     finally:
-        for post in posts:
-            post.cancel()
+        for task in posts:
+            task.cancel()
         await asyncio.gather(*posts, return_exceptions=True)
-
-
-def _channel(url: str, connections: int, role: Role) -> Channel:
-    # Requests to this machine must not go through a proxy.
-    return Channel(url, api_key(role), connections, trust_env=not is_loopback(url))
-
-
-async def _names(url: str, role: Role) -> list[str]:
-    """The models that a server serves.
-
-    Raises:
-        HttpError: the request failed.
-        UsageError: it is not an OpenAI-compatible server.
-    """
-    import openai
-
-    make: Any = openai.DefaultAioHttpClient  # based on httpx or httpx2, depending on the library's version
-    http = make(timeout=CONNECT_TIMEOUT, trust_env=not is_loopback(url))
-    client = openai.AsyncOpenAI(
-        api_key=api_key(role), base_url=url, max_retries=0, http_client=http, organization=None, project=None
-    )
-    async with client:
-        try:
-            return Served.model_validate(await client.get("/models", cast_to=object)).names
-        except openai.APIStatusError as error:
-            raise StatusError(error.status_code, error.response.content, error.response.headers) from error
-        except openai.APIConnectionError as error:
-            raise TransportError(error.__cause__ or error) from error
-        except (openai.APIError, ValueError) as error:
-            raise UsageError(
-                "This is not an OpenAI-compatible server: /models returns no list of models.",
-                where=url,
-                fix="check the address (it usually ends in /v1)",
-            ) from error
 
 
 def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
@@ -371,14 +375,9 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
             f"The server returned {len(answer.choices)} replies; {sampling.n} were requested.", where=target.url
         )
     return Completion(
-        replies=answer.replies(),
+        replies=tuple(replace(reply, text=redacted_reply(reply.text)) for reply in answer.replies()),
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
         completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
     )
-
-
-def _is_path(model: str) -> bool:
-    """Whether the name is a location on some machine rather than the name under which a server serves it."""
-    return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()

@@ -1,19 +1,46 @@
-"""The fields of a server's responses that are read. Only texts are required; all optional fields are validated too."""
+"""The fields of a server's responses that are read, with bounds. Only texts are required; all optional fields are
+validated too."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from sweet.llm.base import Alternatives, Reply
+from sweet.llm.base import Alternatives, Reply, Sampling
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+
+MOST_LOGPROB = 1e5
+"""Largest absolute value of a log-probability: servers send -9999 for minus infinity."""
+
+ENVELOPE_BYTES = 1 << 20
+"""Bytes of a response beyond its replies: further fields, and thoughts that do not count as tokens of the reply."""
+TOKEN_BYTES = 256
+"""Bytes of a token in a reply: its text in JSON, where six bytes may stand for one, and its id."""
+LOGPROB_BYTES = 512
+"""Bytes of a log-probability with the token's text and its bytes as a list of numbers."""
+PROMPT_ID_BYTES = 12
+"""Bytes of the id of a token of the prompt; a prompt has at most as many tokens as its request has bytes."""
+
+
+def most_bytes(request: Mapping[str, Any], sampling: Sampling, size: int) -> int:
+    """Return the bytes that the response to a request may have.
+
+    Args:
+        request: the body of the request.
+        size: its bytes.
+    """
+    logprobs = 1 + int(request.get("top_logprobs") or 0) if request.get("logprobs") else 0
+    token = TOKEN_BYTES + LOGPROB_BYTES * logprobs
+    prompt = PROMPT_ID_BYTES * size if request.get("return_token_ids") else 0
+    return ENVELOPE_BYTES + prompt + int(request.get("n", 1)) * sampling.max_tokens * token
 
 
 class _Model(BaseModel):
-    id: str
+    id: str = Field(max_length=1024)
 
 
 class Served(BaseModel):
@@ -43,7 +70,7 @@ class _Token(BaseModel):
     def alternatives_of(self) -> Alternatives:
         top = self.top_logprobs or ()
         return Alternatives(
-            self.token, tuple((entry.token, entry.logprob) for entry in top if math.isfinite(entry.logprob))
+            self.token, tuple((entry.token, entry.logprob) for entry in top if _is_logprob(entry.logprob))
         )
 
 
@@ -54,19 +81,19 @@ class _Logprobs(BaseModel):
 class _Choice(BaseModel):
     index: Count = 0
     message: _Message
-    finish_reason: str | None = None
+    finish_reason: str | None = Field(default=None, max_length=100)
     logprobs: _Logprobs | None = None
     token_ids: list[Count] | None = None
 
     def reply(self) -> Reply:
-        """The reply; log-probabilities are used only if they are finite and, if there are ids, one for each."""
+        """The reply; log-probabilities are used only if they can be some and, if there are ids, one for each."""
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
         has_alternatives = content is not None and any(token.top_logprobs for token in content)
         logprobs = None if content is None else tuple(token.logprob for token in content)
         if logprobs is not None and ids is not None and len(logprobs) != len(ids):
             logprobs = None
-        if logprobs is not None and not all(map(math.isfinite, logprobs)):
+        if logprobs is not None and not all(map(_is_logprob, logprobs)):
             logprobs = None
         return Reply(
             text=self.message.content or "",
@@ -77,6 +104,10 @@ class _Choice(BaseModel):
             if content is not None and has_alternatives
             else None,
         )
+
+
+def _is_logprob(value: float) -> bool:
+    return math.isfinite(value) and abs(value) <= MOST_LOGPROB
 
 
 class _Usage(BaseModel):

@@ -79,6 +79,10 @@ class RankConfig(PlannedConfig):
     """tree: shared prefixes of a dialogue's replies are computed once. plain: each reply separately, as a check."""
     retry_timeout: float = Field(default=20.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying a server that cannot be reached."""
+    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds for one request to a server, until all of its answer has come."""
+    follow_redirects: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Failed turns that are not yet an error: a share if below 1, otherwise a count."""
     device: Device = Field(default="auto", json_schema_extra=OPERATIONAL)

@@ -294,6 +294,8 @@ async def _sample_and_judge(
                 concurrency=config.concurrency,
                 role=role,
                 retry_timeout=config.retry_timeout,
+                request_timeout=config.request_timeout,
+                follow_redirects=config.follow_redirects,
                 device=config.device,
                 local=local,
             )

@@ -106,6 +106,10 @@ class RolloutConfig(PlannedConfig):
     count."""
     retry_timeout: float = Field(default=60.0, ge=0, json_schema_extra={**OPERATIONAL, **formerly("patience")})
     """Seconds to keep trying a server that cannot be reached."""
+    request_timeout: float = Field(default=600.0, gt=0, json_schema_extra=OPERATIONAL)
+    """Seconds for one request to a server, until all of its answer has come."""
+    follow_redirects: bool = Field(default=False, json_schema_extra=OPERATIONAL)
+    """Follow a server's redirects to other hosts too, which then get the dialogues, but not the API key."""
     fail_on_error: float = Field(default=0.1, ge=0, json_schema_extra=OPERATIONAL)
     """Number of failed dialogues that is tolerated: a share below 1, or a count."""
     new: bool = Field(default=False, json_schema_extra=OPERATIONAL)

@@ -269,6 +269,8 @@ def _client(config: RolloutConfig, local: LocalServing, role: Role) -> AbstractA
         concurrency=config.concurrency,
         role=role,
         retry_timeout=config.retry_timeout,
+        request_timeout=config.request_timeout,
+        follow_redirects=config.follow_redirects,
         device=config.device,
         local=local,
     )

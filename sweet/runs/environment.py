@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from sweet.device import CORES, usable_cores
 from sweet.installation import VERSION
 from sweet.plugins import package_of
+from sweet.redaction import redacted_json
 from sweet.runs.jsonl import plain
 
 PACKAGES = (
@@ -22,7 +22,7 @@ PACKAGES = (
     "tokenizers",
     "safetensors",
     "numpy",
-    "openai",
+    "aiohttp",
     "pydantic",
     "accelerate",
     "datasets",
@@ -37,17 +37,6 @@ PACKAGES = (
 
 NODES = "nodes"
 """Key of the nodes of a cluster, by their names."""
-
-_SECRETS = (
-    (re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
-    (
-        re.compile(r"(?i)([?&](?:api[-_]?key|key|access[-_]?token|token|secret|password|sig(?:nature)?)=)[^&\s]+"),
-        r"\1***",
-    ),
-    (re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{6,}"), r"\1***"),
-    (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "sk-***"),
-    (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "hf_***"),
-)
 
 
 @cache
@@ -76,16 +65,5 @@ def environment(task: str) -> dict[str, Any]:
 
 def recordable(value: Any) -> Any:
     """Return any value as JSON types, without keys and passwords (in addresses, headers and error texts)."""
-    return _redact(plain(json.loads(json.dumps(to_jsonable_python(value, fallback=str, inf_nan_mode="constants")))))
-
-
-def _redact(value: Any) -> Any:
-    if isinstance(value, str):
-        for pattern, replacement in _SECRETS:
-            value = pattern.sub(replacement, value)
-        return value
-    if isinstance(value, dict):
-        return {_redact(key): _redact(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_redact(item) for item in value]
-    return value
+    as_json = json.dumps(to_jsonable_python(value, fallback=str, inf_nan_mode="constants"))
+    return redacted_json(plain(json.loads(as_json)))

@@ -16,17 +16,17 @@ MAX_TURNS = 10
 """Number of the agent's turns in the original protocol."""
 
 ANSWER = re.compile(
-    r"(?P<mark>\*{1,3}|_{1,3}|`)?I[ \t]+WANT[ \t]+TO[ \t]+ANSWER"
-    r"(?:[ \t]*(?P=mark))?[ \t]*(?::(?:[ \t]*(?P=mark))?|(?=[ \t]*\n))",
+    r"(?P<mark>\*{1,3}|_{1,3}|`)?I[ \t]++WANT[ \t]++TO[ \t]++ANSWER"
+    r"(?:[ \t]*+(?P=mark))?+[ \t]*+(?::(?:[ \t]*+(?P=mark))?|(?=\n))",
     re.IGNORECASE,
 )
 """The answer's marker as models write it: in any case, in markdown emphasis, with the colon inside or outside of it,
-or missing at the end of a line."""
+or missing at the end of a line. The quantifiers are possessive, so that a search takes linear time."""
 
 OUTPUT = re.compile(r"(?P<mark>\*{1,3}|_{1,3})OUTPUT(?:(?P=mark):|:(?P=mark))|OUTPUT:")
 """The marker of the visible part, as models write it."""
 
-_LINE_OUTPUT = re.compile(rf"^[ \t>#]*(?:{OUTPUT.pattern})", re.MULTILINE)
+_LINE_OUTPUT = re.compile(rf"^[ \t>#]*+(?:{OUTPUT.pattern})", re.MULTILINE)
 
 
 def read_move(output: str, *, last: bool, recipe: Recipe) -> Move:

@@ -36,7 +36,9 @@ _NAMES = {
 
 LANGUAGES = {word: language for language, words in _NAMES.items() for word in words}
 
-_FENCED = re.compile(r"^[ \t]*```[ \t]*(?P<word>[\w+-]*)[ \t]*\n(?P<code>.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.M | re.S)
+_FENCED = re.compile(
+    r"^[ \t]*+```[ \t]*+(?P<word>[\w+-]*+)[ \t]*+\n(?P<code>.*?)(?:^[ \t]*+```[ \t]*$|\Z)", re.M | re.S
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ LONGEST_LINE = 2_000
 """Longer lines, in characters, are not searched for Markdown."""
 
 _LINE = re.compile(
-    r"(?P<fence>[ \t]*(?:`{3,}|~{3,})[^`]*$)"
+    r"(?P<fence>[ \t]*+(?:`{3,}+|~{3,}+)[^`]*+$)"
     r"|(?P<rule>[ \t]*(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$)"
     r"|(?P<heading>[ ]{0,3}\#{1,6}(?=[ \t]))"
     r"|(?P<lead>[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]+|[ \t]*(?:>[ \t]?)+)",

@@ -1,0 +1,72 @@
+"""The models that a server serves, and which of them is meant by the model that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from sweet.errors import UsageError
+from sweet.hints import option
+from sweet.llm.base import Role
+from sweet.llm.http import AnswerError, Channel
+from sweet.llm.response_schema import Served
+from sweet.llm.roles import MODEL_OPTIONS
+
+MOST_BYTES = 32 << 20
+"""Bytes of the list of models that are accepted: more than 100,000 models need."""
+MOST_NAMES, LONGEST_NAME = 20, 100
+"""Names that an error lists, and characters of each."""
+
+
+async def served_names(channel: Channel, url: str, timeout: float) -> list[str]:
+    """Return the names of the models that a server serves.
+
+    Args:
+        timeout: seconds for the request and its response.
+
+    Raises:
+        HttpError: the request failed.
+        UsageError: it is not an OpenAI-compatible server.
+    """
+    try:
+        return Served.model_validate(await channel.get("/models", MOST_BYTES, timeout)).names
+    except (AnswerError, ValidationError) as error:
+        raise UsageError(
+            "This is not an OpenAI-compatible server: /models returns no list of models.",
+            where=url,
+            fix="check the address (it usually ends in /v1)",
+        ) from error
+
+
+def choose_name(names: Sequence[str], model: str, url: str, role: Role) -> str:
+    """Return the name under which a server serves `model`.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if model in names:
+        return model
+    if len(names) == 1 and _is_path(model):
+        return names[0]
+    raise UsageError(
+        f"The server does not serve {model}. It serves: {_listed(names)}.",
+        where=url,
+        fix=option(MODEL_OPTIONS[role], _shown(names[0])) if names else "start the server with the model",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are besides."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(map(_shown, names[:MOST_NAMES])) or "nothing") + more
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
+def _is_path(model: str) -> bool:
+    """Whether the name is a location on some machine rather than the name under which a server serves it."""
+    return model == "micro" or model.startswith((".", "/", "~")) or Path(model).is_dir()

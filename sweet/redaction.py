@@ -1,0 +1,88 @@
+"""Remove API keys and passwords from text that is shown or written.
+
+Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`KEY_SUFFIX`,
+`TOKEN_VARIABLES`), wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in an address,
+a bearer token, a key in the form of OpenAI or the model hub.
+
+A placeholder that is set because a client wants a key (`EMPTY`, `none`) is also an ordinary word. Therefore values
+below `SHORTEST` characters stay. The text of a reply (`redacted_reply`) becomes data and is scored: in it only the
+values stay too that could be words of a reply, and nothing is replaced by its form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+from urllib.parse import quote
+
+KEY_SUFFIX = "_API_KEY"
+TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN")
+
+SHORTEST = 6
+"""Shorter values of the variables are placeholders."""
+SHORTEST_IN_REPLY, LONGEST_WORD = 8, 16
+"""In a reply, shorter values stay, and so do lower-case words below `LONGEST_WORD` letters, such as `password`."""
+
+_HIDDEN = "***"
+_PATTERNS = (
+    (re.compile(r"(://)[^/\s@]+@"), r"\1***@"),
+    (
+        re.compile(r"(?i)([?&](?:api[-_]?key|key|access[-_]?token|token|secret|password|sig(?:nature)?)=)[^&\s]+"),
+        r"\1***",
+    ),
+    (re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{6,}"), r"\1***"),
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "sk-***"),
+    (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "hf_***"),
+)
+
+
+def redacted(text: str) -> str:
+    """Return a text for people or for a record without secrets."""
+    return _redacted(text, _keys(SHORTEST))
+
+
+def redacted_reply(text: str) -> str:
+    """Return the text of a reply without the values of the variables that hold keys."""
+    return _without(text, [key for key in _keys(SHORTEST_IN_REPLY) if not _could_be_a_word(key)])
+
+
+def redacted_json(value: Any) -> Any:
+    """Return JSON types with every text, keys of objects included, as `redacted` returns it."""
+    return _redacted_json(value, _keys(SHORTEST))
+
+
+def _redacted_json(value: Any, keys: list[str]) -> Any:
+    if isinstance(value, str):
+        return _redacted(value, keys)
+    if isinstance(value, dict):
+        return {_redacted_json(key, keys): _redacted_json(item, keys) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redacted_json(item, keys) for item in value]
+    return value
+
+
+def _redacted(text: str, keys: list[str]) -> str:
+    text = _without(text, keys)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _keys(shortest: int) -> list[str]:
+    """Return the values of the variables that hold keys, the longest first: one may contain another."""
+    names = [name for name in os.environ if name.endswith(KEY_SUFFIX) or name in TOKEN_VARIABLES]
+    found = {value for name in names if len(value := os.environ[name].strip()) >= shortest}
+    return sorted(found, key=len, reverse=True)
+
+
+def _without(text: str, keys: list[str]) -> str:
+    for key in keys:
+        for spelt in (key, quote(key, safe=""), json.dumps(key)[1:-1]):
+            text = text.replace(spelt, _HIDDEN)
+    return text
+
+
+def _could_be_a_word(key: str) -> bool:
+    return len(key) < LONGEST_WORD and key.isalpha() and key.islower()
