@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Generator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweet import collector
 from tests import schedule
 from tests.environment import isolate
 
@@ -21,6 +23,8 @@ _SECONDS = schedule.recorded()
 
 # Thousands of small files are written here, none of which has to survive a loss of power.
 vars(os)["fsync"] = lambda file: None
+# After pytest's own collections, which find what tests have left open.
+atexit.register(collector.before_exit)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

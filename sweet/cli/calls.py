@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweet import collector
 from sweet.cli.command import Call, Command, Common
 from sweet.cli.config_file import read_config
 from sweet.cli.declaration import ArgumentSpec, Declaration, OptionSpec, common_options
@@ -70,7 +71,8 @@ def _common_value(option: OptionSpec, values: Values) -> Any:
 def _call(registry: Registry, declaration: Declaration, common: Common, values: Values) -> int:
     if common.quiet and common.verbose:
         raise UsageError("--quiet and --verbose contradict each other.", where="--quiet, --verbose", fix="give one")
-    command: Command[Any] = registry.load(declaration.name)
+    with collector.paused():  # the module of a stage that computes imports torch
+        command: Command[Any] = registry.load(declaration.name)
     arguments = {argument.name: _argument(argument, values[argument.name]) for argument in declaration.positional}
     settings = from_environment_of(declaration) | from_words(declaration, values)
     if common.config is not None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+from sweet import collector
 from sweet.cli import console
 from sweet.cli.exits import exit_code_of
 from sweet.errors import Interrupted
@@ -39,6 +40,7 @@ def exit_with(work: Callable[[], int]) -> NoReturn:
         code = Interrupted.exit_code
     if code == Interrupted.exit_code:
         signal.signal(signal.SIGINT, lambda *_: os._exit(Interrupted.exit_code))
+    collector.before_exit()
     sys.exit(code)
 
 

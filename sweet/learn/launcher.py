@@ -16,6 +16,7 @@ from sweet.installation import PACKAGE
 
 ORPHAN_TIMEOUT = 10.0
 """Seconds that a launcher has to end its ranks once the command is gone."""
+LAUNCHER = "sweet.learn.torch_launcher"
 PROGRAM = "sweet.learn.worker"
 
 
@@ -27,7 +28,7 @@ def torch_launcher(nodes: int, rank: int, devices: int, master: str, port: int, 
         devices: ranks on this node.
         master, port: where the ranks meet.
     """
-    start = ["torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
+    start = [LAUNCHER, f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
     start += [f"--node-rank={rank}"] if nodes > 1 else []
     start += [f"--master-addr={master}", f"--master-port={port}", "--max-restarts=0", "--module"]
     return [sys.executable, "-m", *start, PROGRAM, str(folder.absolute())]

@@ -20,21 +20,24 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from sweet import collector
 from sweet.errors import SweetError
 from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
 from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
-from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
-from sweet.learn.loop import Loop
-from sweet.learn.metrics import Record
-from sweet.learn.reference import ReferenceCache
-from sweet.learn.trainee import Trainee
-from sweet.learn.zero import ZeroEngine, init_ranks, partitioned_loading
-from sweet.llm.adapter import find_adapter
-from sweet.llm.pretrained import load_tokenizer
-from sweet.runs.jsonl import JsonlWriter
+
+with collector.paused():
+    import torch
+
+    from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path
+    from sweet.learn.loop import Loop
+    from sweet.learn.metrics import Record
+    from sweet.learn.reference import ReferenceCache
+    from sweet.learn.trainee import Trainee
+    from sweet.learn.zero import ZeroEngine, init_ranks, partitioned_loading
+    from sweet.llm.adapter import find_adapter
+    from sweet.llm.pretrained import load_tokenizer
+    from sweet.runs.jsonl import JsonlWriter
 
 _PR_SET_PDEATHSIG = 1
 
@@ -118,4 +121,6 @@ def exit_with_command(heartbeat: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    collector.before_exit()
+    sys.exit(status)

@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from sweet import collector
 from sweet.errors import UsageError
 from sweet.files import write_whole
 from sweet.hints import Hint, option
@@ -59,8 +60,9 @@ class ZeroSettings:
 def init_ranks(device: Literal["cpu", "cuda"]) -> torch.device:
     """Join the other ranks that the launcher has started; return this rank's device."""
     os.environ["DS_ACCELERATOR"] = device  # DeepSpeed would use an available GPU
-    import deepspeed
-    from deepspeed.runtime import compiler
+    with collector.paused():
+        import deepspeed
+        from deepspeed.runtime import compiler
 
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # Its Muon optimizer, which is not used here, is compiled when it is imported: that loads torch's compiler, which

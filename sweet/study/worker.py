@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sweet import collector
 from sweet.errors import Interrupted, SweetError, for_command_line
 from sweet.runs.manifest import now
 from sweet.stages.base import Progress, Silent
-from sweet.study.plan import SeedJob
-from sweet.study.step_cache import StepCache
+
+with collector.paused():
+    from sweet.study.plan import SeedJob
+    from sweet.study.step_cache import StepCache
 
 
 class _Log(Silent):
@@ -72,4 +75,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    collector.before_exit()
+    sys.exit(status)

@@ -189,7 +189,7 @@ def test_one_machine_uses_torch_s_launcher_and_hosts_deepspeed_s(tmp_path: Path)
     hosts = tmp_path / "hosts"
     here = launch_command(Layout(8), tmp_path, 1234)
     assert here == [
-        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=8"),
+        *(sys.executable, "-m", "sweet.learn.torch_launcher", "--nnodes=1", "--nproc-per-node=8"),
         *("--master-addr=127.0.0.1", "--master-port=1234", "--max-restarts=0", "--module"),
         *("sweet.learn.worker", str(tmp_path)),
     ]
@@ -202,7 +202,7 @@ def test_one_machine_uses_torch_s_launcher_and_hosts_deepspeed_s(tmp_path: Path)
 def test_nodes_are_numbered_by_the_user_or_by_srun(tmp_path: Path) -> None:
     by_hand = launch_command(Layout(8, nodes=Nodes(4, "node-a", 0)), tmp_path, 1234)
     assert by_hand == [
-        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
+        *(sys.executable, "-m", "sweet.learn.torch_launcher", "--nnodes=4", "--nproc-per-node=8", "--node-rank=0"),
         *("--master-addr=node-a", "--master-port=1234", "--max-restarts=0", "--module"),
         *("sweet.learn.worker", str(tmp_path)),
     ]

@@ -13,21 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from sweet import collector
 
-from sweet.learn.data import Example, Objective, Reference
-from sweet.learn.head import attach_head
-from sweet.learn.job import FILE, Job
-from sweet.learn.loop import Loop, LoopSettings
-from sweet.learn.lora import LoraSettings, add_lora
-from sweet.learn.metrics import Record
-from sweet.learn.recompute import recompute_layers
-from sweet.learn.vision_processor import VisionProcessor
-from sweet.learn.worker import run
-from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
-from sweet.llm.pretrained import load_model
-from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
-from tests.learn.test_loop import make_data
+with collector.paused():
+    import torch
+
+    from sweet.learn.data import Example, Objective, Reference
+    from sweet.learn.head import attach_head
+    from sweet.learn.job import FILE, Job
+    from sweet.learn.loop import Loop, LoopSettings
+    from sweet.learn.lora import LoraSettings, add_lora
+    from sweet.learn.metrics import Record
+    from sweet.learn.recompute import recompute_layers
+    from sweet.learn.vision_processor import VisionProcessor
+    from sweet.learn.worker import run
+    from sweet.learn.zero import ZeroEngine, ZeroSettings, init_ranks, partitioned_loading
+    from sweet.llm.pretrained import load_model
+    from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
+    from tests.learn.test_loop import make_data
 
 OBJECTIVES = {
     "actor": Objective(0.1, 1.0, "none"),
@@ -157,3 +160,4 @@ def _write_results(path: Path, records: list[Record], weights: dict[str, torch.T
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    collector.before_exit()

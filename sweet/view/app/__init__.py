@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+from sweet import collector
 from sweet.runs.run import Run
 from sweet.view.viewer import ViewConfig
 
@@ -23,6 +24,6 @@ def browse(run: Run, config: ViewConfig) -> None:
         app.run()
     finally:
         gc.enable()
-    gc.freeze()  # the process ends now: garbage collection would take half of that time
+    collector.before_exit()
     if app.failure is not None:
         raise app.failure

@@ -1,0 +1,63 @@
+"""The garbage collector at the start and at the end of a process."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from sweet import collector
+
+
+class Cycle:
+    """Refers to itself: only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_nothing_is_collected_while_paused() -> None:
+    with collector.paused():
+        assert not gc.isenabled()
+        lost = weakref.ref(Cycle())
+        for _ in range(100):
+            [[] for _ in range(10_000)]
+        assert lost() is not None
+        with collector.paused():
+            pass
+        assert not gc.isenabled(), "the inner context leaves it paused"
+    assert gc.isenabled()
+    gc.collect()
+    assert lost() is None
+
+
+def test_an_error_ends_the_pause() -> None:
+    with pytest.raises(ImportError), collector.paused():
+        raise ImportError
+    assert gc.isenabled()
+
+
+AT_EXIT = """
+import gc, sys
+from sweet import collector
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("collected")
+
+made = Cycle()
+del made
+if sys.argv[1] == "end":
+    collector.before_exit()
+"""
+
+
+@pytest.mark.parametrize(("how", "seen"), [("end", ""), ("plain", "collected\n")])
+def test_before_exit_spares_the_last_collection(how: str, seen: str) -> None:
+    done = subprocess.run([sys.executable, "-c", AT_EXIT, how], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (seen, "")
