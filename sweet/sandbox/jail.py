@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import json
 import marshal
 import os
@@ -45,6 +46,10 @@ _INSIDE = "/sweet"
 _STATUS = struct.Struct("!i")
 _START_SECONDS = 20.0
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_FOLDERS_OF_LIBRARIES = re.compile(r".+-linux-.+|locale|ossl-modules")
+"""Folders in these that hold C libraries or their data. The others hold installed programs and packages."""
+_MOST_MOUNTS = 64
+"""Libraries of one folder that are mounted one by one; of a folder with more, the other folders in it are hidden."""
 _ZONES = "/usr/share/zoneinfo"
 
 
@@ -300,19 +305,44 @@ def _bwrap_arguments(python: _Interpreter, packages: list[Path]) -> list[str]:
     arguments = ["--unshare-all", "--unshare-user", "--as-pid-1", "--new-session", "--cap-drop", "ALL", "--clearenv"]
     for name, value in ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
-    for path in (*_LIBRARIES, _ZONES):
-        if Path(path).exists():
-            arguments += ["--ro-bind", path, path]
-    for file in (python.stdlib, python.program, python.shared):
-        if file is not None and not any(file.is_relative_to(library) for library in _LIBRARIES):
+    for path in _LIBRARIES:
+        arguments += _bound_libraries(Path(path))
+    shown = [python.stdlib, python.program, *([python.shared] if python.shared else []), Path(_ZONES)]
+    for file in shown:
+        if file.exists():
             arguments += ["--ro-bind", str(file), str(file)]
     for folder in _site_folders(python):
-        arguments += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
+        arguments += ["--tmpfs", str(folder)]
     for script in _SCRIPTS:
         arguments += ["--ro-bind", str(_HERE / script), f"{_INSIDE}/{script}"]
     for package in packages:
         arguments += ["--ro-bind", str(package), f"{_INSIDE}/{package.name}"]
-    return [*arguments, "--remount-ro", "/", "--chdir", "/"]
+    empty = [where for option, where in itertools.pairwise(arguments) if option == "--tmpfs"]
+    for path in (*empty, "/"):
+        arguments += ["--remount-ro", path]
+    return [*arguments, "--chdir", "/"]
+
+
+def _bound_libraries(folder: Path) -> list[str]:
+    """Return the arguments that show the C libraries of a folder, with few mounts: those shown, or those hidden."""
+    if folder.is_symlink() and str(folder.resolve()) in _LIBRARIES:
+        return ["--symlink", str(folder.readlink()), str(folder)]
+    if not folder.is_dir():
+        return []
+    libraries = _libraries(folder)
+    if len(libraries) <= _MOST_MOUNTS:
+        return [part for path in libraries for part in ("--ro-bind", str(path), str(path))]
+    hidden = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink() and path not in libraries]
+    return ["--ro-bind", str(folder), str(folder), *(part for path in hidden for part in ("--tmpfs", str(path)))]
+
+
+def _libraries(folder: Path) -> list[Path]:
+    """Return the entries of a library folder that are C libraries, or folders of them."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file() or (path.is_dir() and _FOLDERS_OF_LIBRARIES.fullmatch(path.name))
+    ]
 
 
 def bounds_processes() -> bool:
@@ -334,4 +364,7 @@ def _readable(python: _Interpreter) -> list[str]:
     paths = [str(entry) for entry in sorted(python.stdlib.iterdir()) if entry not in hidden]
     if python.shared is not None:
         paths.append(str(python.shared))
-    return paths + [path for path in (*_LIBRARIES, _ZONES) if Path(path).exists()]
+    if Path(_ZONES).exists():
+        paths.append(_ZONES)
+    folders = {Path(path).resolve() for path in _LIBRARIES if Path(path).is_dir()}
+    return paths + [str(path) for folder in sorted(folders) for path in _libraries(folder)]

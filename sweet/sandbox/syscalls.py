@@ -18,16 +18,22 @@ from dataclasses import dataclass
 from typing import Any
 
 _ALLOWED = """
-access arch_prctl brk chdir clock_getres clock_gettime clock_nanosleep close close_range dup dup2 dup3 epoll_create
-epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd2 exit exit_group faccessat faccessat2 fchdir
-fstat fstatfs futex get_robust_list getcpu getcwd getdents64 getegid geteuid getgid getgroups getitimer getpgid
-getpgrp getpid getppid getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid
-gettimeofday getuid lseek lstat madvise membarrier mmap mprotect mremap munmap nanosleep newfstatat pipe pipe2 poll
-ppoll pread64 pselect6 read readlink readlinkat readv recvfrom restart_syscall rseq rt_sigaction rt_sigpending
-rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_getaffinity sched_getparam sched_getscheduler
-sched_yield select set_robust_list set_tid_address setitimer shutdown sigaltstack stat statfs statx sysinfo time
-times umask uname wait4 waitid write writev
+access arch_prctl brk chdir close close_range dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait
+epoll_pwait2 epoll_wait eventfd2 exit exit_group faccessat faccessat2 fchdir fstat fstatfs futex getcpu getcwd
+getdents64 getegid geteuid getgid getgroups getpgrp getpid getppid getrandom getresgid getresuid getrlimit getrusage
+getsockname getsockopt gettid gettimeofday getuid lseek lstat madvise membarrier mmap mprotect mremap munmap nanosleep
+newfstatat pipe pipe2 poll ppoll pread64 pselect6 read readlink readlinkat readv recvfrom restart_syscall rseq
+rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_yield select
+set_robust_list set_tid_address setitimer shutdown sigaltstack stat statfs statx sysinfo time times umask uname wait4
+waitid write writev
 """
+
+_OF_ITSELF = "getpgid getsid sched_getaffinity sched_getparam sched_getscheduler"
+"""Calls that take a process; only 0, the caller, is allowed. Of others they would say whether these exist."""
+
+_OF_A_CLOCK = "clock_getres clock_gettime clock_nanosleep"
+_CLOCKS = 16
+"""Clocks are below this number; those of other processes and threads are negative numbers."""
 
 _ZYGOTES = "fork kill prctl prlimit64 recvmsg setrlimit setsid"
 """Further calls of the zygote, and of a child before it loads its own filter."""
@@ -72,6 +78,8 @@ def seccomp_filters() -> Filters:
     allowed: list[_Rule] = [
         *((name,) for name in _ALLOWED.split()),
         *((name,) for name in _ZYGOTES.split()),
+        *((name, arg(0, equal, 0)) for name in _OF_ITSELF.split()),
+        *((name, arg(0, seccomp.LT, _CLOCKS)) for name in _OF_A_CLOCK.split()),
         ("open", arg(1, masked, writing, 0)),
         ("openat", arg(2, masked, writing, 0)),
         ("clone", arg(0, masked, any_clone, _CLONE_THREAD)),

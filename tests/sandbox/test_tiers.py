@@ -9,6 +9,7 @@ import pytest
 
 from sweet.errors import SweetError, UsageError
 from sweet.sandbox import jail, tiers
+from sweet.sandbox.jail import Tier
 from sweet.sandbox.program import Limits, Program
 from sweet.sandbox.syscalls import FilterError
 from sweet.sandbox.tiers import TierStatus, open_sandbox, probe_tier, probe_tiers
@@ -77,6 +78,31 @@ def test_without_a_filter_bubblewrap_is_used_only_if_the_kernel_limits_processes
     assert not status.works
     assert "no libseccomp" in status.detail
     assert "libseccomp2" in (status.fix or "")
+
+
+@pytest.mark.parametrize("files", [1, 100])
+def test_only_libraries_are_shown_of_a_library_folder(
+    files: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Few libraries are mounted one by one; a folder with many is mounted whole, its other folders covered."""
+    library, package, script = tmp_path / "x86_64-linux-gnu", tmp_path / "python3" / "dist-packages", tmp_path / "tool"
+    for folder in (library, package, script):
+        folder.mkdir(parents=True)
+        (folder / "some.py").write_text("secret = 1")
+    for number in range(files):
+        (tmp_path / f"lib{number}.so").write_bytes(b"\x7fELF")
+    monkeypatch.setattr(jail, "_LIBRARIES", (*jail._LIBRARIES, str(tmp_path)))
+    source = "def f(*paths):\n    return [read(path) for path in paths]\n"
+    source += "def read(path):\n    try: return len(open(path, 'rb').read())\n    except OSError: return 'hidden'"
+    paths = [str(folder / "some.py") for folder in (library, package, script)] + [str(tmp_path / "lib0.so")]
+    jailed: tuple[Tier, ...] = ("bwrap", "landlock")
+    safe = [tier for tier in jailed if probe_tier(tier).works]
+    for tier in safe:
+        with open_sandbox(tier, 1) as box:
+            (execution,) = box.run([Program(source, (f"f(*{paths!r})",))])
+        assert execution.results[0].value == [10, "hidden", "hidden", 4], tier
+    if not safe:
+        pytest.skip("neither bwrap nor landlock works on this machine")
 
 
 def test_unsafe_runs_when_requested() -> None:

@@ -117,6 +117,45 @@ PROCESSES = [
     deed("limits raised, processor time", "resource", "resource.setrlimit(resource.RLIMIT_CPU, (9999, 9999))"),
     deed("limits of the parent", "os, resource", "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (4, 4))",
          needs_filter=True),
+    *(
+        hostile(f"processes listed by {name}", f"""
+            import os, time, resource, ctypes
+            libc = ctypes.CDLL(None, use_errno=True)
+            def seen(process):
+                try:
+                    return {attempt}
+                except ProcessLookupError:
+                    return "there is none"
+                except (OSError, ValueError) as error:
+                    return error.errno
+            def f():
+                answers = [seen(process) for process in (@PARENT@, os.getppid(), 1, 2, 4194301, 4194302)]
+                return "done" if len(set(map(str, answers))) > 1 else answers
+            """, needs_filter=True)
+        for name, attempt in (
+            ("kill(pid, 0)", "os.kill(process, 0)"),
+            ("getpgid", "os.getpgid(process)"),
+            ("getsid", "os.getsid(process)"),
+            ("sched_getaffinity", "os.sched_getaffinity(process)"),
+            ("sched_getscheduler", "os.sched_getscheduler(process)"),
+            ("sched_getparam", "os.sched_getparam(process)"),
+            ("sched_rr_get_interval", "os.sched_rr_get_interval(process)"),
+            ("getpriority", "os.getpriority(os.PRIO_PROCESS, process)"),
+            ("getpriority of groups", "os.getpriority(os.PRIO_PGRP, process)"),
+            ("prlimit", "resource.prlimit(process, resource.RLIMIT_NOFILE)"),
+            ("clock_gettime", "time.clock_gettime((~process << 3) | 2) and 0"),
+            ("clock_getres", "time.clock_getres((~process << 3) | 2)"),
+            ("waitpid", "os.waitpid(process, os.WNOHANG)"),
+            ("waitid", "os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG)"),
+            ("pidfd_open", "os.pidfd_open(process) and 0"),
+            ("setpgid", "os.setpgid(process, process)"),
+            ("the robust list", "libc.syscall(274 if os.uname().machine == 'x86_64' else 100, process,"
+             " ctypes.create_string_buffer(8), ctypes.create_string_buffer(8)) and ctypes.get_errno()"),
+        )
+    ),
+    deed("processes listed in /proc", "os", "os.listdir('/proc')"),
+    deed("the threads of a process", "os", "os.listdir('/proc/@PARENT@/task')"),
+    deed("the name of a process", "os", "open('/proc/@PARENT@/comm').read()"),
     deed("become root", "os", "os.setresuid(0, 0, 0)", "assert os.getuid() == 0", "open('/etc/shadow').read()"),
     deed("chroot", "os", "os.chroot('/')"),
     deed("unshare", "os", "os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNS)", needs_filter=True),
@@ -150,6 +189,10 @@ FILES = [
     deed("an attribute of a secret", "os", "os.setxattr('@FOLDER@/secret', 'user.x', b'x')"),
     deed("the folder of a secret listed", "os", "os.listdir('@FOLDER@')"),
     deed("passwords", "os", "open('/etc/shadow').read()"),
+    deed("an installed package", "os", "open('@PACKAGE@').read()"),
+    deed("an installed package of the system", "os", "open('@SYSTEM@').read()"),
+    deed("installed packages on the path", "sys, os", "sys.path += [os.path.dirname(os.path.dirname('@PACKAGE@'))]",
+         "import pytest"),
     deed("users", "os", "open('/etc/passwd').read()"),
     deed("the interpreter changed", "os", "open(os.__file__, 'a')"),
     deed("the interpreter removed", "os", "os.remove(os.__file__)"),

@@ -84,6 +84,8 @@ class Surroundings:
             "FOLDER": self.secret.parent,
             "HOME": self.home,
             "PARENT": os.getpid(),
+            "PACKAGE": pytest.__file__,
+            "SYSTEM": _system_package(),
             "TCP": self.tcp.getsockname()[1],
             "UDP": self.udp.getsockname()[1],
         }
@@ -118,6 +120,13 @@ class Surroundings:
             return any(self.mark in entry.name for entry in place.iterdir())
         except OSError:
             return False
+
+
+def _system_package() -> str:
+    """Return a file of a package that the system has installed; one of this environment if there is none."""
+    places = ("lib/python3*/*-packages", "lib64/python3*/*-packages", "lib/node_modules", "lib/apt", "lib/git-core")
+    found = (path for place in places for folder in Path("/usr").glob(place) for path in folder.rglob("*.*"))
+    return str(next(filter(Path.is_file, found), pytest.__file__))
 
 
 class Team:
