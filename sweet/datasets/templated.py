@@ -24,11 +24,11 @@ TEMPLATE_LINES = re.compile(
 """What the chat template of Llama 3.1, 3.2 and 3.3 writes at the beginning of the system message."""
 
 FORMATS = {
-    "Llama 3": re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n(.*?)<\|eot_id\|>", re.DOTALL),
-    "ChatML": re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL),
-    "Gemma": re.compile(r"<start_of_turn>(\w+)\n(.*?)<end_of_turn>", re.DOTALL),
+    "Llama 3": (re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n\n"), "<|eot_id|>"),
+    "ChatML": (re.compile(r"<\|im_start\|>(\w+)\n"), "<|im_end|>"),
+    "Gemma": (re.compile(r"<start_of_turn>(\w+)\n"), "<end_of_turn>"),
 }
-"""For each format the expression of one message: its role and its text."""
+"""For each format the expression of a message's head, with its role, and what ends its text."""
 
 
 class _Said(NamedTuple):
@@ -100,11 +100,15 @@ def _beginning(prompt: str | Sequence[Mapping[str, Any]]) -> tuple[_Said, _Said 
 
 
 def _rendered(prompt: str) -> list[_Said]:
-    for expression in FORMATS.values():
-        found = expression.search(prompt)
-        if found is not None:
-            following = expression.search(prompt, found.end())
-            return [_Said(*match.groups()) for match in (found, following) if match is not None]
+    for head, end in FORMATS.values():
+        said: list[_Said] = []
+        place = 0
+        # A head without an end after it has none behind later heads either.
+        while len(said) < 2 and (found := head.search(prompt, place)) and (ends := prompt.find(end, found.end())) >= 0:
+            said.append(_Said(found[1], prompt[found.end() : ends]))
+            place = ends + len(end)
+        if said:
+            return said
     return []
 
 

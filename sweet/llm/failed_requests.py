@@ -16,7 +16,7 @@ _OVERFLOW = re.compile(
 )
 _CONTEXT = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
 _LENGTH = re.compile(r"greater than max_model_len=(\d+)", re.IGNORECASE)
-_PROMPT = re.compile(r"(\d+) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
+_PROMPT = re.compile(r"(?<!\d)(\d++) (?:input tokens|in the messages|in your prompt|of text input)", re.IGNORECASE)
 
 
 def overflows(error: StatusError) -> bool:

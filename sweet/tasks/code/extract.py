@@ -30,7 +30,7 @@ FORBIDDEN_IN_PUBLISHED = (
 )
 """The published evaluator scores an answer that contains one of these as 0 without running it."""
 
-_FENCE = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)(?:^[ \t>]*(?P=fence)|\Z)", re.M | re.S)
+_FENCE = re.compile(r"^[ \t>]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n(?P<code>.*?)(?:^[ \t>]*(?P=fence)|\Z)", re.M | re.S)
 _INLINE_FENCE = re.compile(r"```(?:[a-zA-Z0-9+]*[ \t]*\n)?(?P<code>.*?)(?:```|\Z)", re.S)
 _LONGEST = 100_000
 _MOST_LINES = 2_000

@@ -23,7 +23,7 @@ MOST_PARTS = 4
 """Maximum number of parts of one section in a sentence."""
 
 PART = (
-    r"(?:the text “(?P<text>[^”]*)”|the (?P<color>#[0-9a-f]{6}) box|the (?P<image>image))"
+    r"(?:the text “(?P<text>[^“”]*)”|the (?P<color>#[0-9a-f]{6}) box|the (?P<image>image))"
     r" at left (?P<x>-?\d{1,6}), top (?P<y>-?\d{1,6})"
     r"(?:, (?P<width>\d{1,6}) px wide and (?P<height>\d{1,6}) px tall)?"
     r"(?:, in (?P<font>\d{1,6}) px (?P<weight>bold|plain) letters in (?P<ink>#[0-9a-f]{6}))?"
@@ -113,7 +113,7 @@ def _changed(difference: Difference) -> str:
 
 
 READ_CHANGES = {
-    "text": re.compile(r"it should read “([^”]*)”"),
+    "text": re.compile(r"it should read “([^“”]*)”"),
     "place": re.compile(r"it should start at left (-?\d{1,6}), top (-?\d{1,6})"),
     "size": re.compile(r"it should be (\d{1,6}) px wide and (\d{1,6}) px tall"),
     "color": re.compile(r"its colour should be (#[0-9a-f]{6})"),

@@ -46,7 +46,7 @@ _ELEMENT = re.compile(
 _BODY = re.compile(r'<body style="margin:0;background:(#[0-9a-f]{6});[^"]*">\n<main style="[^"]*height:(\d{1,6})px')
 _PART = re.compile(words.PART)
 _LEAD = re.compile("|".join(re.escape(lead) for lead in (words.MISSING, words.EXTRA, words.CHANGED)))
-_QUOTATION = re.compile("“[^”]*”")
+_QUOTATION = re.compile("“[^“”]*”")
 
 
 def write(dialogue: Sequence[Message], temperature: float, seed: int | None) -> str:

@@ -1,0 +1,403 @@
+"""Regular expressions take linear time on the texts of models, people, servers and files.
+
+The attacks are made from the expressions themselves: for each repetition in one, texts in which what stands before it
+is followed by a long run of what is repeated, or in which both are repeated, with an end at which a match fails. Work
+that takes quadratic time takes sixteen times as long for a text that is four times as long.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import itertools
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import sweet
+from sweet.datasets.templated import UnreadablePrompt, system_of
+from sweet.humans.faults import fault_of, leaks_page
+from sweet.judges.llm import read_score
+from sweet.llm.base import Alternatives, Reply
+from sweet.redaction import redacted
+from sweet.tasks import markers
+from sweet.tasks.base import Message, Task
+from sweet.tasks.html import page
+from sweet.tasks.html.writer import write
+from sweet.view.code import pieces
+from sweet.view.styled_markdown import markdown
+
+SIZE = 30_000
+"""Characters of an attack."""
+NOTICED = 0.03
+"""CPU seconds up to which the growth of the time is not examined."""
+MOST_GROWTH = 9
+"""Times as long that a text of `SIZE` characters may take as one of a quarter of it: 4 is linear, 16 quadratic."""
+TRIALS = 3
+"""Measurements, of which the least growth counts."""
+
+FOLDER = Path(sweet.__file__).parent
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(FOLDER.rglob("*.py"))}
+CALLS = {"compile", "search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split"}
+
+NOT_FOREIGN = {
+    "cli/config_file.py": "an error of the TOML parser",
+    "datasets/layout.py": "a file name",
+    "datasets/new_task.py": "the name of the user's package",
+    "learn/distributed.py": "the user's file of hosts",
+    "learn/failure.py": "the log of a worker",
+    "learn/page_encoder.py": "needs a vision model; one class between two characters that are not in it",
+    "learn/reference.py": "a file name",
+    "learn/slurm.py": "a variable's name",
+    "llm/gpus.py": "a process's name",
+    "llm/pretrained.py": "the name of the user's model",
+    "render/embeddings.py": "the name of a similarity",
+    "render/window.py": "the user's window",
+    "sandbox/jail.py": "the version of the kernel",
+    "tasks/declared_types.py": "a type",
+    "training/layout.py": "the user's address",
+    "view/search_worker.py": "the user's expression, searched in a process that can be ended",
+}
+"""Files whose expressions are not applied to foreign texts, and why."""
+
+IN_FUNCTIONS = {
+    "cli/stage_command.py": "the user's model",
+    "humans/faults.py": "words, in fault_of below",
+    "report/quote.py": "single characters",
+    "rollouts/dialogue.py": "an id, from both ends",
+    "runs/manifest.py": "the first two characters",
+    "render/assets.py": "the whole of an address, in test_addresses below",
+    "render/requirements.py": "the same expressions, in test_addresses below",
+    "tasks/code/extract.py": "tests/tasks/test_code_scoring.py",
+    "tasks/facts.py": "words between blanks, in test_facts below",
+    "tasks/html/page.py": "tags, in extract_page below",
+    "tasks/html/writer.py": "words, in write below",
+    "view/safe_markdown.py": "one character",
+}
+"""Files in which functions make expressions, and what of foreign texts is searched with them."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(FOLDER).as_posix()
+
+
+def module_of(path: Path) -> Any:
+    return importlib.import_module(".".join(path.relative_to(FOLDER.parent).with_suffix("").parts))
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in CALLS
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "re"
+        ):
+            yield node
+
+
+def patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from patterns_in(item)
+
+
+SOURCE = "\n".join(path.read_text("utf-8") for path in TREES)
+
+
+def is_searched(name: str) -> bool:
+    """Whether an expression is tried at every position of a text, and not only at its beginning."""
+    begins = re.search(rf"\b{name}\.(?:match|fullmatch)\(", SOURCE)
+    return not begins or re.search(rf"\b{name}\.(?:search|finditer|findall|sub|split)\b", SOURCE) is not None
+
+
+def expressions() -> Iterator[Any]:
+    for path, tree in TREES.items():
+        if relative(path) in NOT_FOREIGN or not any(calls(tree)):
+            continue
+        for name, value in vars(module_of(path)).items():
+            made_here = any(
+                isinstance(node, ast.Assign | ast.AnnAssign)
+                and re.search(rf"\b{name}\b", ast.unparse(node).split("=")[0])
+                for node in tree.body
+            )
+            for number, pattern in enumerate(patterns_in(value) if made_here else ()):
+                yield pytest.param(pattern, is_searched(name), id=f"{relative(path)}:{name}:{number}")
+
+
+# What an attack consists of. `re` has no public access to its syntax trees.
+_parser: Any = importlib.import_module("re._parser")
+_CANDIDATES = " \ta0-_*`~#<>/\"'“”.,;:{}[]()\n\r\x1bé"
+_LONG = 50
+"""A repetition that may be shorter than this many times is no attack."""
+
+
+def texts_of(item: Any) -> list[str]:
+    """Short texts that an item of a syntax tree matches."""
+    kind, value = str(item[0]), item[1]
+    if kind == "LITERAL":
+        return [chr(value)]
+    if kind in ("IN", "NOT_LITERAL", "ANY", "CATEGORY"):
+        single = _class_of(kind, value)
+        return [char for char in _CANDIDATES if single(char)][:3] or ["x"]
+    if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        least, _, body = value
+        return [text * max(least, 1) for text in texts_of_sequence(body)]
+    if kind == "SUBPATTERN":
+        return texts_of_sequence(value[3])
+    if kind == "ATOMIC_GROUP":
+        return texts_of_sequence(value)
+    if kind == "BRANCH":
+        return [text for branch in value[1] for text in texts_of_sequence(branch)[:1]]
+    return [""]
+
+
+def _class_of(kind: str, value: Any) -> Callable[[str], bool]:
+    if kind == "ANY":
+        return lambda char: char != "\n"
+    if kind == "NOT_LITERAL":
+        return lambda char: ord(char) != value
+    items = value if kind == "IN" else [("CATEGORY", value)]
+    negated = any(str(name) == "NEGATE" for name, _ in items)
+    categories = {
+        "SPACE": r"\s",
+        "NOT_SPACE": r"\S",
+        "WORD": r"\w",
+        "NOT_WORD": r"\W",
+        "DIGIT": r"\d",
+        "NOT_DIGIT": r"\D",
+    }
+
+    def holds(char: str) -> bool:
+        for name, what in items:
+            found = (
+                (str(name) == "LITERAL" and ord(char) == what)
+                or (str(name) == "RANGE" and what[0] <= ord(char) <= what[1])
+                or (
+                    str(name) == "CATEGORY"
+                    and re.match(categories[str(what).removeprefix("CATEGORY_")], char) is not None
+                )
+            )
+            if found:
+                return not negated
+        return negated
+
+    return holds
+
+
+def texts_of_sequence(items: Any) -> list[str]:
+    found = [""]
+    for item in items:
+        options = texts_of(item)
+        found = [before + option for before, option in zip(found, itertools.cycle(options), strict=False)] + [
+            found[0] + option for option in options[1:]
+        ]
+    return found[:3]
+
+
+def pumps(items: Any, before: str = "") -> Iterator[tuple[str, str]]:
+    """For each long repetition: a text that leads to it, and what is repeated."""
+    for item in items:
+        kind, value = str(item[0]), item[1]
+        if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            yield from pumps(value[2], before)
+            if int(value[1]) >= _LONG:
+                for body in texts_of_sequence(value[2]):
+                    yield before, body
+        elif kind in ("SUBPATTERN", "ATOMIC_GROUP"):
+            yield from pumps(value[3] if kind == "SUBPATTERN" else value, before)
+        elif kind == "BRANCH":
+            for branch in value[1]:
+                yield from pumps(branch, before)
+        elif kind in ("ASSERT", "ASSERT_NOT"):
+            yield from pumps(value[1], before)
+        before += texts_of(item)[0]
+
+
+def repeated(before: str, body: str, end: str, size: int) -> str:
+    return before + body * (size // len(body)) + end
+
+
+def attacks(pattern: re.Pattern[str]) -> Iterator[Callable[[int], str]]:
+    for before, body in dict.fromkeys(pumps(_parser.parse(pattern.pattern, pattern.flags))):
+        if not body:
+            continue
+        for end in ("\0", "\n\0", ""):
+            yield partial(repeated, before, body, end)
+        yield partial(repeated, "", before + body, "\0")
+        yield partial(repeated, "", before + "x", "")
+    yield partial(repeated, "", "x", "")
+
+
+def cpu_seconds(work: Callable[[str], object], text: str) -> float:
+    began = time.process_time()
+    work(text)
+    return time.process_time() - began
+
+
+def is_linear(work: Callable[[str], object], make: Callable[[int], str]) -> bool:
+    for size in (SIZE // 64, SIZE // 16, SIZE // 4, SIZE):  # cubic time is noticed before it takes hours
+        seconds = cpu_seconds(work, make(size))
+        if seconds > NOTICED:
+            growth = [cpu_seconds(work, make(size)) / cpu_seconds(work, make(size // 4)) for _ in range(TRIALS)]
+            return min(growth) < MOST_GROWTH
+    return True
+
+
+@pytest.mark.parametrize(("pattern", "searched"), [*expressions()])
+def test_an_expression_takes_linear_time(pattern: re.Pattern[str], searched: bool) -> None:
+    def work(text: str) -> None:
+        if searched:
+            deque(pattern.finditer(text), maxlen=0)
+        else:
+            pattern.match(text)
+
+    for make in attacks(pattern):
+        assert is_linear(work, make), repr(make(60))
+
+
+@pytest.mark.parametrize(
+    "quadratic",
+    [
+        r"a[ \t]*(?:x|(?=[ \t]*\n))",
+        r"SCORE:[ ]*(?:/9[ ]*)?\.?[ ]*$",
+        r"read “[^”]*”",
+        r"(?m)^~{3,}[^`]*\n",
+        r"\w+ ends",
+    ],
+)
+def test_the_attacks_find_an_expression_that_takes_quadratic_time(quadratic: str) -> None:
+    pattern = re.compile(quadratic)
+    assert not all(is_linear(lambda text: deque(pattern.finditer(text), maxlen=0), make) for make in attacks(pattern))
+
+
+def test_every_expression_is_tested() -> None:
+    inside = {
+        relative(path)
+        for path, tree in TREES.items()
+        if any(calls(tree))
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and any(calls(function))
+    }
+    assert inside - NOT_FOREIGN.keys() == IN_FUNCTIONS.keys() - NOT_FOREIGN.keys()
+    assert {name for name in NOT_FOREIGN if not any(calls(TREES[FOLDER / name]))} == set()
+
+
+TASK = Task(id="t", problem_description="A page", ground_truth="def f(x):\n    return x + 1", test_cases={})
+
+
+def _read_score(text: str) -> None:
+    places = tuple(Alternatives(text[i : i + 100], ()) for i in range(0, len(text), 100))
+    read_score(Reply(text, "stop", alternatives=places))
+    read_score(Reply("5" + text, "stop", alternatives=places))
+
+
+def _template(text: str) -> None:
+    with contextlib.suppress(UnreadablePrompt):
+        system_of(text, "A request.")
+
+
+def _write(text: str) -> None:
+    said = [Message(role="assistant", content=text), Message(role="user", content=text)]
+    write([Message(role="user", content="A page"), *said], 0, 0)
+
+
+def test_the_place_of_a_score_among_the_tokens_is_found_in_linear_time() -> None:
+    def work(text: str) -> None:
+        assert read_score(Reply(text, "stop", alternatives=(Alternatives("S" * 4 * len(text), ()),)))
+
+    # Every part of the tokens ends like the reply.
+    assert is_linear(work, lambda size: "SCORE: 5\n" + "S" * 4 * size)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "move": lambda text: [markers.read_move(text, last=last, recipe="paper") for last in (True, False)],
+    "upstream": lambda text: markers.read_move(text, last=True, recipe="upstream"),
+    "page": lambda text: page.read_move(text, recipe="paper"),
+    "upstream page": lambda text: page.read_move(text, recipe="upstream"),
+    "page in prose": lambda text: page.without_page(text, "…"),
+    "fault": lambda text: fault_of(text, TASK, [Message(role="assistant", content=text)]),
+    "fault of a page": lambda text: fault_of(text, TASK, [Message(role="assistant", content="?")], leaks_page),
+    "score": _read_score,
+    "template": _template,
+    "write": _write,
+    "code": lambda text: pieces(text, "python", whole=True),
+    "markdown": lambda text: Console(file=io.StringIO(), width=10_000).print(markdown(text)),
+    "redacted": redacted,
+}
+
+NASTY = (
+    "I WANT TO ANSWER{ }",
+    "**I WANT TO ANSWER{ }",
+    "{I WANT TO ANSWER }",
+    "{\nOUTPUT:}",
+    "{ }OUTPUT",
+    "{>}",
+    "{**OUTPUT}",
+    "<html{ }",
+    "{<html }",
+    "{<html ></html }",
+    "{<body>}",
+    "{<script }",
+    "{<!--}",
+    "{<textarea>}",
+    "{<}",
+    "{</}",
+    "<a{ b}",
+    "{{a:}",
+    "SCORE: 5{ }x",
+    "SCORE: 5/9{ }x",
+    "SCORE{*}",
+    "{SCORE: 5\n}",
+    "{5}",
+    "{ }",
+    "{\n}",
+    "{\t\n}",
+    "{~}`",
+    "{`}~",
+    "```{ }x",
+    "{```\n}",
+    "{```python }",
+    "{- }x",
+    "{[a](}",
+    "{*a}",
+    "{<|im_start|>user\n}",
+    "{<|start_header_id|>user<|end_header_id|>\n\n}",
+    "{<start_of_turn>user\n}",
+    "{it should read “}",
+    "{“}",
+    "{About the text “}",
+    "{What is missing: the text “}",
+    "{://}",
+    "{://a}",
+    "{?key=}",
+    "{bearer }",
+    "{sk-}",
+    "{i'm sorry }",
+    "{\x1b[}",
+)
+"""Texts in which the part in braces is repeated."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_of_foreign_text_takes_linear_time(reader: str) -> None:
+    for nasty in NASTY:
+        before, _, rest = nasty.partition("{")
+        body, _, end = rest.rpartition("}")
+        if reader == "markdown" and "\n" in body:
+            continue  # each line is drawn
+
+        make = partial(repeated, before, body, end)
+        assert is_linear(READERS[reader], make), nasty
