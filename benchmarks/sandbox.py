@@ -35,7 +35,8 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import open_sandbox, probe_tiers
 from sweet.tasks.base import Task
 from sweet.tasks.code.extract import published_code
-from sweet.tasks.code.scoring import CodeScorer, names_in_tests
+from sweet.tasks.code.reader import read_task
+from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.registry import task_kind
 
 Answer = tuple[Task, str]
@@ -69,7 +70,7 @@ def make_distinct(answers: list[Answer], number: int) -> list[Answer]:
 
 def written(task: Task, kind: str) -> str:
     """Return an answer of this kind in a code fence, as models write it."""
-    wrapped = [WRAPPERS[kind].format(name=name) for name in sorted(names_in_tests(task))]
+    wrapped = [WRAPPERS[kind].format(name=name) for name in sorted(read_task(task).names)]
     return "\n".join(["```python", task.ground_truth, *wrapped, "```"])
 
 

@@ -15,6 +15,7 @@ by a clock that only `sleep`, and reading it very often, advance; monotonic cloc
 from __future__ import annotations
 
 import builtins
+import marshal
 import os
 import sys
 import time
@@ -30,6 +31,7 @@ MAX_DEPTH = 60
 MAX_NODES = 50_000
 MODULE = "answer"
 FILENAME = "<answer>"
+CALL_FILENAME = "<call>"
 
 _BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _UNKNOWABLE = (types.FunctionType, types.MethodType, types.CoroutineType, types.AsyncGeneratorType)
@@ -333,14 +335,14 @@ def seed_random() -> None:
 
 
 class _Program:
-    """A program, compiled once (or in the parent, if the order has code) and executed again for every call."""
+    """A program, compiled once (or unmarshalled, if the order has its code) and executed again for every call."""
 
-    def __init__(self, source: str, scoped: bool, code: Any = None) -> None:
+    def __init__(self, source: str, scoped: bool, code: bytes | None) -> None:
         self.scoped = scoped
         self.uses_random = "import" in source and any(word in source for word in _RANDOM_WORDS)
-        self.code = code or compile(source, FILENAME, "exec", dont_inherit=True)
+        self.code = marshal.loads(code) if code else compile(source, FILENAME, "exec", dont_inherit=True)
 
-    def value(self, call: str, code: Any = None) -> Any:
+    def value(self, call: str, code: bytes | None) -> Any:
         _clock.start()
         if self.uses_random or "random" in call:
             seed_random()
@@ -352,7 +354,8 @@ class _Program:
             sys.modules[MODULE] = module
             seen = names = module.__dict__
         exec(self.code, seen, names)
-        return eval(code or compile(call.strip(), "<call>", "eval", dont_inherit=True), seen, names)
+        expression = marshal.loads(code) if code else compile(call.strip(), CALL_FILENAME, "eval", dont_inherit=True)
+        return eval(expression, seen, names)
 
 
 def _raised(error: BaseException) -> str:
@@ -378,12 +381,12 @@ def run(order: dict[str, Any], report: int) -> None:
             data = data[os.write(report, data) :]
 
     send(-1, "begun", "")
-    codes = order.get("call_codes", ())
+    codes = order["call_codes"] or [None] * len(order["calls"])
     program: _Program | None = None
     for index, call in enumerate(order["calls"]):
         try:
-            program = program or _Program(order["source"], order["scoped"], order.get("code"))
-            kind, text = "value", encode(program.value(call, codes[index] if codes else None), max_bytes)
+            program = program or _Program(order["source"], order["scoped"], order["code"])
+            kind, text = "value", encode(program.value(call, codes[index]), max_bytes)
         except BaseException as error:
             kind, text = "raised", _raised(error)
         send(index, kind, text)

@@ -17,14 +17,14 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
 from sweet.sandbox.jail import Jail, JailError, Tier
-from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth, compiled
+from sweet.sandbox.program import MARSHAL, Execution, Limits, Program, Result, Warmth
 from sweet.sandbox.resource_monitor import excess
 from sweet.sandbox.stream import Stream, Worker
 
@@ -115,15 +115,15 @@ class _Worker:
             raise JailError(_ABANDONED)
         return self.jails[warmth]
 
-    def _child(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> _Child:
-        """Run calls in a child, and return it with the results up to the call that ended it; at least one.
+    def _child(self, program: Program, limits: Limits, budget: float) -> _Child:
+        """Run a program in a child, and return it with the results up to the call that ended it; at least one.
 
         A jail that is lost before its child has begun says nothing about the program: it is replaced, and the program
         runs again.
         """
         lost: JailError | None = None
         for _ in range(0 if self.abandoned else 3):
-            child = _Child(program, calls, limits, budget)
+            child = _Child(program, limits, budget)
             try:
                 child.run(self._jail(program.warmth))
             except JailError as broken:
@@ -175,8 +175,7 @@ class _Run:
 
     def _try(self, indices: list[int], seconds: float) -> list[int]:
         """Run these calls in one child, and return those that have a result."""
-        calls = [self.program.calls[index] for index in indices]
-        child = self.child(self.program, calls, replace(self.limits, call_seconds=seconds), self.budget)
+        child = self.child(self.program.only(indices), replace(self.limits, call_seconds=seconds), self.budget)
         self.budget -= child.seconds
         self.results.update(zip(indices, child.results, strict=False))
         return indices[: len(child.results)]
@@ -190,30 +189,29 @@ class _Run:
 class _Child:
     """One child and its results. `budget` is the time for all its calls in seconds, `seconds` the time they took."""
 
-    def __init__(self, program: Program, calls: Sequence[str], limits: Limits, budget: float) -> None:
-        self.calls = calls
+    def __init__(self, program: Program, limits: Limits, budget: float) -> None:
+        self.program, self.calls = program, program.calls
         self.limits, self.budget = limits, budget
         self.nonce = secrets.token_hex(16)
         self.begun: float | None = None
         self.seconds = 0.0
         self.results: list[Result] = []
         self.buffer = bytearray()
-        self.source, self.scoped = program.source, program.scoped
 
     def _order(self, same_python: bool) -> bytes:
         """Return the order for the child, with compiled code if the jail runs the same interpreter."""
+        code = self.program.code if same_python else None
         order: dict[str, Any] = {
-            "source": self.source,
-            "calls": tuple(self.calls),
-            "scoped": self.scoped,
+            "source": self.program.source,
+            "calls": self.calls,
+            "code": code and code.source,
+            "call_codes": code and code.calls,
+            "scoped": self.program.scoped,
             "nonce": self.nonce,
             "value_bytes": self.limits.value_bytes,
             "cpu_seconds": int(self.limits.total_seconds) + 2,
         }
-        if same_python:
-            order["code"] = compiled(self.source)
-            order["call_codes"] = tuple(compiled(call.strip(), "eval") for call in self.calls)
-        return marshal.dumps(order, marshal.version if same_python else MARSHAL)
+        return marshal.dumps(order, MARSHAL)
 
     def run(self, jail: Jail) -> None:
         """Fork the child and read its results to the end."""

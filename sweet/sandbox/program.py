@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from types import CodeType
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-
-from sweet.sandbox.child import FILENAME
 
 Status = Literal["value", "raised", "timeout", "crash"]
 
-
-_LONGEST_COMPILED = 100_000
-_warnings = threading.RLock()
 MARSHAL = 2
 """The version of `marshal` for messages to zygotes, which every Python 3 reads, also in containers."""
 
@@ -65,6 +55,21 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A program compiled by this interpreter, so that its children need not: marshalled code objects.
+
+    It is compiled in a process with limits (sweet.tasks.code.reader), never in this one.
+
+    Attributes:
+        source: the source's code; None if the child has to compile it.
+        calls: the code of each call; None if the child has to compile it.
+    """
+
+    source: bytes | None
+    calls: tuple[bytes | None, ...]
+
+
+@dataclass(frozen=True)
 class Program:
     """Source to execute and expressions to evaluate in it, each in a fresh execution of the source.
 
@@ -74,12 +79,19 @@ class Program:
         scoped: whether to execute and evaluate in one function's local scope, as the published evaluator does: the
             functions of the source cannot see the names that it defines.
         slack: a factor for the time limits. References get more time, so that a busy machine makes no task invalid.
+        code: the program compiled, for jails that run this interpreter; without it, each child compiles the program.
     """
 
     source: str
     calls: tuple[str, ...]
     scoped: bool = False
     slack: float = 1.0
+    code: Code | None = field(default=None, compare=False)
+
+    def only(self, indices: Sequence[int]) -> Program:
+        """Return the program with only these calls."""
+        code = self.code and Code(self.code.source, tuple(self.code.calls[index] for index in indices))
+        return replace(self, calls=tuple(self.calls[index] for index in indices), code=code)
 
     @property
     def warmth(self) -> Warmth:
@@ -128,30 +140,3 @@ class Execution:
 
     results: tuple[Result, ...]
     seconds: float
-
-
-@lru_cache(maxsize=256)
-def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | None:
-    """Return the code of a source or an expression; None if it is too long or does not compile (the child says why).
-
-    It is compiled here because this process can cache the code, and the compiler's memory is not touched in a child.
-    Nothing of it is executed here.
-    """
-    if len(source) > _LONGEST_COMPILED:
-        return None
-    try:
-        with quiet():
-            return compile(source, FILENAME if mode == "exec" else "<call>", mode, dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-        return None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Suppress the compiler's warnings about an answer (an invalid escape), which would show its text to the user.
-
-    Warnings are suppressed for the whole process, so one thread does it at a time.
-    """
-    with _warnings, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

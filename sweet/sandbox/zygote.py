@@ -122,6 +122,7 @@ def _warm_up() -> None:
     """Run a program as children will, so that the interpreter's work at a first use is done before the fork."""
     calls = ("f(7)", "f(-1)", "f(3, [4, 5])", "(f(2), {1, 2}, 1.5, None)")
     order = {"source": _SAMPLE, "calls": calls, "scoped": False, "nonce": "", "value_bytes": 4096}
+    order |= {"code": None, "call_codes": None}
     for _ in range(10):  # until the interpreter has specialised its code
         unread, report = os.pipe()  # the results fit into the pipe's buffer
         program_child.run(marshal.loads(marshal.dumps(order)), report)

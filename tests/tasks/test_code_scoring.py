@@ -16,7 +16,8 @@ from sweet.sandbox.tiers import open_sandbox
 from sweet.tasks.base import Task
 from sweet.tasks.code.expected import References, Scorer
 from sweet.tasks.code.extract import FORBIDDEN_IN_PUBLISHED, extract_code, published_code
-from sweet.tasks.code.scoring import CodeScorer, names_in_tests
+from sweet.tasks.code.reader import read_task
+from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.scores import Verdict
 
 CODE = "def price(hours):\n    return 3 * hours"
@@ -319,7 +320,7 @@ def test_published_extraction() -> None:
 
 def test_names_in_tests_are_those_that_the_reference_defines() -> None:
     truth = "RATE = 3\nclass A: pass\ndef price(h): return h\ndef helper(): pass"
-    assert names_in_tests(task(truth, "price(RATE)", "len([A()])", "not python (")) == {"price", "RATE", "A"}
+    assert read_task(task(truth, "price(RATE)", "len([A()])", "not python (")).names == {"price", "RATE", "A"}
 
 
 @given(st.text())

@@ -8,14 +8,10 @@ Code is compared as syntax trees.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 
 from sweet.tasks.base import Credit, Fact, Message, Move, Task
-from sweet.tasks.code.extract import extract_code, parsed
-from sweet.tasks.code.scoring import names_in_tests
+from sweet.tasks.code.reader import Statement, read_task, statements, statements_of_answer
 from sweet.tasks.facts import facts_asked_for
 
 VALUES = {
@@ -31,19 +27,6 @@ VALUES = {
 reference, possibly without lines of unknown facts; `early` is given while a fact is unknown and could be asked for;
 `wrong` is any other. Questions: `useful` asks for an unknown fact; `repeated` was asked before, or asks only for known
 facts; `useless` is any other."""
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement of a source.
-
-    Attributes:
-        tree: its syntax tree, as text.
-        line: its text, if it is on one line.
-    """
-
-    tree: str
-    line: str | None
 
 
 def credit(task: Task, observation: Sequence[Message], move: Move, *, last: bool) -> Credit | None:
@@ -69,8 +52,7 @@ def _question(task: Task, question: str, asked: Sequence[str], known: Collection
 def _answer(task: Task, answer: str, unknown: Sequence[Fact], last: bool) -> str:
     if unknown and not last:
         return "early"
-    source = extract_code(answer, names_in_tests(task))
-    written = [] if source is None else statements(source)
+    written = statements_of_answer(answer, read_task(task).names)
     reference = statements(task.ground_truth)
     if not written or not _matches(written, reference, {fact.line.strip() for fact in unknown if fact.line}):
         return "wrong"
@@ -86,25 +68,3 @@ def _matches(written: Sequence[Statement], reference: Sequence[Statement], optio
         elif statement.line not in optional:
             return False
     return not rest
-
-
-@lru_cache(maxsize=4096)
-def statements(source: str) -> tuple[Statement, ...]:
-    """Return the statements of a source in their order, with those of functions; none if it does not parse."""
-    tree = parsed(source)
-    found: list[Statement] = []
-    try:
-        for node in tree.body if tree else ():
-            body: list[ast.stmt] = []
-            if isinstance(node, ast.FunctionDef):
-                body, node.body = node.body, []
-            found.append(_statement(node, source, ""))
-            found += [_statement(inner, source, "  ") for inner in body]
-    except RecursionError:
-        return ()
-    return tuple(found)
-
-
-def _statement(node: ast.stmt, source: str, inside: str) -> Statement:
-    alone = node.lineno == node.end_lineno
-    return Statement(inside + ast.dump(node), ast.get_source_segment(source, node) if alone else None)

@@ -58,11 +58,13 @@ def _fields(row: dict[str, Any], wrong: Wrong) -> dict[str, Any]:
 
 def _check_lines(row: dict[str, Any], wrong: Wrong) -> None:
     """Check that the lines of facts are statements of the reference."""
-    from sweet.tasks.code.credit import statements
+    from sweet.tasks.code.reader import statements
 
     facts = row.get("facts")
+    written: set[str | None] = set()
     for fact in facts if isinstance(facts, list) else []:
         line = fact.get("line") if isinstance(fact, dict) else None
-        if isinstance(line, str) and line.strip() not in {one.line for one in statements(row["ground_truth"])}:
+        written = written or {one.line for one in statements(row["ground_truth"])}
+        if isinstance(line, str) and line.strip() not in written:
             what = f"The fact {fact.get('topic')!r} names a line that is not a statement of 'ground_truth': {line!r}."
             raise wrong(what, 'correct its "line", or omit it')

@@ -8,7 +8,6 @@ are deleted when there are too many. Timeouts and crashes are not cached on disk
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import importlib.metadata
@@ -23,9 +22,10 @@ from typing import Any, Literal
 
 from sweet.files import write_whole
 from sweet.sandbox import child
-from sweet.sandbox.program import Limits, Program, Result, quiet
+from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
+from sweet.tasks.code.reader import TaskCode, read_task
 
 Scorer = Literal["strict", "upstream"]
 
@@ -46,9 +46,14 @@ class Expected:
 
 @dataclass
 class Reference:
-    """A task's reference: the program that computes the expected values, and the values once they are known."""
+    """A task's reference: the program that computes the expected values, and the values once they are known.
+
+    Attributes:
+        read: what was read from the texts of the task.
+    """
 
     key: str
+    read: TaskCode
     program: Program
     expected: Expected | None = None
     running: bool = False
@@ -76,29 +81,37 @@ class References:
         name = (task.ground_truth, tuple(task.test_cases.values()))
         reference = self._known.get(name)
         if reference is None:
-            key = _key(*name, self.scorer, self.limits)
-            reference = self._known[name] = Reference(key, self._program(task), self._from_disk(key))
+            key, read = _key(*name, self.scorer, self.limits), read_task(task)
+            expected = self._unread(read) or self._from_disk(key)
+            reference = self._known[name] = Reference(key, read, self._program(task, read), expected)
             if len(self._known) > _MOST_IN_MEMORY:
                 self._known.popitem(last=False)
         return reference
 
     def store(self, reference: Reference, results: tuple[Result, ...]) -> None:
         """Store the results of the reference's program."""
-        reference.expected = self._expected(reference.program, results)
+        reference.expected = self._expected(reference, results)
         self._to_disk(reference.key, reference.expected)
 
-    def _program(self, task: Task) -> Program:
-        calls = tuple(task.test_cases.values())
-        if self.scorer == "upstream":
-            return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK)
-        return Program(task.ground_truth, calls * 2, slack=2 * _REFERENCE_SLACK)
+    def _unread(self, read: TaskCode) -> Expected | None:
+        """Return why a task that cannot be read is invalid; None if it can, or if no task is considered invalid."""
+        if read.fault is None or self.scorer == "upstream":
+            return None
+        return Expected((), f"the reference or a call cannot be read: {read.fault}")
 
-    def _expected(self, program: Program, results: tuple[Result, ...]) -> Expected:
+    def _program(self, task: Task, read: TaskCode) -> Program:
+        calls, code = tuple(task.test_cases.values()), read.beside(read.source)
+        if self.scorer == "upstream":
+            return Program(task.ground_truth, calls, scoped=True, slack=_REFERENCE_SLACK, code=code)
+        twice = [*range(len(calls))] * 2
+        return Program(task.ground_truth, calls, slack=2 * _REFERENCE_SLACK, code=code).only(twice)
+
+    def _expected(self, reference: Reference, results: tuple[Result, ...]) -> Expected:
         if self.scorer == "upstream":
             return Expected(results)
         half = len(results) // 2
         once, again = results[:half], results[half:]
-        return Expected(once, _fault(program.source, program.calls, once, again))
+        return Expected(once, _fault(reference, once, again))
 
     def _from_disk(self, key: str) -> Expected | None:
         if self.folder is None:
@@ -150,12 +163,11 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _fault(source: str, calls: tuple[str, ...], once: tuple[Result, ...], again: tuple[Result, ...]) -> str | None:
-    """Return why the reference makes its task invalid, or None."""
-    raises = _raising_lines(source)
-    for call, a, b in zip(calls, once, again, strict=False):
+def _fault(reference: Reference, once: tuple[Result, ...], again: tuple[Result, ...]) -> str | None:
+    """Return why the reference makes its task invalid, or None. Exceptions of a `raise` statement are intended."""
+    for call, a, b in zip(reference.program.calls, once, again, strict=False):
         call = call.strip()[:100]
-        if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in raises):
+        if a.status not in ("value", "raised") or (a.status == "raised" and a.line not in reference.read.raising):
             return f"the reference fails on {call}: {a.told}"
         if a.status == "value" and not same(a.value, a.value):
             return f"the reference returns a value on {call} that cannot be compared"
@@ -164,18 +176,3 @@ def _fault(source: str, calls: tuple[str, ...], once: tuple[Result, ...], again:
     if all(result == _NONE for result in once):
         return "the reference returns None on every test"
     return None
-
-
-def _raising_lines(source: str) -> set[int]:
-    """Return the lines of `raise` statements: exceptions raised there are intended."""
-    try:
-        with quiet():
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
-    return {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Raise)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }

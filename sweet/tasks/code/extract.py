@@ -1,8 +1,9 @@
-"""Extract the code from an answer.
+"""Extract the code from an answer. Standard library only: it runs in the reader's process (sweet.tasks.code.reader).
 
 `extract_code`, for the strict scorer, accepts fenced code with any label, of several fences the one with the function
-that is tested (with the definitions from other fences that it needs), or unfenced code surrounded by prose.
-`published_code` extracts code exactly as the published evaluator does.
+that is tested (with the definitions from other fences that it needs), or unfenced code surrounded by prose. The text
+that it parses is bounded: 20 times the answer plus a constant. `published_code` extracts code exactly as the published
+evaluator does.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import builtins
 import functools
 import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from types import CodeType
+from typing import Literal
 
-from sweet.sandbox.program import compiled, quiet
+from sweet.sandbox.child import CALL_FILENAME, FILENAME
 
 FORBIDDEN_IN_PUBLISHED = (
     "import os",
@@ -30,11 +32,16 @@ FORBIDDEN_IN_PUBLISHED = (
 )
 """The published evaluator scores an answer that contains one of these as 0 without running it."""
 
-_FENCE = re.compile(r"^[ \t>]*+(?P<fence>`{3,}+|~{3,}+)[^\n`]*+\n(?P<code>.*?)(?:^[ \t>]*(?P=fence)|\Z)", re.M | re.S)
-_INLINE_FENCE = re.compile(r"```(?:[a-zA-Z0-9+]*[ \t]*\n)?(?P<code>.*?)(?:```|\Z)", re.S)
-_LONGEST = 100_000
+LONGEST = 100_000
+"""Maximum characters of an answer that are read, and of a source that is compiled outside the jail."""
 _MOST_LINES = 2_000
+_PARSED_TIMES, _PARSED_MORE = 20, 200_000
+"""The lines of code in prose are found by parsing: at most so many times the answer, plus so many characters."""
+
+_INLINE_FENCE = re.compile(r"```(?:[a-zA-Z0-9+]*[ \t]*\n)?(?P<code>.*?)(?:```|\Z)", re.S)
+_QUOTE = " \t>"
 _CODE_LINE = re.compile(r"(?:async[ \t]+)?def\b|class\b|@|import\b|from\b|[A-Za-z_][\w.]*[ \t]*(?::[^=\n]+)?=(?!=)")
+_STATEMENT_LINE = re.compile(r"^[^\S\n]*(?:async\s+)?(?:def|class|import|from)\b", re.M)
 _DEFINITIONS = (
     ast.Import,
     ast.ImportFrom,
@@ -53,15 +60,15 @@ def extract_code(answer: str, names: Collection[str]) -> str | None:
         answer: the agent's answer.
         names: the functions or classes that the tests use.
     """
-    answer = answer[:_LONGEST].replace("\r\n", "\n")
-    for blocks in (_fenced(answer, _FENCE), _fenced(answer, _INLINE_FENCE)):
+    answer = answer[:LONGEST].replace("\r\n", "\n")
+    fenced = _parsable(_fenced(answer))
+    for blocks in (fenced, _parsable(match["code"] for match in _INLINE_FENCE.finditer(answer))):
         defining = [index for index, code in enumerate(blocks) if _defines(code, names)]
         if defining:
             return _with_helpers(blocks, defining[-1])
     bare = _unfenced(answer, names)
     if bare is not None:
         return bare
-    fenced = _fenced(answer, _FENCE)
     if fenced:
         return fenced[-1]
     return answer if _looks_like_code(answer) else None
@@ -72,9 +79,9 @@ def published_code(answer: str) -> str | None:
     if any(text in answer for text in FORBIDDEN_IN_PUBLISHED):
         return None
     if "```python" in answer:
-        answer = answer.split("```python")[1].split("```")[0]
+        answer = answer.split("```python", 2)[1].split("```", 1)[0]
     if "```" in answer:
-        answer = answer.split("```")[1]
+        answer = answer.split("```", 2)[1]
     return answer
 
 
@@ -84,20 +91,69 @@ def defined_names(source: str) -> set[str]:
     return set() if tree is None else {name for node in tree.body for name in _bound(node)}
 
 
-def _fenced(answer: str, fence: re.Pattern[str]) -> list[str]:
-    """Return the fenced blocks that parse as Python."""
-    blocks = (textwrap.dedent(match["code"]).strip("\n") for match in fence.finditer(answer))
-    return [code for code in blocks if compiled(code) is not None]
-
-
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=2)
 def parsed(source: str) -> ast.Module | None:
     """Return the source's syntax tree, or None if it does not parse."""
     try:
-        with quiet():
-            return ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+@functools.lru_cache(maxsize=4)
+def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | None:
+    """Return the code of a source or an expression, or None if it does not compile."""
+    try:
+        code: CodeType = compile(source, FILENAME if mode == "exec" else CALL_FILENAME, mode, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None
+    return code
+
+
+def source_lines(source: str) -> list[str]:
+    """Return the lines of a source as the parser counts them."""
+    return re.split(r"\r\n?|\n", source)
+
+
+def segment(lines: list[str], node: ast.stmt) -> str:
+    """Return the text of a statement, with its decorators, from the lines of its source."""
+    start, end = node.lineno - 1, node.end_lineno or node.lineno
+    first, last = node.col_offset, node.end_col_offset
+    decorators = getattr(node, "decorator_list", [])
+    if decorators:  # a decorator begins its line
+        start, first = min(start, decorators[0].lineno - 1), 0
+    text = lines[start:end]
+    text[-1] = text[-1].encode("utf-8", "surrogatepass")[:last].decode("utf-8", "surrogatepass")
+    text[0] = text[0].encode("utf-8", "surrogatepass")[first:].decode("utf-8", "surrogatepass")
+    return "\n".join(text)
+
+
+def _fenced(answer: str) -> Iterator[str]:
+    """Yield the text between each fence (a line that begins with ``` or ~~~) and the next one like it, or the end."""
+    lines = answer.split("\n")
+    after = 0
+    while after < len(lines) - 1:
+        fence = _fence(lines[after])
+        after += 1
+        if fence is not None:
+            begin = after
+            while after < len(lines) and not lines[after].lstrip(_QUOTE).startswith(fence):
+                after += 1
+            yield "\n".join(lines[begin:after])
+            after += 1
+
+
+def _fence(line: str) -> str | None:
+    """Return the fence with which the line begins, or None."""
+    text = line.lstrip(_QUOTE)
+    label = text.lstrip(text[:1]) if text[:1] in ("`", "~") else text
+    length = len(text) - len(label)
+    return text[:length] if length >= 3 and "`" not in label else None
+
+
+def _parsable(blocks: Iterator[str]) -> list[str]:
+    """Return the blocks that compile as Python, without the indentation that their lines share."""
+    return [code for block in blocks if compiled(code := textwrap.dedent(block).strip("\n")) is not None]
 
 
 def _defines(source: str, names: Collection[str]) -> bool:
@@ -117,28 +173,26 @@ def _bound(node: ast.stmt) -> set[str]:
 
 def _with_helpers(blocks: list[str], chosen: int) -> str:
     """Return the chosen block after the definitions of other blocks that it needs, directly or indirectly."""
-    if len(blocks) == 1:
+    tree = parsed(blocks[chosen])
+    if len(blocks) == 1 or tree is None:
         return blocks[chosen]
-    wanted = _missing(blocks[chosen])
+    wanted = _missing(tree)
     have = defined_names(blocks[chosen])
     helpers: list[str] = []
     for block in [*reversed(blocks[:chosen]), *blocks[chosen + 1 :]]:
         tree = parsed(block)
+        lines = source_lines(block)
         for node in reversed(tree.body if tree else []):
             names = _bound(node) - have
             if isinstance(node, _DEFINITIONS) and names & wanted:
-                source = ast.unparse(node)
-                helpers.insert(0, source)
+                helpers.append(segment(lines, node))
                 have |= names
-                wanted |= _missing(source)
-    return "\n".join([*helpers, blocks[chosen]])
+                wanted |= _missing(node)
+    return "\n".join([*reversed(helpers), blocks[chosen]])
 
 
-def _missing(source: str) -> set[str]:
-    """Names that the source reads and nowhere binds."""
-    tree = parsed(source)
-    if tree is None:
-        return set()
+def _missing(tree: ast.AST) -> set[str]:
+    """Names that the tree reads and nowhere binds."""
     read, bound = set[str](), set[str](dir(builtins))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -158,35 +212,48 @@ def _unfenced(answer: str, names: Collection[str]) -> str | None:
     first = next((i for i, line in enumerate(lines) if definition.match(line)), None)
     if first is None:
         return None
+    search = _Search(_PARSED_TIMES * len(answer) + _PARSED_MORE)
     for start in [*(i for i in range(first) if _CODE_LINE.match(lines[i])), first]:
-        source = _longest_parsable(lines[start:])
-        if source is not None and _defines(source, names):
+        if search.left < 0:
+            return None
+        source = search.longest_parsable(lines[start:])
+        if source is not None and search.may_parse(source) and _defines(source, names):
             return _without_prose(source)
     return None
 
 
-def _longest_parsable(lines: list[str]) -> str | None:
-    """Return the longest prefix of the lines that parses, found by cutting at each syntax error."""
-    end = len(lines)
-    while end > 0:
-        source = textwrap.dedent("\n".join(lines[:end]))
-        try:
-            with quiet():
+class _Search:
+    """Searches for lines that parse; `left` is the number of characters that it may still parse."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def may_parse(self, text: str) -> bool:
+        self.left -= len(text)
+        return self.left >= 0
+
+    def longest_parsable(self, lines: list[str]) -> str | None:
+        """Return the longest prefix of the lines that parses, found by cutting at each syntax error."""
+        end = len(lines)
+        while end > 0:
+            source = textwrap.dedent("\n".join(lines[:end]))
+            if not self.may_parse(source):
+                return None
+            try:
                 ast.parse(source)
-        except SyntaxError as error:
-            end = min(end - 1, max((error.lineno or end) - 1, 0))
-        except (ValueError, RecursionError, MemoryError):
-            return None
-        else:
-            return source
-    return None
+            except SyntaxError as error:
+                end = min(end - 1, max((error.lineno or end) - 1, 0))
+            except (ValueError, RecursionError, MemoryError):
+                return None
+            else:
+                return source
+        return None
 
 
 def _without_prose(source: str) -> str:
     """Return the source without bare names and tuples at its top level: prose that happens to parse."""
-    with quiet():
-        tree = ast.parse(source)
-    lines = source.split("\n")
+    tree = ast.parse(source)
+    lines = source_lines(source)
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Name | ast.Tuple | ast.Attribute | ast.Compare):
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
@@ -195,4 +262,4 @@ def _without_prose(source: str) -> str:
 
 
 def _looks_like_code(answer: str) -> bool:
-    return re.search(r"^\s*(?:async\s+)?(?:def|class|import|from)\b.*", answer, re.M) is not None or "lambda" in answer
+    return _STATEMENT_LINE.search(answer) is not None or "lambda" in answer

@@ -9,8 +9,7 @@ equality.
 
 from __future__ import annotations
 
-import ast
-import functools
+import hashlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,11 +18,12 @@ from typing import Any
 
 from sweet.sandbox.literals import format_value
 from sweet.sandbox.pool import Sandbox
-from sweet.sandbox.program import Execution, Program, Result, quiet
+from sweet.sandbox.program import Execution, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
-from sweet.tasks.code.extract import defined_names, extract_code, published_code
+from sweet.tasks.code.extract import published_code
+from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answer
 from sweet.tasks.scores import JudgedTest, ScoreOutcome, Verdict
 
 _SHOWN = 200
@@ -66,7 +66,7 @@ class CodeScorer:
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
         self.references = References(box.limits, scorer, folder)
-        self._seen: OrderedDict[tuple[str, tuple[str, ...], str], _Answer] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, tuple[str, ...], bytes], _Answer] = OrderedDict()
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
         """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).
@@ -86,6 +86,7 @@ class CodeScorer:
                     self.references.store(job, execution.results)
                 else:
                     job.verdict = self._judge(job, execution)
+                    job.program = None  # later answers may keep the job for long
                     yield job.verdict
             yield from self._unrun(jobs)
         finally:
@@ -111,10 +112,10 @@ class CodeScorer:
 
     def _answer(self, task: Task, answer: str, reference: Reference) -> _Answer:
         invalid = reference.expected is not None and reference.expected.invalid is not None
-        source = _NOT_RUN if invalid else self._source(task, answer)
-        if isinstance(source, Verdict):
-            return _Answer(task, reference, source)
-        program = Program(source, tuple(task.test_cases.values()), scoped=self.scorer == "upstream")
+        program = _NOT_RUN if invalid else self._program(task, answer, reference)
+        if isinstance(program, Verdict):
+            return _Answer(task, reference, program)
+        source = hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
         key = reference.key, tuple(task.test_cases), source  # the names of the tests are part of a verdict
         earlier = self._seen.get(key)
         job = _Answer(task, reference, program=program, duplicate_of=earlier)
@@ -142,20 +143,34 @@ class CodeScorer:
                 (execution,) = self.box.run([job.program] if job.program else [])
                 yield self._judge(job, execution)
 
-    def _source(self, task: Task, answer: str) -> Verdict | str:
-        """Return the source to run, or the verdict on an answer that cannot be run."""
+    def _program(self, task: Task, answer: str, reference: Reference) -> Verdict | Program:
+        """Return the program to run, or the verdict on an answer that cannot be run."""
         total = len(task.test_cases)
         if answer.strip() in ("", NO_ANSWER):
             return Verdict(0.0, 0, total, "no_answer", {"why": "no answer was delivered"})
-        if self.scorer == "upstream":
-            source = published_code(answer)
-            if source is None:
-                return Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
-            return source
-        source = extract_code(answer, names_in_tests(task))
-        if source is None:
-            return Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
-        return source
+        try:
+            read = self._read(answer, reference)
+        except Unreadable as unreadable:
+            return Verdict(0.0, 0, total, unreadable.outcome, {"why": str(unreadable)})
+        if read.source is None:
+            filtered = Verdict(0.0, 0, total, "failed", {"why": "it contains a text that scores 0"})
+            none = Verdict(0.0, 0, total, "no_answer", {"why": "there is no code in the answer"})
+            return filtered if self.scorer == "upstream" else none
+        calls, code = tuple(task.test_cases.values()), reference.read.beside(read.code)
+        return Program(read.source, calls, scoped=self.scorer == "upstream", code=code)
+
+    def _read(self, answer: str, reference: Reference) -> AnswerCode:
+        """Return the code in an answer.
+
+        Raises:
+            Unreadable: the answer exceeds a limit.
+        """
+        if self.scorer == "strict":
+            return read_answer(answer, reference.read.names)
+        if len(answer) > LONGEST_TEXT:
+            raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
+        source = published_code(answer)
+        return AnswerCode(source, None if source is None else compiled_source(source))
 
     def _judge(self, job: _Answer, execution: Execution) -> Verdict:
         task, known = job.task, job.reference.expected
@@ -192,24 +207,6 @@ def _may_be_load(verdict: Verdict) -> bool:
 
 def _invalid(task: Task, why: str) -> Verdict:
     return Verdict(None, 0, len(task.test_cases), "invalid", {"why": why})
-
-
-def names_in_tests(task: Task) -> frozenset[str]:
-    """Return the names defined by the reference that the tests use."""
-    return _names_in_tests(task.ground_truth, tuple(task.test_cases.values()))
-
-
-@functools.lru_cache(maxsize=4096)
-def _names_in_tests(source: str, calls: tuple[str, ...]) -> frozenset[str]:
-    used: set[str] = set()
-    for call in calls:
-        try:
-            with quiet():
-                tree = ast.parse(call.strip(), mode="eval")
-            used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-    return frozenset(used & defined_names(source))
 
 
 def _outcome(equal: list[bool], results: Sequence[Result]) -> ScoreOutcome:

@@ -1,0 +1,304 @@
+"""Read the texts of models, and of tasks, in another process (sweet.tasks.code.reading), which is limited.
+
+Parsing and compiling a text can take any time and memory, and can end the process that does it: a few hundred
+characters suffice. This process therefore does neither. It sends the text to one process, started when it is first
+needed, which has 2 s of processor time for each text and 512 MiB of memory. A text that takes more, or ends the
+process twice, is `Unreadable`; the next one gets a new process. All threads share the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet.errors import SweetError
+from sweet.sandbox.program import Code
+from sweet.tasks.base import Task
+from sweet.tasks.code.extract import LONGEST
+from sweet.tasks.code.reading import CPU_SECONDS, HEADER, MOST_REPLIED
+
+LONGEST_TEXT = 1_000_000
+"""Maximum characters of the texts in one request."""
+_WAIT_SECONDS = 60.0
+"""A process that is silent for so long, thirty times its processor time, has been stopped."""
+_ROOT = Path(__file__).parents[3]
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from sweet.tasks.code.reading import main; main()"
+
+
+class Unreadable(Exception):
+    """The text takes more time or memory than it may, or ends the process that reads it; says which.
+
+    Attributes:
+        outcome: the outcome of an answer with this text.
+    """
+
+    def __init__(self, why: str, outcome: Literal["timeout", "crash"] = "crash") -> None:
+        super().__init__(why)
+        self.outcome = outcome
+
+
+class _Lost(Exception):
+    """The process has ended with this status, negative for a signal."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class AnswerCode:
+    """The code in an answer: its source, None if there is none, and the same compiled."""
+
+    source: str | None
+    code: bytes | None
+
+
+@dataclass(frozen=True)
+class TaskCode:
+    """What is read from a task.
+
+    Attributes:
+        names: the names defined by the reference that the tests use.
+        raising: the lines of the reference's `raise` statements.
+        source: the compiled reference; None if the child has to compile it.
+        calls: each compiled call; None if the child has to compile it.
+        fault: why the task cannot be read, if so; the rest is then empty.
+    """
+
+    names: frozenset[str]
+    raising: frozenset[int]
+    source: bytes | None
+    calls: tuple[bytes | None, ...]
+    fault: str | None = None
+
+    def beside(self, source: bytes | None) -> Code:
+        """Return the code of the program that has this source and the task's calls."""
+        return Code(source, self.calls)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a source.
+
+    Attributes:
+        tree: the hash of its syntax tree.
+        line: its text, if it is on one line.
+    """
+
+    tree: str
+    line: str | None
+
+
+def read_answer(answer: str, names: frozenset[str]) -> AnswerCode:
+    """Return the code in an answer that defines one of the names (sweet.tasks.code.extract).
+
+    Raises:
+        Unreadable: the answer exceeds a limit.
+    """
+    source, (code,) = _reader.ask("read_answer", answer[:LONGEST], sorted(names))
+    return AnswerCode(source, code)
+
+
+def compiled_source(source: str) -> bytes | None:
+    """Return the compiled source; None if the child has to compile it, or cannot.
+
+    Raises:
+        Unreadable: the source exceeds a limit.
+    """
+    return _reader.ask("read_source", source)[1][0] if len(source) <= LONGEST else None
+
+
+def read_task(task: Task) -> TaskCode:
+    """Return what is read from a task's reference and calls."""
+    return _read_task(task.ground_truth, tuple(task.test_cases.values()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_task(reference: str, calls: tuple[str, ...]) -> TaskCode:
+    try:
+        value, (source, *codes) = _reader.ask("read_task", reference, list(calls))
+    except Unreadable as error:
+        return TaskCode(frozenset(), frozenset(), None, (None,) * len(calls), str(error))
+    return TaskCode(frozenset(value["names"]), frozenset(value["raising"]), source, tuple(codes))
+
+
+@functools.lru_cache(maxsize=4096)
+def statements(source: str) -> tuple[Statement, ...]:
+    """Return the statements of a source in their order, with those of functions; none if it cannot be parsed."""
+    return _statements("read_statements", source)
+
+
+def statements_of_answer(answer: str, names: frozenset[str]) -> tuple[Statement, ...]:
+    """Return the statements of the code in an answer; none if there is no code."""
+    return _statements("read_answer_statements", answer[:LONGEST], sorted(names))
+
+
+def _statements(*request: Any) -> tuple[Statement, ...]:
+    try:
+        return tuple(Statement(tree, line) for tree, line in _reader.ask(*request)[0])
+    except Unreadable:
+        return ()
+
+
+class _Process:
+    """One process that reads, until it has `finished` or an exception other than `Unreadable` was raised."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(_WAIT_SECONDS)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", "-c", _BOOT, str(_ROOT)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        if self._socket.recv(1) != b"+":
+            raise OSError("it ended at once")
+
+    def ask(self, request: bytes) -> tuple[Any, list[bytes | None]]:
+        """Return the value and the code of the reply.
+
+        Raises:
+            Unreadable: the process says that it cannot read the text.
+            _Lost: the process has ended.
+            TimeoutError: the process does not answer.
+        """
+        try:
+            self._socket.sendall(request)
+            size, self.finished = HEADER.unpack(self._receive(HEADER.size))
+            if size > MOST_REPLIED:
+                raise ConnectionError
+            text, _, code = self._receive(size).partition(b"\n")
+        except ConnectionError:
+            raise _Lost(self._status()) from None
+        reply = json.loads(text)
+        if "fault" in reply:
+            raise Unreadable(str(reply["fault"]))
+        pieces: list[bytes | None] = []
+        for length in reply["sizes"]:
+            pieces.append(None if length is None else code[:length])
+            code = code[length or 0 :]
+        return reply["value"], pieces
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError
+            data += more
+        return bytes(data)
+
+    def _status(self) -> int:
+        """Return the exit status of a process that has closed its socket."""
+        try:
+            return int(self._process.wait(_WAIT_SECONDS))
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError from error
+
+    def kill(self) -> None:
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Leave the process to the one that this process was forked from."""
+        self._socket.close()
+        self._process.returncode = 0
+
+
+class Reader:
+    """The process, replaced whenever it ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+        atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._forked)
+
+    def ask(self, *request: Any) -> tuple[Any, list[bytes | None]]:
+        """Return the reply to a request: a value, and pieces of code.
+
+        Raises:
+            Unreadable: the text exceeds a limit.
+            SweetError: processes cannot be started on this machine, or do not answer.
+        """
+        if sum(map(len, _texts(request))) > LONGEST_TEXT:
+            raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
+        data = json.dumps(request).encode("ascii")
+        with self._lock:
+            return self._ask(HEADER.pack(len(data), False) + data)
+
+    def _ask(self, request: bytes) -> tuple[Any, list[bytes | None]]:
+        for last in (False, True):
+            process = self._process = self._process or self._started()
+            try:
+                return process.ask(request)
+            except Unreadable:
+                raise
+            except _Lost as lost:
+                process.finished = True
+                if lost.status == -signal.SIGPROF:
+                    why = f"reading it takes more than {CPU_SECONDS:g} s of processor time"
+                    raise Unreadable(why, "timeout") from None
+                if last:  # once, the machine may have ended it
+                    raise Unreadable(f"it ends the process that reads it, {_ending(lost.status)}") from None
+            except TimeoutError:
+                process.finished = True
+                if last:
+                    raise SweetError(f"The process that reads answers was silent for {_WAIT_SECONDS:g} s.") from None
+            except BaseException:
+                process.finished = True
+                raise
+            finally:
+                if process.finished:
+                    self._close()
+        raise AssertionError
+
+    @staticmethod
+    def _started() -> _Process:
+        try:
+            return _Process()
+        except OSError as error:
+            raise SweetError(f"The process that reads answers cannot be started: {error}.") from error
+
+    def close(self) -> None:
+        """End the process; it is started again when it is needed."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()
+        if self._process is not None:
+            self._process.forget()
+            self._process = None
+
+
+def _ending(status: int) -> str:
+    return f"by {signal.strsignal(-status)}" if status < 0 else f"with status {status}"
+
+
+def _texts(request: Any) -> list[str]:
+    return [part for item in request for part in (item if isinstance(item, list) else [item])]
+
+
+_reader = Reader()

@@ -1,0 +1,197 @@
+"""The process that reads the texts of models: it extracts, parses and compiles them, and executes none.
+
+Standard library only. It serves requests of `sweet.tasks.code.reader` over the socket that is its standard input, one
+after another, each under a limit of processor time (SIGPROF ends the process), all under a limit of memory. Requests
+and replies are JSON; marshalled code follows a reply as bytes, which the other side passes on without loading them.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import json
+import marshal
+import os
+import resource
+import signal
+import socket
+import struct
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from sweet.tasks.code.extract import (
+    LONGEST,
+    compiled,
+    defined_names,
+    extract_code,
+    parsed,
+    segment,
+    source_lines,
+)
+
+HEADER = struct.Struct("!I?")
+"""Of a message: its length, and whether it is the last one of its sender."""
+CPU_SECONDS = 2.0
+"""Processor time for one request. A hundred thousand characters of ordinary code need a tenth of it."""
+MEMORY_BYTES = 512 * 2**20
+MOST_REPLIED = 16 * 2**20
+"""Maximum bytes of a reply, and of all code in it."""
+OUT_OF_MEMORY = f"reading it takes more than {MEMORY_BYTES >> 20} MiB of memory"
+
+_LONGEST_CODE = 256 * 2**10
+
+Reply = tuple[Any, Sequence[bytes | None]]
+"""A JSON value, and pieces of code."""
+
+
+def read_answer(answer: str, names: list[str]) -> Reply:
+    """Return the code in an answer, or null; and the same compiled."""
+    source = extract_code(answer, frozenset(names))
+    return source, [None if source is None else code_of(source)]
+
+
+def read_source(source: str) -> Reply:
+    """Return null, and the source compiled."""
+    return None, [code_of(source)]
+
+
+def read_task(reference: str, calls: list[str]) -> Reply:
+    """Return the names of the reference that the calls use, and the lines of its `raise` statements; and both compiled:
+    the reference, then each call."""
+    value = {"names": sorted(names_in_calls(reference, calls)), "raising": sorted(raising_lines(reference))}
+    return value, [code_of(reference), *(code_of(call.strip(), "eval") for call in calls)]
+
+
+def read_statements(source: str) -> Reply:
+    """Return the statements of a source: for each the hash of its syntax tree, and its text if it is on one line."""
+    return statements(source), []
+
+
+def read_answer_statements(answer: str, names: list[str]) -> Reply:
+    """Return the statements of the code in an answer, as `read_statements`."""
+    source = extract_code(answer, frozenset(names))
+    return [] if source is None else statements(source), []
+
+
+OPERATIONS: dict[str, Callable[..., Reply]] = {
+    operation.__name__: operation
+    for operation in (read_answer, read_source, read_task, read_statements, read_answer_statements)
+}
+
+
+def code_of(source: str, mode: Literal["exec", "eval"] = "exec") -> bytes | None:
+    """Return the marshalled code; None if the text does not compile, or it or the code is long: the child compiles it
+    then, and says what is wrong."""
+    code = compiled(source, mode) if len(source) <= LONGEST else None
+    try:
+        data = None if code is None else marshal.dumps(code)
+    except ValueError:  # nested too deeply
+        return None
+    return data if data is not None and len(data) <= _LONGEST_CODE else None
+
+
+def names_in_calls(reference: str, calls: Sequence[str]) -> set[str]:
+    """Return the names that the reference defines and the calls use."""
+    used: set[str] = set()
+    for call in calls:
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            tree = ast.parse(call.strip(), mode="eval")
+            used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return used & defined_names(reference)
+
+
+def raising_lines(source: str) -> set[int]:
+    """Return the lines of `raise` statements."""
+    return {
+        line
+        for node in ast.walk(parsed(source) or ast.Module([], []))
+        if isinstance(node, ast.Raise)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def statements(source: str) -> list[tuple[str, str | None]]:
+    """Return the statements of a source in their order, with those of functions; none if it does not parse."""
+    tree, lines = parsed(source), source_lines(source)
+    found = []
+    try:
+        for node in tree.body if tree else ():
+            body: list[ast.stmt] = []
+            if isinstance(node, ast.FunctionDef):
+                body, node.body = node.body, []
+            found.append(_statement(node, lines, ""))
+            found += [_statement(inner, lines, "  ") for inner in body]
+    except RecursionError:
+        return []
+    finally:
+        parsed.cache_clear()  # functions have lost their bodies
+    return found
+
+
+def _statement(node: ast.stmt, lines: list[str], inside: str) -> tuple[str, str | None]:
+    tree = inside + ast.dump(node)
+    alone = node.lineno == node.end_lineno
+    digest = hashlib.sha256(tree.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest, segment(lines, node) if alone else None
+
+
+def reply_to(request: Any) -> bytes:
+    """Return the reply to a request, [operation, arguments…]: a line of JSON, and the code."""
+    pieces: Sequence[bytes | None] = []
+    try:
+        operation, *arguments = request
+        value, pieces = OPERATIONS[operation](*arguments)
+        text = json.dumps({"value": value, "sizes": [None if piece is None else len(piece) for piece in pieces]})
+    except MemoryError:
+        text, pieces = json.dumps({"fault": OUT_OF_MEMORY}), []
+    except Exception as error:  # whatever the parser or the compiler raises, it is the text's fault
+        text, pieces = json.dumps({"fault": f"it cannot be read: {type(error).__name__}: {str(error)[:100]}"}), []
+    data = b"\n".join([text.encode("ascii"), b"".join(piece for piece in pieces if piece is not None)])
+    if len(data) > MOST_REPLIED:
+        data = json.dumps({"fault": "it is too long"}).encode("ascii") + b"\n"
+    return data
+
+
+def serve(requests: socket.socket) -> None:
+    """Serve requests until the socket closes."""
+    while True:
+        header = requests.recv(HEADER.size, socket.MSG_WAITALL)
+        if len(header) < HEADER.size:
+            return
+        request = json.loads(requests.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL))
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        reply = reply_to(request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        parsed.cache_clear()
+        compiled.cache_clear()
+        requests.sendall(HEADER.pack(len(reply), has_grown()) + reply)
+
+
+def has_grown() -> bool:
+    """Return whether half of the memory is in use: the process is then replaced, so that no text has less than that."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    except OSError:  # not Linux
+        return False
+    return pages * resource.getpagesize() > MEMORY_BYTES // 2
+
+
+def main() -> None:
+    """Restrict this process, say that it is ready, and serve."""
+    warnings.simplefilter("ignore")  # the compiler's, about an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_AS, MEMORY_BYTES)):
+        with contextlib.suppress(ValueError, OSError):  # not every system has them all
+            resource.setrlimit(limit, (value, value))
+    with socket.socket(fileno=os.dup(0)) as requests:
+        requests.sendall(b"+")
+        with contextlib.suppress(ConnectionError):  # the other side is gone
+            serve(requests)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Answers that are hard to read: each gets a score of 0 with the reason or is run, and harms no other; the work is
+linear in the text, and none of it is done by the process that scores."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweet.sandbox.pool import Sandbox
+from sweet.sandbox.program import Limits
+from sweet.sandbox.tiers import open_sandbox
+from sweet.tasks.base import Fact, Message, Move, Task
+from sweet.tasks.code import extract, reader
+from sweet.tasks.code.credit import credit
+from sweet.tasks.code.expected import Scorer
+from sweet.tasks.code.extract import LONGEST, extract_code
+from sweet.tasks.code.reader import Reader, Unreadable, read_answer
+from sweet.tasks.code.scoring import CodeScorer
+
+SCORERS: tuple[Scorer, ...] = ("strict", "upstream")
+CODE = "def price(hours):\n    return 3 * hours"
+
+
+def fenced(source: str) -> str:
+    return f"```python\n{source}\n```"
+
+
+def task(truth: str = CODE, *calls: str, facts: tuple[Fact, ...] = ()) -> Task:
+    tests = {f"test{i}": call for i, call in enumerate(calls or ("price(1)", "price(2)"), 1)}
+    return Task(id="t", problem_description="A price.", ground_truth=truth, test_cases=tests, facts=facts)
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    with open_sandbox("auto", 1) as sandbox:
+        yield sandbox
+
+
+def nested_finally(levels: int) -> str:
+    """Each level doubles the code."""
+    lines = [f"{' ' * level} try: pass\n{' ' * level} finally:\n" for level in range(levels)]
+    return f"def price(h):\n{''.join(lines)}{' ' * levels}  return 3 * h"
+
+
+LAMBDAS = f"x = {'lambda: ' * 1400}1\n{CODE}"
+TERMS = " + ".join(["1"] * 600)
+HARD = {
+    "lambdas": LAMBDAS,
+    "terms in a helper": f"{fenced(f'RATE = {TERMS}')}\nand\n{fenced('def price(h): return RATE * h // 200')}",
+    "decorators": "@a\n" * 1990 + CODE,
+    "newlines": "\n" * 99_000,
+    "finally": nested_finally(17),
+    "open tildes": "~" * 50_000 + "`\n" + CODE,
+    "carriage returns": f"\rprice\rx.y\rprice = lambda h: 3 * h\rDone\r{CODE}",
+    "minus": "x = " + "-" * 90_000 + "1\n" + CODE,
+    "parentheses": "x = " + "(" * 5000 + "\n" + CODE,
+    "lists": "x = " + "[" * 190 + "]" * 190 + "\n" + CODE,
+    "f-strings": "x = " + "f'{" * 140 + "1" + "}'" * 140 + "\n" + CODE,
+    "blocks": fenced("a = 1\n") * 5000,
+    "assignments before": "a = 1\n" * 1900 + "def price(h)",
+    "zero byte": f"x = '\0'\n{CODE}",
+    "surrogate": f"x = '\ud800'\n{CODE}",
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_an_answer_that_is_hard_to_read_ends_no_evaluation(box: Sandbox, name: str) -> None:
+    answers = [(task(), CODE + "\n#"), (task(), HARD[name]), (task(), CODE)]
+    for scorer in SCORERS:
+        first, hard, last = CodeScorer(box, scorer).score(answers)
+        assert (first.reward, last.reward) == (1.0, 1.0)
+        assert hard.reward == 1.0 or hard.detail["why"]
+
+
+def test_a_text_that_cannot_be_marshalled_or_unparsed_runs() -> None:
+    with open_sandbox("auto", 1, Limits(call_seconds=20.0, total_seconds=40.0)) as box:
+        for name in ("lambdas", "terms in a helper"):
+            (verdict,) = CodeScorer(box, "strict").score([(task(), HARD[name])])
+            assert verdict.reward == 1.0, name
+
+
+HARD_TASKS = {
+    "lambdas": task(LAMBDAS),
+    "finally": task(nested_finally(17)),
+    "parentheses": task("(" * 5000 + CODE),
+    "long": task("x = 1\n" * 300_000 + CODE),
+    "calls": task(CODE, f"price({'-' * 90_000}1)", f"price({'(' * 5000}", "price(1)"),
+}
+
+
+@pytest.mark.parametrize("name", HARD_TASKS)
+def test_a_task_that_is_hard_to_read_is_invalid_or_works(box: Sandbox, name: str) -> None:
+    hard, easy = CodeScorer(box, "strict").score([(HARD_TASKS[name], CODE), (task(), CODE)])
+    assert easy.reward == 1.0
+    assert hard.reward == 1.0 or (hard.outcome == "invalid" and hard.detail["why"])
+
+
+def test_credit_of_an_answer_that_is_hard_to_read() -> None:
+    fact = Fact(topic="rate", cues=("rate",), answer="3.", line="return 3 * hours")
+    seen = [Message(role="assistant", content="The rate?")]
+    for text in HARD.values():
+        found = credit(task(facts=(fact,)), seen, Move(content="", answer=text, ends=True), last=True)
+        assert found is not None
+        assert found.kind in ("wrong", "full")
+
+
+class Work:
+    """Counts the characters that are parsed or compiled."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.characters = 0
+        patch.setattr(ast, "parse", self._counted(ast.parse))
+        patch.setattr(extract, "compile", self._counted(builtins.compile), raising=False)
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(source: str, *arguments: Any, **named: Any) -> Any:
+            self.characters += len(source)
+            return function(source, *arguments, **named)
+
+        return counted
+
+
+NASTY = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "@a\n",
+                "a = 1\n",
+                "\n",
+                "\r",
+                " ",
+                "\t",
+                "```\n",
+                "```py\n",
+                "~~~~",
+                "`",
+                "x",
+                "(",
+                "'",
+                '"""',
+                ";",
+                ":",
+            ),
+            *(
+                "def price(h):\n",
+                "price = ",
+                " return 3\n",
+                "import a\n",
+                "class A:\n",
+                "if 1:\n",
+                "try:\n",
+                "lambda: ",
+            ),
+            *("Prose, with words.\n", "\\\n", ">", "async ", "\f", "\0", "é", "#", "return\n", "not ", "f'{"),
+        ]
+    )
+    | st.text(max_size=4),
+    max_size=12,
+).map("".join)
+
+
+@given(st.lists(st.tuples(NASTY, st.integers(1, 300)), min_size=1, max_size=4), NASTY)
+@settings(max_examples=60, deadline=None)
+def test_the_work_of_extraction_is_linear_in_the_text(parts: list[tuple[str, int]], last: str) -> None:
+    answer = "".join(part * times for part, times in parts)[: LONGEST // 8] + last
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        work = Work(patch)
+        source = extract_code(answer, {"price"})
+    assert work.characters <= 40 * len(answer) + 250_000
+    assert source is None or len(source) <= 2 * len(answer)
+
+
+@pytest.mark.parametrize("part", ["~", "`", "\n", "@a\n", " ", "a", "```\n", "> ", "\r", "async ", "def price", "x: "])
+@pytest.mark.parametrize("end", ["", "`\n", "\ndef price("])
+def test_the_time_of_extraction_grows_with_the_text(part: str, end: str) -> None:
+    """A hundred thousand characters take the reader less than its two seconds."""
+    assert read_answer(part * (LONGEST // len(part)) + end, frozenset({"price"})) is not None
+
+
+def test_the_process_that_scores_neither_parses_nor_compiles(box: Sandbox) -> None:
+    events: list[str] = []
+    watching = True
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event == "compile":
+            events.append(str(arguments)[:200])
+
+    sys.addaudithook(hook)  # it cannot be removed
+    fact = Fact(topic="rate", cues=("rate",), answer="3.", line="return 3 * hours")
+    mine = task(CODE, "price(5)", facts=(fact,))
+    try:
+        compile("1", "<seen>", "eval")
+        assert len(events) == 1
+        verdicts = [verdict for scorer in SCORERS for verdict in CodeScorer(box, scorer).score([(mine, CODE)])]
+        found = credit(mine, [], Move(content="", answer=CODE, ends=True), last=True)
+    finally:
+        watching = False
+    assert [verdict.reward for verdict in verdicts] == [1.0, 1.0]
+    assert found is not None
+    assert len(events) == 1, events
+
+
+@pytest.fixture
+def fresh() -> Iterator[Reader]:
+    made = Reader()
+    yield made
+    made.close()
+
+
+def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
+    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+    assert fresh._process is not None
+    os.kill(fresh._process._process.pid, signal.SIGKILL)
+    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+
+
+def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot = "from sweet.tasks.code import reading\nimport itertools\nreading.CPU_SECONDS = 0.1\n"
+    boot += "reading.OPERATIONS['read_source'] = lambda source: all(itertools.repeat(1))\nreading.main()"
+    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    with pytest.raises(Unreadable, match="processor time") as caught:
+        fresh.ask("read_source", "x")
+    assert caught.value.outcome == "timeout"
+    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+
+
+def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
+    fresh: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot = "from sweet.tasks.code.reading import main, OPERATIONS; import os\n"
+    boot += "OPERATIONS['read_source'] = lambda source: os.abort()\nmain()"
+    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    with pytest.raises(Unreadable, match="ends the process that reads it, by Aborted") as caught:
+        fresh.ask("read_source", "x")
+    assert caught.value.outcome == "crash"
+    assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
+
+
+def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
+    fresh: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot = "from sweet.tasks.code.reading import main, OPERATIONS\nkept = []\n"
+    boot += "OPERATIONS['read_source'] = lambda source: (kept.append(bytes(int(source))), [])\nmain()"
+    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    with pytest.raises(Unreadable, match="more than 512 MiB of memory"):
+        fresh.ask("read_source", str(1 << 30))
+    fresh.ask("read_source", "1")
+    before = fresh._process
+    assert before is not None
+    fresh.ask("read_source", str(300 << 20))
+    assert fresh._process is None
+
+
+def test_the_reader_ends_with_the_process_that_started_it() -> None:
+    script = (
+        "from sweet.tasks.code import reader\n"
+        "reader.read_answer('x', frozenset())\nprint(reader._reader._process._process.pid, flush=True)\n"
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    pid = int(done.stdout)
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                break
+        except FileNotFoundError:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the reader outlived its parent")
+
+
+def test_a_forked_process_starts_its_own_reader(fresh: Reader) -> None:
+    fresh.ask("read_answer", CODE, ["price"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if fresh.ask("read_answer", CODE, ["price"])[0] == CODE else 2
+        finally:
+            fresh.close()
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert fresh.ask("read_answer", CODE + "\n", ["price"])[0].strip() == CODE
