@@ -1,4 +1,4 @@
-"""Atomic writing of files: a file appears complete, or not at all."""
+"""Atomic writing of files: a file appears complete, or not at all. In a run no link is followed (sweet.regular)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sweet.errors import UsageError
+from sweet.regular import check_file, in_run, place_of
 
 UNFINISHED = ".new"
 """Suffix of a temporary file that an interrupted `write_whole` leaves behind."""
@@ -19,44 +20,70 @@ def check_target(path: Path) -> None:
     """Check that a file named by the user can be written, before any work is done for it.
 
     Raises:
-        UsageError: it is a folder, or its folder does not exist.
+        UsageError: it is a folder, or its folder does not exist; or in a run, it is no regular file or a link.
     """
     if path.is_dir():
         raise UsageError("This is a folder, not a file.", where=path, fix="name a file in it")
     if not path.parent.is_dir():
         raise UsageError("The folder of the file does not exist.", where=path.parent, fix=f"mkdir -p {path.parent}")
+    inside = in_run(path)
+    if inside is not None:
+        check_file(inside)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Write a file named by the user: it appears when the block ends normally and is discarded if the block raises.
 
-    A path that is not a regular file (a pipe, `/dev/stdout`) is written directly.
+    Outside of runs, a path that is not a regular file (a pipe, `/dev/stdout`) is written directly, and of a link the
+    file that it leads to is replaced.
+
+    Raises:
+        InputError: it is in a run, and not a regular file or reached over a link.
     """
-    if path.exists() and not path.is_file():
+    inside = in_run(path)
+    if inside is None and path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
         return
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            yield file
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    target = path.resolve() if inside is None else inside
+    with replaced(target, f".{target.name}.{os.getpid()}.part") as file:
+        yield file
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically, creating its folder. Several processes may write the same file concurrently.
 
     Raises:
+        InputError: it is in a run, and not a regular file or reached over a link.
         OSError: it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    temporary = f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
+    with replaced(path, temporary, make_folders=True) as file:
+        file.write(content)
+
+
+@contextmanager
+def replaced(path: Path, temporary: str, *, make_folders: bool = False, durable: bool = False) -> Iterator[BinaryIO]:
+    """Yield a new file beside `path`, which takes its place when the block ends normally.
+
+    Args:
+        temporary: the name of the file until then.
+        durable: whether its content is flushed to the disk before.
+
+    Raises:
+        InputError: in a run, the path or a folder on the way is a link, or something else that is not a file.
+        OSError: it cannot be written.
+    """
+    with place_of(path, make_folders=make_folders) as place:
+        place.check()
+        new = place.beside(temporary)
+        try:
+            with os.fdopen(new.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                yield file
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            new.replace(place)
+        finally:
+            new.unlink()

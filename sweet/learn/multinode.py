@@ -32,9 +32,12 @@ from sweet.learn import slurm
 from sweet.learn.failure import LOG_PREFIX, error_fields, error_of, error_paths, has_known_error, write_error
 from sweet.learn.heartbeat import ENDED, HEARTBEAT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, Heartbeat, HeartbeatReader
 from sweet.learn.launcher import child_environment, start, stop, torch_launcher, with_loopback
+from sweet.regular import read_regular
 
 RENDEZVOUS = "nodes.json"
 """The file in a job's folder with its `Rendezvous`."""
+LARGEST_FILE = 1 << 20
+"""Most bytes of a file of another node that is read."""
 JOIN_TIMEOUT = 600.0
 """Seconds within which nodes must join; torch's launchers wait for each other as long."""
 GRACE_PERIOD = 5.0
@@ -83,7 +86,7 @@ class Rendezvous:
             UsageError: it does not exist, because the folder is not shared, or it is invalid.
         """
         try:
-            fields = json.loads((folder / RENDEZVOUS).read_text(encoding="utf-8"))
+            fields = json.loads(read_regular(folder / RENDEZVOUS, LARGEST_FILE))
             return cls(**fields | {"log": Path(fields["log"])})
         except FileNotFoundError as error:
             raise UsageError(
@@ -190,7 +193,7 @@ def wait_for_job(root: Path, pattern: str, nodes: int) -> Path:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, LARGEST_FILE).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -6,6 +6,7 @@ embedded engine; `sweet.llm.vllm` serves it with its base.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import UsageError
+from sweet.regular import check_tree
 
 CONFIG = "adapter_config.json"
 
@@ -53,11 +55,16 @@ class Adapter:
 def find_adapter(name: str) -> Adapter | None:
     """Return the adapter in the directory `name`; None if that is not an adapter.
 
+    The files of a directory that looks like a model are checked, because libraries open them by their paths.
+
     Raises:
         UsageError: its configuration is invalid, or its base does not exist.
+        InputError: a file in the directory is not a regular file, or in a run a link.
     """
     folder = Path(name).expanduser()
     path = folder / CONFIG
+    if any(map(os.path.lexists, (path, folder / "config.json"))):
+        check_tree(folder)
     if not path.is_file() or (folder / "config.json").is_file():
         return None
     try:

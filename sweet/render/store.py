@@ -14,10 +14,14 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sweet.files import write_whole
+from sweet.regular import read_regular
 from sweet.render.page import Block, Reason, RenderFailed, Screenshot
 
 SCREENSHOTS = "screenshots"
 """The folder of a run for the screenshots of all its pages: shown to the human, scored, and references."""
+
+LARGEST = 1 << 26
+"""Most bytes of a file that is read; pictures that are written have at most 16 MB."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -61,14 +65,18 @@ class ScreenshotStore:
         return self.folder / key[:2] / f"{key}.png"
 
     def get(self, key: str) -> Screenshot | RenderFailed | None:
-        """Return the stored result of a page, or None."""
+        """Return the stored result of a page, or None.
+
+        Raises:
+            InputError: in a run, the path is a link, or something else that is not a file.
+        """
         picture = self.picture(key)
         try:
-            record = _Record.model_validate_json(picture.with_suffix(".json").read_bytes())
+            record = _Record.model_validate_json(read_regular(picture.with_suffix(".json"), LARGEST))
             if isinstance(record.result, _Failure):
                 failure = RenderFailed(record.result.failed, record.result.detail)
                 return failure if failure.lasting else None
-            png = picture.read_bytes()
+            png = read_regular(picture, LARGEST)
         except (OSError, ValidationError):
             return None
         found = record.result

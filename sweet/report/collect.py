@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweet.errors import SweetError, for_command_line
+from sweet.errors import InputError, SweetError, for_command_line
+from sweet.regular import check_file, check_tree
 from sweet.report import dialogue_facts, evaluation_facts, quote, row_reader
 from sweet.report.lineage_facts import Names, artifact_facts, attempt_fact, links, method
 from sweet.report.schema import (
@@ -53,6 +54,7 @@ class _Collection:
         self.rule = None if self.kind is None else self.kind.rewards
         self.artifacts = {fact.id: fact for fact in artifact_facts(run, self.manifest)}
         self._scores: dict[str, row_reader.Scores] = {}
+        self._unreadable: set[str] = set()
 
     def _kind(self) -> TaskKind | None:
         try:
@@ -64,8 +66,9 @@ class _Collection:
     def report(self) -> Report:
         manifest = self.manifest
         for artifact in manifest.artifacts:
-            if not self.run.file(artifact).exists():
-                self.problems.append(f"{artifact.id}: {artifact.path} is missing.")
+            if (problem := self._problem(artifact)) is not None:
+                self.problems.append(problem)
+                self._unreadable.add(artifact.id)
         results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
         comparisons = list(self._comparisons())
         ranked = {artifact.id: self._ranked(artifact) for artifact in self._existing("candidates")}
@@ -94,9 +97,18 @@ class _Collection:
         )
         return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
 
+    def _problem(self, artifact: Artifact) -> str | None:
+        """Return why an artifact cannot be read; None if it can."""
+        path = self.run.file(artifact)
+        try:
+            (check_tree if path.is_dir() else check_file)(path)
+        except InputError as error:
+            return for_command_line(error)
+        return None if path.exists() else f"{artifact.id}: {artifact.path} is missing."
+
     def _existing(self, kind: str) -> list[Artifact]:
-        """Return the artifacts of a kind whose files exist, in the manifest's order."""
-        return [one for one in self.manifest.artifacts if one.kind == kind and self.run.file(one).is_file()]
+        """Return the artifacts of a kind whose files can be read, in the manifest's order."""
+        return [one for one in self.manifest.artifacts if one.kind == kind and one.id not in self._unreadable]
 
     def _root(self, artifact: Artifact | None) -> str | None:
         """Return the id of the rollouts that an artifact was made from."""
@@ -106,7 +118,8 @@ class _Collection:
     def _rows_of(self, scores: Artifact) -> row_reader.Scores:
         if scores.id not in self._scores:
             figures = {} if self.kind is None else self.kind.metrics
-            self._scores[scores.id] = row_reader.scores(self.run.file(scores), figures, self.problems)
+            path = None if scores.id in self._unreadable else self.run.file(scores)
+            self._scores[scores.id] = row_reader.scores(path, figures, self.problems)
         return self._scores[scores.id]
 
     def _result(self, artifact: Artifact) -> ScoresFact:

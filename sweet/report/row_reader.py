@@ -78,10 +78,10 @@ def dialogues(path: Path, problems: Problems) -> list[Dialogue]:
     return [row for row in _rows(path, _dialogue, problems) if row is not None]
 
 
-def scores(path: Path, figures: Mapping[str, Metric], problems: Problems) -> Scores:
-    """Read scores; empty if the file does not exist."""
+def scores(path: Path | None, figures: Mapping[str, Metric], problems: Problems) -> Scores:
+    """Read scores; empty without a file."""
     result = Scores(Values(figures))
-    if not path.is_file():
+    if path is None:
         return result
     for score in _rows(path, _score, problems):
         result.by_id[score.id] = Scored(score.reward, score.outcome)

@@ -21,7 +21,7 @@ def trainings(run: Run, manifest: Manifest, problems: Problems) -> Iterator[Trai
     """Yield the training of each model in the manifest's order. Without a log it has no curves."""
     for artifact in manifest.artifacts:
         attempts = [a for a in manifest.attempts if artifact.id in a.outputs or a.id == artifact.attempt]
-        logs = [path for a in attempts if (path := (run.path / a.log).with_suffix(".jsonl")).is_file()]
+        logs = [path for a in attempts if (path := (run.path / a.log).with_suffix(".jsonl")).exists()]
         if artifact.kind not in ("critic", "actor"):
             continue
         by_step: dict[int, dict[str, float]] = {}

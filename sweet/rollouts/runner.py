@@ -28,6 +28,7 @@ from sweet.judges.base import Judge
 from sweet.judges.gathering import GatheringJudge
 from sweet.llm.base import ChatClient, RequestFailed
 from sweet.llm.concurrency import AdaptiveLimiter
+from sweet.regular import open_regular
 from sweet.rollouts.dialogue import Assignment, Dialogue, Rules, TokenCounts
 from sweet.rollouts.metrics import ChoiceMetrics, RolloutMetrics
 from sweet.runs.jsonl import JsonlWriter
@@ -264,7 +265,8 @@ class DialogueRunner:
                 self._read_limit_file(file)
 
     def _read_limit_file(self, file: Path) -> None:
-        text = file.read_bytes()[:20].strip()
+        with open_regular(file) as opened:
+            text = opened.read(20).strip()
         if text.isdigit() and int(text) > 0:
             self._set_limit(int(text))
             self.reporter.say(f"At most {self.limit} dialogues at once, as {file} says.")

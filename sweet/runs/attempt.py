@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from sweet.errors import Interrupted, SweetError, UsageError, for_command_line
 from sweet.hints import Hint, option
+from sweet.regular import check_file, check_tree, make_folder, open_descriptor
 from sweet.runs.content import current_sha256, make_durable, measure
 from sweet.runs.environment import environment, recordable
 from sweet.runs.index import save_index
@@ -90,7 +91,7 @@ class ActiveAttempt:
         logs = store.root / LOGS
         with store.change() as manifest:
             settle_attempts(manifest)
-            logs.mkdir(exist_ok=True)
+            make_folder(logs)
             self.id = next_id(stage, [*(attempt.id for attempt in manifest.attempts), *_stems(logs)])
             manifest.attempts.append(
                 Attempt(
@@ -129,6 +130,7 @@ class ActiveAttempt:
         Raises:
             UsageError: a running attempt is writing that artifact; or it is unfinished, has other settings, and
                 `allow_new` is False.
+            InputError: it is not a regular file, or a folder with others, or reached over a link.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind} is not a kind of artifact")
@@ -142,18 +144,17 @@ class ActiveAttempt:
                 manifest.artifacts.append(artifact)
             else:
                 artifact = known
+            path = self._store.root / artifact.path
+            (check_file if suffix else check_tree)(path)
             lock = self._lock(artifact, manifest)
             artifact.status = "partial"
             artifact.attempt = self.id
             own = _attempt(manifest, self.id)
             if artifact.id not in own.outputs:
                 own.outputs.append(artifact.id)
-            path = self._store.root / artifact.path
             draft = Draft(artifact.id, kind, path, known is not None, dict(artifact.meta), lock)
             self._drafts[artifact.id] = draft
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not suffix:
-            path.mkdir(exist_ok=True)
+        make_folder(path.parent if suffix else path)
         return draft
 
     def finish_artifact(self, draft: Draft, rows: int | None = None) -> Artifact:
@@ -258,7 +259,8 @@ class ActiveAttempt:
         return own
 
     def _log(self, text: str) -> None:
-        with self.log_path.open("a", encoding="utf-8", errors="replace") as file:
+        handle = open_descriptor(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
             file.write(f"{now().isoformat(timespec='seconds')} {recordable(text)}\n")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet.errors import InputError
+from sweet.regular import files_below, open_descriptor, open_regular
 from sweet.runs.manifest import Artifact
 
 CLOCK_SLACK = 0.02
@@ -31,7 +32,7 @@ def measure(path: Path) -> Content:
     if not path.is_dir():
         return Content(_sum(path), path.stat().st_size)
     whole, size = hashlib.sha256(), 0
-    for file in _files(path):
+    for file in files_below(path):
         whole.update(f"{_sum(file)}  {file.relative_to(path).as_posix()}\n".encode("utf-8", "surrogateescape"))
         size += file.stat().st_size
     return Content(whole.hexdigest(), size)
@@ -39,8 +40,8 @@ def measure(path: Path) -> Content:
 
 def make_durable(path: Path) -> None:
     """Flush a file, or the files of a folder, to the disk."""
-    for file in _files(path) if path.is_dir() else [path]:
-        handle = os.open(file, os.O_RDWR)
+    for file in files_below(path) if path.is_dir() else [path]:
+        handle = open_descriptor(file, os.O_RDWR)
         try:
             os.fsync(handle)
         finally:
@@ -55,7 +56,7 @@ def current_sha256(path: Path, artifact: Artifact) -> str | None:
     if artifact.sha256 is None or artifact.finished is None or not path.exists():
         return None
     try:
-        files = [file.stat() for file in (_files(path) if path.is_dir() else [path])]
+        files = [file.stat() for file in (files_below(path) if path.is_dir() else [path])]
         touched = max(stat.st_mtime for stat in [path.stat(), *files]) >= artifact.finished.timestamp() - CLOCK_SLACK
         if touched or sum(stat.st_size for stat in files) != artifact.bytes:
             return measure(path).sha256
@@ -71,17 +72,15 @@ def alteration(path: Path, artifact: Artifact) -> str | None:
     changed = f"{artifact.path} was changed since it was finished"
     if path.is_file() and path.stat().st_size != artifact.bytes:
         return changed  # without reading it: this is called often for an artifact that is being continued
-    now = current_sha256(path, artifact)
+    try:
+        now = current_sha256(path, artifact)
+    except InputError:  # what is in its place is not a file, or a link
+        return changed
     if now is None:
         return f"{artifact.path} no longer exists"
     return None if now == artifact.sha256 else changed
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield all files of a folder, in the same order on every system."""
-    yield from sorted((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.parts)
-
-
 def _sum(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

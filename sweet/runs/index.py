@@ -27,9 +27,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweet.errors import InputError
 from sweet.files import UNFINISHED, write_whole
+from sweet.regular import open_regular, read_regular
 from sweet.runs.content import CLOCK_SLACK
 from sweet.runs.entries import FORMS, E, Form
-from sweet.runs.jsonl import is_object, parse_row
+from sweet.runs.jsonl import bounded_lines, is_object, parse_row
 from sweet.runs.manifest import Kind
 
 VERSION = 1
@@ -41,6 +42,8 @@ TAIL = 4096
 ABANDONED = 60.0
 """Seconds after which an unfinished temporary file of an index is removed."""
 CHUNK = 1 << 20
+LARGEST = 1 << 30
+"""Most bytes of an index that are read: those of some million rows."""
 
 Kept = TypeVar("Kept")
 
@@ -129,7 +132,7 @@ class Index(Generic[E]):
         """
         now = time.time()
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 stamp = Stamp.of(file)
                 if stamp == self._stamp and (self._hash is not None or stamp.size == self._covered):
                     return False
@@ -150,7 +153,7 @@ class Index(Generic[E]):
         Raises:
             InputError: it no longer matches the entry.
         """
-        with suppress(OSError, ValidationError), self.path.open("rb") as file:
+        with suppress(OSError, ValidationError), open_regular(self.path) as file:
             file.seek(entry.offset)
             line = file.read(entry.length)
             if self.form.row.model_validate_json(line).entry(entry.offset, entry.length) == entry:
@@ -182,7 +185,7 @@ class Index(Generic[E]):
         """Parse the lines after the covered bytes."""
         self._last = None
         file.seek(self._covered)
-        for line in file:
+        for line in bounded_lines(file, self.path):
             if not line.endswith(b"\n"):
                 self._last = self._entry(line) if is_object(line) else None
                 return
@@ -203,7 +206,7 @@ class Index(Generic[E]):
     def _load(self) -> tuple[Stamp | None, int] | None:
         """Load the saved index and return its stamp and covered bytes; None if it is missing or invalid."""
         try:
-            content = index_path(self.path).read_bytes()
+            content = read_regular(index_path(self.path), LARGEST)
             kept = _SavedIndex[self.form.entry].model_validate_json(content)  # type: ignore[name-defined]
         except (OSError, ValidationError):
             return None

@@ -3,6 +3,8 @@
 A writer appends whole lines. If a process is killed or a disk is full, at most the last line of the file is torn: it
 has no line feed and is not a whole JSON object (the beginning of an object never is one). Readers ignore it and a
 writer removes it, so that the row is written again. A last line that lacks only its line feed is whole and is kept.
+
+A line has at most `LONGEST_LINE` bytes, so that a file without line feeds does not fill the memory.
 """
 
 from __future__ import annotations
@@ -11,19 +13,25 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import jsonlines
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from sweet.errors import InputError, UsageError
+from sweet.regular import make_folder, open_descriptor, open_regular
 from sweet.suggestions import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
+
+LONGEST_LINE = 1 << 26
+"""Most bytes of a row: 64 MiB. The largest rows that stages write, the candidates of a turn with long pages, have a few
+megabytes."""
 
 _FROM_A_COPY = "restore the file from a copy, or make it again; artifacts made from it are stale then"
 
@@ -34,7 +42,7 @@ def read_jsonl(path: Path, model: type[T]) -> Iterator[T]:
     Raises:
         InputError: the file does not exist, or a line is damaged or not a row of this model; names the line.
     """
-    for number, line in _lines(path):
+    for number, line in _lines(path, open_regular):
         if not line.strip() or (not line.endswith(b"\n") and not is_object(line)):
             continue
         yield parse_row(line, model, path, number)
@@ -65,7 +73,7 @@ def scan_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: the file does not exist, or a line is not a JSON object; names the line.
     """
-    for number, line in _lines(path):
+    for number, line in _lines(path, open_regular):
         try:
             row = from_json(line, cache_strings="keys") if line.strip() else None
         except ValueError as error:
@@ -88,7 +96,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     def lines() -> Iterator[bytes]:
         nonlocal number
-        for position, line in _lines(path):
+        for position, line in _lines(path, lambda named: named.open("rb")):
             number = position
             yield line.strip()
 
@@ -116,17 +124,30 @@ def _reason(error: jsonlines.InvalidLineError) -> str:
     return "The line is not a JSON object."
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(path: Path, opened: Callable[[Path], BinaryIO]) -> Iterator[tuple[int, bytes]]:
     """Yield numbered lines with their line feeds. Only a line feed ends a line."""
     try:
-        with path.open("rb") as file:
-            yield from enumerate(file, 1)
+        with opened(path) as file:
+            yield from enumerate(bounded_lines(file, path), 1)
     except FileNotFoundError as error:
         raise no_such_file(path) from error
     except IsADirectoryError as error:
         raise InputError("This is a folder, not a file.", path=path) from error
     except PermissionError as error:
         raise InputError("The file cannot be read.", path=path, fix="make it readable for this user") from error
+
+
+def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file with their line feeds.
+
+    Raises:
+        InputError: a line has more than `LONGEST_LINE` bytes.
+    """
+    most = LONGEST_LINE
+    for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+        if len(line) > most:
+            raise InputError(f"The line has more than {most:,} bytes.", path=path, line=number, fix=_FROM_A_COPY)
+        yield line
 
 
 def no_such_file(path: Path) -> InputError:
@@ -158,9 +179,9 @@ class JsonlWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            self._file = open_descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         except OSError as error:
             raise UsageError(f"The file cannot be written: {error.strerror}.", where=path) from error
         self._open = True
@@ -212,8 +233,8 @@ class JsonlWriter:
     def _repair(self) -> tuple[int, int]:
         """Remove a torn last line. Return the remaining rows and bytes."""
         rows = end = size = 0
-        with self.path.open("rb") as file:
-            for line in file:
+        with open_regular(self.path) as file:
+            for line in bounded_lines(file, self.path):
                 size += len(line)
                 if line.endswith(b"\n"):
                     end = size

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+from sweet.errors import InputError
 from sweet.runs.manifest import Artifact, Manifest
 
 DigestOf = Callable[[Artifact], str | None]
@@ -86,6 +87,12 @@ class Staleness:
         return self._reasons[artifact.id]
 
     def _reason(self, artifact: Artifact) -> str | None:
+        try:
+            return self._change_since(artifact)
+        except InputError as error:  # what is in its place is not a file, or a link
+            return f"{error.path}: {error.what.removesuffix('.')}"
+
+    def _change_since(self, artifact: Artifact) -> str | None:
         if artifact.status != "done":
             return None
         now = self._digest(artifact)

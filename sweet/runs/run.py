@@ -198,7 +198,7 @@ class Run:
         found = [
             entry.relative_to(self._root).as_posix()
             for kind in KINDS
-            if (self._root / kind).is_dir()
+            if (self._root / kind).is_dir() and not (self._root / kind).is_symlink()
             for entry in (self._root / kind).iterdir()
             if not entry.name.startswith(".")
         ]

@@ -18,8 +18,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sweet.errors import InputError, SweetError, UsageError
+from sweet.files import replaced
 from sweet.hints import Hint
 from sweet.installation import VERSION
+from sweet.regular import check_file, confine, make_folder, read_regular
 from sweet.runs.manifest import Manifest, parse, render
 
 NAME = "manifest.json"
@@ -30,12 +32,18 @@ NO_RUN = Hint.of("sweet rollout makes a run", "sweet.Run.create(path) makes a ru
 LOCKS = ".locks"
 TEMPORARY = ".manifest-"
 
+LARGEST = 1 << 28
+"""Most bytes of a manifest that is read: those of some ten thousand attempts."""
+
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's change of the manifest, which takes milliseconds."""
 
 
 class Store:
-    """The manifest of the run at `root`."""
+    """The manifest of the run at `root`.
+
+    Reading or changing it declares the folder to be a run, whose files are reached without links (sweet.regular).
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,10 +58,11 @@ class Store:
 
         Raises:
             UsageError: there is none, or it is of a newer version.
-            InputError: it is damaged; the fix is the command that restores the last good copy, if there is one.
+            InputError: it is damaged; the fix is the command that restores the last good copy, if there is one. Or it
+                is not a regular file.
         """
         try:
-            data = self.path.read_bytes()
+            data = self._read(self.path)
         except FileNotFoundError as error:
             if self.backup.is_file():
                 raise InputError("The run has lost its manifest.", path=self.path, fix=self._restore_hint()) from error
@@ -78,6 +87,7 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the manifest: one process and thread at a time."""
+        confine(self.root)
         lock = FileLock(self.lock_path("manifest"))
         try:
             lock.acquire(timeout=LOCK_TIMEOUT)
@@ -92,13 +102,19 @@ class Store:
             lock.release()
 
     def lock_path(self, name: str) -> Path:
-        """Return the lock file of the manifest, or of an artifact. Its content and existence have no meaning."""
-        folder = self.root / LOCKS
+        """Return the lock file of the manifest, or of an artifact. Its content and existence have no meaning.
+
+        Raises:
+            InputError: it or its folder is a link, or something else that is not a file.
+            UsageError: the run cannot be written.
+        """
+        path = self.root / LOCKS / f"{name}.lock"
         try:
-            folder.mkdir(exist_ok=True)
+            make_folder(path.parent)
+            check_file(path)
         except OSError as error:
             raise self._unwritable(error) from error
-        return folder / f"{name}.lock"
+        return path
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest, then its copy. The caller holds the lock."""
@@ -111,18 +127,14 @@ class Store:
         self._replace(self.backup, data)
 
     def _replace(self, target: Path, data: bytes) -> None:
-        temporary = self.root / f"{TEMPORARY}{os.getpid()}"
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+        with replaced(target, f"{TEMPORARY}{os.getpid()}", durable=True) as file:
+            file.write(data)
         sync_folder(self.root)
+
+    def _read(self, path: Path) -> bytes:
+        if os.path.lexists(path):
+            confine(self.root)
+        return read_regular(path, LARGEST)
 
     def _unwritable(self, error: OSError) -> SweetError:
         what = f"The run cannot be written: {error.strerror}."
@@ -132,7 +144,7 @@ class Store:
 
     def _restore_hint(self) -> str:
         try:
-            parse(self.backup.read_bytes(), self.backup, "")
+            parse(self._read(self.backup), self.backup, "")
         except (OSError, SweetError):
             return (
                 f"repair it by hand (sweet status --schema prints its form); the artifacts in {self.root} are unchanged"

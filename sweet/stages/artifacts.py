@@ -14,11 +14,13 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import JsonValue
 
-from sweet.errors import UsageError
+from sweet.errors import InputError, UsageError
 from sweet.hints import option
 from sweet.llm.scripted import SCRIPTED
+from sweet.regular import read_regular
 from sweet.runs.manifest import Artifact, Manifest
 from sweet.runs.run import Run
+from sweet.runs.store import LARGEST
 from sweet.runs.store import NAME as MANIFEST
 from sweet.stages.base import digest_of
 from sweet.stages.meta import RolloutsMeta
@@ -53,9 +55,9 @@ def own_actor(manifest: Manifest, name: JsonValue, recorded: datetime) -> Artifa
 def _is_another_run(folder: Path, created: datetime) -> bool:
     """Return whether a folder is a run that was created at another time; False where it cannot be read."""
     try:
-        other = json.loads((folder / MANIFEST).read_bytes())["created"]
+        other = json.loads(read_regular(folder / MANIFEST, LARGEST))["created"]
         return datetime.fromisoformat(other) != created
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, InputError):
         return False
 
 

@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol
 from sweet.errors import UsageError, first_line
 from sweet.hints import option
 from sweet.installation import install_command
+from sweet.regular import check_tree, make_folder
 from sweet.runs.run import Run
 from sweet.stages.base import Reporter, digest_of
 
@@ -147,7 +148,8 @@ class _TensorBoard:
 
     def __init__(self, name: LogName) -> None:
         self._folder = name.run / "logs" / "tensorboard" / name.artifact
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
+        check_tree(self._folder)
         self._make = import_module("torch.utils.tensorboard").SummaryWriter
         self._writer: Any = None
 

@@ -17,11 +17,14 @@ from pydantic_core import to_json
 from sweet.datasets.layout import known_system, published_line, published_row
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.files import check_target, replacing, write_whole
+from sweet.regular import read_regular
 from sweet.runs.run import Run
 from sweet.runs.store import Store
 from sweet.view.records import Records, Summary
 
 NAME = "bookmarks.json"
+LARGEST = 1 << 26
+"""Most bytes of a file of bookmarks that is read."""
 LOCK_TIMEOUT = 5.0
 """Seconds to wait for another viewer's change, which takes milliseconds."""
 
@@ -92,7 +95,7 @@ class Bookmarks:
 
     def _read(self) -> _File:
         try:
-            return _File.model_validate_json(self.path.read_bytes())
+            return _File.model_validate_json(read_regular(self.path, LARGEST))
         except FileNotFoundError:
             return _File()
         except OSError as error:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet.errors import UsageError
+from sweet.errors import InputError, UsageError
 from sweet.installation import install_command
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot, page_key
 from sweet.render.store import SCREENSHOTS, ScreenshotStore
@@ -87,7 +87,10 @@ class RunScreenshots:
     def page_picture(self, page: str) -> Picture:
         """Return the picture of a page, which is looked up by its HTML."""
         key = page_key(page, self._settings)
-        found = self._store.get(key)
+        try:
+            found = self._store.get(key)
+        except InputError as error:
+            return Picture(None, f"{self._named(error.path)} cannot be shown: {error.what}")
         if isinstance(found, RenderFailed):
             return Picture(None, f"the page did not load: {found}")
         if found is None:

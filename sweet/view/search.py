@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from sweet.regular import open_regular
 from sweet.supervisor import supervised
 
 PROGRAM = Path(__file__).with_name("search_worker.py")
@@ -30,6 +31,9 @@ class Search:
     It covers the request, the turns of both sides, the raw replies and the answer; with `hidden` also the information
     that is hidden from the agent.
 
+    Raises:
+        InputError: the path is no regular file, or in a run it is reached over a link.
+
     Attributes:
         done: the search has ended: it is complete, was stopped, or has an `error`.
         error: why it failed; it may contain text of the user or of a file.
@@ -40,7 +44,7 @@ class Search:
         self.done = False
         self.error: str | None = None
         self.seen = 0.0
-        self._size = max(path.stat().st_size, 1) if path.exists() else 1
+        self._size = max(_size(path), 1)
         self._rest = b""
         self._ended = False
         self._process = subprocess.Popen(
@@ -112,3 +116,11 @@ class Search:
             self._ended = True
         *lines, self._rest = b"".join(received).split(b"\n")
         yield from lines
+
+
+def _size(path: Path) -> int:
+    try:
+        with open_regular(path) as file:
+            return os.fstat(file.fileno()).st_size
+    except OSError:  # the process says so
+        return 0

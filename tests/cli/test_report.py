@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_folder_without_write_permission(sweet: Program, path: Path, monkeypat
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "x")
 
-    monkeypatch.setattr(Path, "replace", refused)
+    monkeypatch.setattr(os, "replace", refused)
     outcome = sweet("report", str(path))
     assert outcome.code == 2
     assert "Permission denied" in outcome.err

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from sweet.errors import InputError, UsageError
+from sweet.runs import jsonl
+from sweet.runs.entries import CANDIDATES
+from sweet.runs.index import Index
 from sweet.runs.jsonl import JsonlWriter, encode, read_jsonl, read_rows, scan_jsonl
 
 
@@ -192,5 +196,24 @@ def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
             read(tmp_path / "none.jsonl")
         with pytest.raises(InputError, match="folder"):
             read(tmp_path)
-    with pytest.raises(UsageError, match="cannot be written"):
+    with pytest.raises(InputError, match="folder"):
         JsonlWriter(tmp_path)
+
+
+def test_a_line_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without line feeds, such as a sparse one, is not read whole."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"id":1,"trajectory_id":"1"}\n{"id":1' + b" " * 93 + b"}\n")
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: list(read_rows(path)),
+        lambda: list(read_jsonl(path, Row)),
+        lambda: list(scan_jsonl(path)),
+        lambda: Index(path, CANDIDATES),
+        lambda: JsonlWriter(path),
+    )
+    assert [row.id for row in read_jsonl(path, Row)] == [1, 1]
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 100)
+    for read in readers:
+        with pytest.raises(InputError, match="more than 100 bytes") as error:
+            read()
+        assert error.value.line == 2
