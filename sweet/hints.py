@@ -76,14 +76,15 @@ def option(field: str, value: object = None) -> Hint:
     Args:
         field: the field of the stage's configuration, such as `fail_on_error` or `from_`.
         value: its value, or a placeholder in capitals such as MODEL; several values to choose from as a tuple.
-            True is a flag without a value.
+            True is a flag without a value, False the opposite one (`--no-verify`).
     """
-    flag = f"--{field.rstrip('_').replace('_', '-')}"
+    key = field.rstrip("_").replace("_", "-")
+    flag = f"--no-{key}" if value is False else f"--{key}"
     if value is None:
         return Hint.of(flag, field)
     choices = value if isinstance(value, tuple) else (value,)
     python = f"{field}={' or '.join(map(_literal, choices))}"
-    return Hint.of(flag if value is True else f"{flag} {'|'.join(map(_written, choices))}", python)
+    return Hint.of(flag if isinstance(value, bool) else f"{flag} {'|'.join(map(_written, choices))}", python)
 
 
 def stage(name: str, run: Path | None = None, **options: object) -> Hint:

@@ -169,10 +169,9 @@ def read_regular(path: Path, most: int) -> bytes:
         OSError: it cannot be read.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"The file is larger than {most:,} bytes.", path=path, fix="restore it from a copy")
-    return content
+        if os.fstat(file.fileno()).st_size > most:  # `read(most)` would allocate as much at once
+            raise InputError(f"The file is larger than {most:,} bytes.", path=path, fix="restore it from a copy")
+        return file.read()
 
 
 def make_folder(path: Path) -> None:

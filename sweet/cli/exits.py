@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sweet.cli import console
 from sweet.errors import Interrupted, SweetError, UsageError
+from sweet.full_disk import full_disk
 
 
 def exit_code_of(work: Callable[[], int], *, debug: bool = False) -> int:
@@ -34,15 +35,14 @@ def as_sweet_error(error: BaseException) -> SweetError | None:
         return error
     if isinstance(error, KeyboardInterrupt):
         return Interrupted("Stopped.")
+    if (full := full_disk(error)) is not None:
+        return full
     if isinstance(error, OSError):
         return _from_os_error(error)
     return None
 
 
 _FIXES = {
-    errno.ENOSPC: "free some space (sweet status --all shows the size of each run), then run the same command again",
-    errno.EDQUOT: "free some of your quota, then run the same command again",
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f), then run the same command again",
     errno.EROFS: "make the file system writable, or copy the run to a writable one",
     errno.EACCES: "change its permissions, or work on a copy",
     errno.EPERM: "change its permissions, or work on a copy",

@@ -185,8 +185,12 @@ def save_atomically(content: Any, path: Path) -> None:
     """Write tensors to a file that is either complete or unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:  # a disk may be full
+        partial.unlink(missing_ok=True)
+        raise

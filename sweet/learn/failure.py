@@ -15,6 +15,7 @@ from typing import Any
 
 from sweet.errors import SweetError, UsageError, described
 from sweet.files import write_whole
+from sweet.full_disk import full_disk
 from sweet.hints import Hint, hint_from_json, hint_to_json, option
 from sweet.llm.vllm import last_lines
 
@@ -41,6 +42,7 @@ def write_error(folder: Path, who: int | str, error: BaseException) -> None:
 
 def error_fields(error: BaseException) -> dict[str, Any]:
     """The error as JSON types."""
+    error = full_disk(error) or error
     if isinstance(error, SweetError):
         fields = {
             "what": hint_to_json(error.what),

@@ -87,7 +87,8 @@ class Job:
             "images": torch.tensor([pictures[picture] for s in self.pool for picture in s.images], dtype=torch.int32),
             "image_counts": torch.tensor([len(s.images) for s in self.pool]),
         }
-        torch.save({"words": json.dumps(fields), **numbers}, path)
+        with path.open("wb") as file:  # to a path, torch hides the error of the system
+            torch.save({"words": json.dumps(fields), **numbers}, file)
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -123,9 +123,13 @@ def _staged_folder(folder: Path, tokenizer: Any) -> Iterator[Path]:
     for name in last:
         (folder / name).unlink(missing_ok=True)
     # Saving may import DeepSpeed, which prints.
-    with without_progress_bars(), redirect_stdout(io.StringIO()):
-        yield part
-        tokenizer.save_pretrained(part)
+    try:
+        with without_progress_bars(), redirect_stdout(io.StringIO()):
+            yield part
+            tokenizer.save_pretrained(part)
+    except BaseException:  # a disk may be full
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     for path in sorted(part.iterdir(), key=lambda path: path.name in last):
         path.replace(folder / path.name)
     part.rmdir()

@@ -59,7 +59,7 @@ def run_label(run: Run, config: LabelConfig, reporter: Reporter) -> StageResult[
     scores = newest_to_learn(run, "scores", config.from_, needed_by="label")
     rollouts = run.input_of(scores, "rollouts")
     reporter.say(f"Labelling the dialogues of {rollouts.id} by {scores.id}.")
-    with run.attempt("label", config, inputs=[scores, rollouts]) as attempt:
+    with run.attempt("label", config, inputs=[scores, rollouts], verify=config.verify) as attempt:
         rewards, usable, scored = _rewarded(run, scores, rollouts)
         found = list(preferences(usable, rewards, rule))
         if not found:

@@ -32,7 +32,7 @@ def run_pair(run: Run, config: PairConfig, reporter: Reporter) -> StageResult[Pa
     """
     candidates = run.find("candidates", config.from_, needed_by="pair")
     reporter.say(f"Pairing the candidates of {candidates.id}.")
-    with run.attempt("pair", config, inputs=[candidates]) as attempt:
+    with run.attempt("pair", config, inputs=[candidates], verify=config.verify) as attempt:
         used = _draw_turns(list(read_jsonl(run.file(candidates), CandidateRow)), config)
         found = [pair for row in used for pair in turn_pairs(row, config)]
         if not found:

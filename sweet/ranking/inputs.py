@@ -38,13 +38,18 @@ def find_inputs(
 
     Raises:
         UsageError: an artifact is missing or not finished.
+        InputError: one is not as it was finished.
     """
     found = run.find("critic", critic, needed_by="rank") if by_critic else None
     if replies is not None:
         earlier = run.find("candidates", replies, needed_by="rank --replies")
-        return RankInputs(found, earlier, run.input_of(earlier, "rollouts"))
-    chosen = None if rollouts is not None else _default_rollouts(run, found)
-    return RankInputs(found, None, chosen or run.find("rollouts", rollouts, needed_by="rank"))
+        chosen = run.input_of(earlier, "rollouts")
+    else:
+        earlier = None
+        default = None if rollouts is not None else _default_rollouts(run, found)
+        chosen = default or run.find("rollouts", rollouts, needed_by="rank")
+    run.verify(chosen, sums=False)
+    return RankInputs(found, earlier, chosen)
 
 
 def _default_rollouts(run: Run, critic: Artifact | None) -> Artifact | None:

@@ -81,7 +81,7 @@ def run_rank(
     models = _models(choice, chosen.agent, config)
     local = plan_models(config, models, reporter, others=int(choice.load is not None))
     meta, held = _meta(choice, chosen), {GPUS: _gpus(config, choice, models)}
-    with run.attempt("rank", config, inputs=inputs.artifacts, environment=held) as attempt:
+    with run.attempt("rank", config, inputs=inputs.artifacts, environment=held, verify=config.verify) as attempt:
         draft = attempt.start_artifact("candidates", meta=meta.as_json(), resume=True)
         missing = _missing(turns, draft.path, reporter)
         with JsonlWriter(draft.path) as rows, JsonlWriter(attempt.metrics_path) as log:

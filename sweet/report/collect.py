@@ -66,9 +66,7 @@ class _Collection:
     def report(self) -> Report:
         manifest = self.manifest
         for artifact in manifest.artifacts:
-            if (problem := self._problem(artifact)) is not None:
-                self.problems.append(problem)
-                self._unreadable.add(artifact.id)
+            self._check(artifact)
         results = [self._result(artifact) for artifact in manifest.artifacts if artifact.kind == "scores"]
         comparisons = list(self._comparisons())
         ranked = {artifact.id: self._ranked(artifact) for artifact in self._existing("candidates")}
@@ -97,14 +95,21 @@ class _Collection:
         )
         return report.model_copy(update={"citation": quote.paragraph(report), "bibtex": quote.bibtex(report)})
 
-    def _problem(self, artifact: Artifact) -> str | None:
-        """Return why an artifact cannot be read; None if it can."""
+    def _check(self, artifact: Artifact) -> None:
+        """Record why an artifact cannot be read, or that it is not as it was finished; its rows are used then."""
         path = self.run.file(artifact)
+        readable = False
         try:
             (check_tree if path.is_dir() else check_file)(path)
+            readable = path.exists()
+            if not readable:
+                self.problems.append(f"{artifact.id}: {artifact.path} is missing.")
+            elif artifact.status == "done":
+                self.run.verify(artifact, sums=artifact.rows is not None)
         except InputError as error:
-            return for_command_line(error)
-        return None if path.exists() else f"{artifact.id}: {artifact.path} is missing."
+            self.problems.append(for_command_line(error))
+        if not readable:
+            self._unreadable.add(artifact.id)
 
     def _existing(self, kind: str) -> list[Artifact]:
         """Return the artifacts of a kind whose files can be read, in the manifest's order."""

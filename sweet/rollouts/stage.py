@@ -85,7 +85,7 @@ def run_rollout(run: Run, config: RolloutConfig, reporter: Reporter) -> StageRes
         _say_choice(config, judge, reporter)
     environment = {"tasks_digest": tasks_digest, GPUS: _gpus(kind, config, models, judge)}
     inputs = [] if judge is None or judge.critic is None else [judge.critic]
-    with run.attempt("rollout", config, inputs=inputs, environment=environment) as attempt:
+    with run.attempt("rollout", config, inputs=inputs, environment=environment, verify=config.verify) as attempt:
         draft = attempt.start_artifact("rollouts", meta=meta.as_json(), resume=True, allow_new=config.new)
         draft.meta |= looks
         finished = FinishedDialogues(scan_jsonl(draft.path) if draft.path.exists() else ())

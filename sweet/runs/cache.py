@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweet.files import write_whole
-from sweet.runs.content import measure
+from sweet.runs.content import file_sha256
 
 _SETTLED = 2.0
 """Seconds after which a file's modification time identifies its content: a later change within the resolution of the
@@ -64,7 +64,7 @@ def cached_sha256(path: Path) -> str:
         digest, check = memo.read_text(encoding="ascii").split()
         if check == _check(digest):
             return digest
-    found = measure(resolved).sha256
+    found = file_sha256(resolved)
     if time.time() - stat.st_mtime > _SETTLED:
         with contextlib.suppress(OSError):
             write_whole(memo, f"{found} {_check(found)}\n".encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +24,26 @@ class Content:
     bytes: int
 
 
-def measure(path: Path) -> Content:
+def file_sha256(file: Path) -> str:
+    """Read all of a file. See `sweet.regular.open_regular` for errors."""
+    with open_regular(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def measure(path: Path, sum_of: Callable[[Path], str] = file_sha256) -> Content:
     """Read all of a file or folder.
+
+    Args:
+        sum_of: returns the sha256 of one file.
 
     Raises:
         FileNotFoundError: there is none.
     """
     if not path.is_dir():
-        return Content(_sum(path), path.stat().st_size)
+        return Content(sum_of(path), path.stat().st_size)
     whole, size = hashlib.sha256(), 0
     for file in files_below(path):
-        whole.update(f"{_sum(file)}  {file.relative_to(path).as_posix()}\n".encode("utf-8", "surrogateescape"))
+        whole.update(f"{sum_of(file)}  {file.relative_to(path).as_posix()}\n".encode("utf-8", "surrogateescape"))
         size += file.stat().st_size
     return Content(whole.hexdigest(), size)
 
@@ -79,8 +89,3 @@ def alteration(path: Path, artifact: Artifact) -> str | None:
     if now is None:
         return f"{artifact.path} no longer exists"
     return None if now == artifact.sha256 else changed
-
-
-def _sum(file: Path) -> str:
-    with open_regular(file) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

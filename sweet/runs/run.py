@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet.errors import SweetError, UsageError
+from sweet.full_disk import full_disk
 from sweet.hints import Hint, stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
@@ -20,8 +21,9 @@ from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.content import alteration, current_sha256
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest, now
-from sweet.runs.stages import KINDS, stage_making
+from sweet.runs.stages import KINDS, stage_making, stage_named
 from sweet.runs.store import LOCKS, NO_RUN, TEMPORARY, Store
+from sweet.runs.verification import check_content, check_size
 from sweet.suggestions import did_you_mean
 
 
@@ -145,11 +147,15 @@ class Run:
             raise self._unknown(id, [artifact.id for artifact in manifest.artifacts])
         return found
 
-    def find(self, kind: Kind, from_id: str | None = None, *, needed_by: str) -> Artifact:
+    def find(self, kind: Kind, from_id: str | None = None, *, needed_by: str, as_it_is: bool = False) -> Artifact:
         """Return the newest finished artifact of a kind, or the one that `from_id` names.
+
+        Args:
+            as_it_is: also one whose file has another size than when it was finished.
 
         Raises:
             UsageError: there is none; names the stage that makes it, or the existing ids.
+            InputError: its file has another size than when it was finished, or is no regular file.
         """
         manifest = self.manifest()
         done = manifest.of_kind(kind, "done")
@@ -170,7 +176,20 @@ class Run:
         if not self.file(chosen).exists():
             what = f"{needed_by} needs {chosen.id}, and its file does not exist."
             raise UsageError(what, where=self.file(chosen), fix=Hint("put it back, or ", self._maker(kind)))
+        if not as_it_is:
+            check_size(self.file(chosen), chosen, self._again(manifest, chosen))
         return chosen
+
+    def verify(self, artifact: Artifact, *, sums: bool = True) -> None:
+        """Check that an artifact is as it was finished.
+
+        Args:
+            sums: whether its sha256 is compared, too; its size and the number of its rows always are.
+
+        Raises:
+            InputError: it is not; the fix is the command that makes it again.
+        """
+        check_content(self.file(artifact), artifact, self._again(self._store.load(), artifact), sums=sums)
 
     def input_of(self, artifact: Artifact, kind: Kind) -> Artifact:
         """Return the nearest artifact of a kind that an artifact was made from; itself if it is of that kind.
@@ -211,26 +230,45 @@ class Run:
         config: Config,
         inputs: Sequence[Artifact] = (),
         environment: dict[str, Any] | None = None,
+        *,
+        verify: bool = True,
     ) -> Iterator[ActiveAttempt]:
         """Record one call of a stage: running within the block, then done, failed or interrupted.
 
         Args:
             inputs: the artifacts it reads.
             environment: recorded in addition to versions and system.
+            verify: whether the sha256 of its inputs is compared, too; their sizes and numbers of rows always are.
+
+        Raises:
+            InputError: an input is not as it was finished.
+            SweetError: the disk became full within the block.
         """
+        for artifact in inputs:
+            self.verify(artifact, sums=verify)
         attempt = ActiveAttempt(self._store, stage, config, inputs, environment)
         try:
             yield attempt
         except BaseException as error:
+            full = full_disk(error, self.path)
             try:
-                attempt.end(error)
+                attempt.end(full or error)
             except Exception as second:
                 error.add_note(f"The manifest could not be updated: {second}")
+            if full is not None:
+                raise full from error
             raise
         attempt.end(None)
 
     def _maker(self, kind: Kind) -> Hint:
         return stage(stage_making(kind).name, self.path)
+
+    def _again(self, manifest: Manifest, artifact: Artifact) -> Hint:
+        """Return what makes an artifact again."""
+        attempt = manifest.attempt(artifact.attempt)
+        if attempt is None or stage_named(attempt.stage) is None:
+            return Hint(f"sweet data import FILE {shlex.quote(str(self.path))}")
+        return Hint(self._maker(artifact.kind), f" with the options of {attempt.id}")
 
     def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
         return UsageError(

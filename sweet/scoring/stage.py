@@ -69,7 +69,8 @@ def run_eval(run: Run, config: EvalConfig, reporter: Reporter) -> StageResult[Ev
             "the rates are not those of the agent alone."
         )
     began = time.monotonic()
-    with run.attempt("eval", config, inputs=[rollouts]) as attempt, _open_scorer(run, kind, config, request) as scorer:
+    attempted = run.attempt("eval", config, inputs=[rollouts], verify=config.verify)
+    with attempted as attempt, _open_scorer(run, kind, config, request) as scorer:
         attempt.environment |= {**scorer.environment, GPUS: _gpus(kind, config)}
         if baseline is not None:
             fix = score_again(baseline, scorer.option)

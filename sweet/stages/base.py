@@ -112,6 +112,9 @@ class PlannedConfig(StageConfig):
     rates: list[str] = Field(default_factory=list, json_schema_extra=OPERATIONAL)
     """With --dry-run: another run, whose finished attempts are used to estimate durations if RUN has none; may be given
     several times."""
+    verify: bool = Field(default=True, json_schema_extra=OPERATIONAL)
+    """Compare the sha256 of the artifacts that are read with the manifest. Their sizes and numbers of rows are compared
+    in any case. The sums of large files are kept in the cache."""
 
 
 def _has_mark(info: FieldInfo, mark: str) -> bool:

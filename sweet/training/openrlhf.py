@@ -117,7 +117,8 @@ def train_by_openrlhf(
     used = training.hyperparameters
     meta = record.artifact_meta(training.model.base, used, training.beta)
     environment = {"openrlhf": version}
-    with run.attempt(record.stage, record.config, inputs=training.inputs, environment=environment) as attempt:
+    inputs, verify = training.inputs, record.config.verify
+    with run.attempt(record.stage, record.config, inputs, environment, verify=verify) as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         folder = draft.path / FOLDER
         folder.mkdir(exist_ok=True)

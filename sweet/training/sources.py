@@ -43,6 +43,7 @@ class Sources:
 
     Raises:
         UsageError: one is named twice or is missing.
+        InputError: one has not the size and the rows with which it was finished.
 
     Attributes:
         inputs: the artifacts, the last one first, then their rollouts, those of the last one first.
@@ -62,6 +63,8 @@ class Sources:
         last_first = [artifact for source in reversed(self._sources) for artifact in source[:2]]
         unique = {artifact.id: artifact for artifact in last_first}
         self.inputs = sorted(unique.values(), key=lambda artifact: artifact.kind == "rollouts")
+        for artifact in self.inputs:
+            run.verify(artifact, sums=False)
 
     @classmethod
     def find(cls, run: Run, kind: Kind, named: Sequence[str], *, needed_by: str) -> Sources:

@@ -26,7 +26,7 @@ from sweet.learn.zero import ZeroSettings
 from sweet.runs.jsonl import JsonlWriter
 from sweet.runs.manifest import Artifact, Kind
 from sweet.runs.run import Run
-from sweet.stages.base import Reporter, StageConfig, StageResult, digest_of
+from sweet.stages.base import PlannedConfig, Reporter, StageResult, digest_of
 from sweet.stages.meta import TrainedMeta
 from sweet.stages.rates import GPUS
 from sweet.training.examples import TrainingData
@@ -85,7 +85,7 @@ class StageRecord:
 
     stage: str
     kind: Kind
-    config: StageConfig
+    config: PlannedConfig
     meta: TrainedMeta
     resume: bool
 
@@ -111,14 +111,15 @@ def train(
         reporter.warn(f"{dropped} early turns were omitted to fit --max-length {training.model.max_length}.")
     meta = _meta(training, record)
     held = {GPUS: world_size(training.layout) if training.model.on_gpu else 0}
-    with run.attempt(record.stage, record.config, inputs=training.inputs, environment=held) as attempt:
+    config = record.config
+    with run.attempt(record.stage, config, inputs=training.inputs, environment=held, verify=config.verify) as attempt:
         draft = attempt.start_artifact(record.kind, suffix="", meta=meta.as_json(), resume=record.resume)
         has_checkpoint = _check_checkpoint(draft.path, training.layout)
         metrics = _finished_metrics(run, draft.id) if draft.resumed and not has_checkpoint else None
         if metrics is not None:
             reporter.say(f"{draft.id} is finished already.")
         else:
-            name = log_name(run, draft.id, record.config.model_dump(mode="json") | meta.as_json())
+            name = log_name(run, draft.id, config.model_dump(mode="json") | meta.as_json())
             with JsonlWriter(attempt.metrics_path) as rows, MetricLogs(log_to, name, reporter) as logs:
 
                 def on_row(row: Record) -> None:

@@ -304,7 +304,7 @@ def _select_rollouts(run: Run, manifest: Manifest, from_: str | None) -> Artifac
     for artifact in reversed(unfinished):
         if _is_running(manifest, artifact) or run.file(artifact).exists():
             return artifact
-    return run.find("rollouts", from_, needed_by="view")
+    return run.find("rollouts", from_, needed_by="view", as_it_is=True)
 
 
 def _is_running(manifest: Manifest, artifact: Artifact) -> bool:

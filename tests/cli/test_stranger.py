@@ -158,3 +158,33 @@ def test_a_new_run_over_a_link(workplace: Path) -> None:
     (workplace / "runs").symlink_to("disk")
     run = Run.create(Path("runs/one"), "code")
     assert Run.open(Path("runs/one")).manifest() == run.manifest()
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "code"),
+    [
+        (("eval", "runs/one", "--from", "rollouts-1"), ROLLOUTS, 2),
+        (("label", "runs/one", "--from", "scores-1"), ROLLOUTS, 2),
+        (("label", "runs/one", "--from", "scores-1"), SCORES, 2),
+        ((*TRAIN, "--no-verify"), SCORES, 2),
+        ((*TRAIN, "--dry-run"), ROLLOUTS, 2),
+        (("rank", "runs/one", "--agent", "micro", "--judge", "random", "--rollouts", "rollouts-1"), ROLLOUTS, 2),
+        (("pair", "runs/one"), "candidates/candidates-1.jsonl", 2),
+        (("data", "export", "runs/one", "--from", "rollouts-1"), ROLLOUTS, 2),
+        (("report", "runs/one"), ROLLOUTS, 0),
+        (("report", "runs/one"), SCORES, 0),
+        (("view", "runs/one", "--from", "rollouts-1", "--print"), ROLLOUTS, 0),
+    ],
+)
+def test_a_file_that_was_cut_is_not_used_silently(
+    sweet: Program, run: Path, words: tuple[str, ...], place: str, code: int
+) -> None:
+    (run / "actor/actor-1/config.json").unlink(missing_ok=True)
+    rows = (run / place).read_bytes().splitlines(keepends=True)
+    (run / place).write_bytes(b"".join(rows[: len(rows) // 2]))
+    outcome = sweet(*words)
+    assert outcome.code == code
+    said = " ".join(outcome.err.split())
+    assert (f"{len(rows) // 2} of {len(rows)} rows" in said) == (words[0] != "view")
+    if code == 2:
+        assert "make it again: sweet" in said

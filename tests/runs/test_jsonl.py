@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from sweet.errors import InputError, UsageError
+from sweet.errors import InputError
 from sweet.runs import jsonl
 from sweet.runs.entries import CANDIDATES
 from sweet.runs.index import Index

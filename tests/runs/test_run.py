@@ -179,8 +179,12 @@ class TestStale:
 
     def test_what_a_hand_changed_before_it_was_used_is_what_was_used(self, run: Run) -> None:
         rollouts = make(run, "rollout", "rollouts")
-        run.file(rollouts).write_text('{"by": "hand"}\n')
-        scores = make(run, "eval", "scores", run.find("rollouts", needed_by="eval"))
+        time.sleep(0.05)
+        run.file(rollouts).write_text("[]\n")
+        with run.attempt("eval", Settings(), inputs=[rollouts], verify=False) as attempt:
+            draft = attempt.start_artifact("scores")
+            draft.path.write_text("{}\n")
+            scores = attempt.finish_artifact(draft, rows=1)
         assert run.manifest().attempts[-1].inputs[0].sha256 == measure(run.file(rollouts)).sha256
         assert run.stale(scores) == "its input rollouts-1 is stale"
 
