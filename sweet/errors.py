@@ -10,6 +10,7 @@
 An error says three things: what is wrong, where, and what fixes it. Nothing below the command line prints: it raises
 one of these, and `sweet.cli` draws the panel. Any other exception is a bug in `sweet`. Each of the three texts may be a
 `sweet.hints.Hint`, which names options as flags to users of the command line and as arguments to users of the package.
+API keys and passwords are removed from all three (`sweet.redaction`): a server may repeat them in its messages.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweet.hints import in_python
+from sweet.hints import Hint, in_python
+from sweet.redaction import redacted
 
 
 class SweetError(Exception):
@@ -34,10 +36,10 @@ class SweetError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, where: str | Path | None = None, fix: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.where = str(where) if isinstance(where, Path) else where
-        self.fix = fix
+        super().__init__(_shown(what))
+        self.what = _shown(what)
+        self.where = None if where is None else _shown(str(where) if isinstance(where, Path) else where)
+        self.fix = None if fix is None else _shown(fix)
 
     def __str__(self) -> str:
         """The error for users of the package: options are arguments."""
@@ -95,6 +97,11 @@ class Interrupted(SweetError):
 
     title = "Stopped"
     exit_code = 130
+
+
+def _shown(text: str) -> str:
+    """Return a text without keys, in each of its wordings."""
+    return Hint.of(redacted(text), redacted(text.python)) if isinstance(text, Hint) else redacted(text)
 
 
 def described(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sweet.errors import SweetError
+from sweet.redaction import redacted, redacted_json
 from sweet.view.text import printable
 from sweet.view.units import format_bytes
 
@@ -39,8 +40,9 @@ PAGE = 120
 
 
 def safe_text(text: object, style: str = "") -> Text:
-    """Return any text in a form that is safe to print: control characters are visible and markup is not interpreted."""
-    return Text(printable(str(text)), style)
+    """Return any text in a form that is safe to print: control characters are visible, markup is not interpreted, and
+    keys are removed."""
+    return Text(printable(redacted(str(text))), style)
 
 
 def output_console() -> Console:
@@ -83,10 +85,11 @@ class _Narration(_Console):
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON value on stdout. NaN and infinity, which JSON lacks, are null."""
-    from pydantic_core import to_json  # not needed for the help
+    """Print one JSON value on stdout, without keys. NaN and infinity, which JSON lacks, are null."""
+    from pydantic_core import to_json, to_jsonable_python  # not needed for the help
 
-    text = to_json(value, indent=2, inf_nan_mode="null", fallback=str).decode()
+    shown = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
+    text = to_json(shown, indent=2, inf_nan_mode="null").decode()
     sys.stdout.write(text + "\n")
 
 

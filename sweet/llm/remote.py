@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.llm.address import base_url, is_loopback
-from sweet.llm.base import Completion, RequestFailed, Role, Sampling
+from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
 from sweet.llm.dialect import Dialect, merged
 from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
@@ -375,9 +375,14 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
             f"The server returned {len(answer.choices)} replies; {sampling.n} were requested.", where=target.url
         )
     return Completion(
-        replies=tuple(replace(reply, text=redacted_reply(reply.text)) for reply in answer.replies()),
+        replies=tuple(map(_without_keys, answer.replies())),
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
         completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
     )
+
+
+def _without_keys(reply: Reply) -> Reply:
+    """A reply is written to files, and the server may repeat the key that it was sent."""
+    return replace(reply, text=redacted_reply(reply.text), finish_reason=redacted_reply(reply.finish_reason))

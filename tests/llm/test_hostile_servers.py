@@ -63,11 +63,18 @@ GOOD, LISTED = whole(json.dumps(REPLY).encode()), whole(MODELS)
 
 
 class Raw:
-    """A server that writes bytes. `sent` counts those of its answers to chats; `asked` the chats."""
+    """A server that writes bytes.
+
+    Attributes:
+        sent: the bytes of its answers to chats.
+        asked: the number of chats.
+        requests: the heads of all requests.
+    """
 
     def __init__(self, chat: Answer, models: Answer) -> None:
         self.chat, self.models = chat, models
         self.sent = self.asked = 0
+        self.requests: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -78,6 +85,7 @@ class Raw:
                 )
                 await reader.readexactly(length)
                 self.asked += is_chat
+                self.requests.append(request)
 
                 async def write(data: bytes, *, counted: bool = is_chat) -> None:
                     self.sent += len(data) if counted else 0
@@ -345,3 +353,86 @@ def test_many_models_are_not_all_listed() -> None:
     long, _ = ask(models=whole(json.dumps({"data": [{"id": "y" * 1_000}]}).encode()))
     assert isinstance(long, UsageError)
     assert len(str(long)) < 500
+
+
+def test_a_key_in_a_message_of_the_server_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEET_AGENT_API_KEY", "kQ7-vvw93-hidden")
+    message = "x " * 240 + "Incorrect API key provided: kQ7-vvw93-hidden"
+    error = json.dumps({"error": {"message": message}}).encode()
+    outcomes = ask(whole(error, "400 Bad Request"))[0], ask(models=whole(error, "401 Unauthorized"))[0]
+    for outcome in outcomes:
+        assert isinstance(outcome, RequestFailed | UsageError)
+        assert "kQ7" not in str(outcome), "not even its beginning"
+        assert "kQ7" not in repr(outcome.__cause__)
+
+
+def redirect(location: str, status: str = "307 Temporary Redirect") -> Answer:
+    return whole(b"", status, f"Location: {location}")
+
+
+STATUSES = ("301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect")
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("of", ["chat", "models"])
+def test_no_dialogue_is_carried_to_another_host(of: str, status: str) -> None:
+    async def inside() -> None:
+        async with raw() as (other, elsewhere), raw() as (server, url):
+            path = "/chat/completions" if of == "chat" else "/models"
+            setattr(server, of, redirect(f"{elsewhere}{path}", status))
+            expected = RequestFailed if of == "chat" else UsageError
+            with pytest.raises(expected, match=f"redirects.*{elsewhere}") as refused:
+                async with open_client("m", [url], retry_timeout=0.1) as client:
+                    await client.chat(ASK, ONE)
+            assert of == "chat" or "--follow-redirects" in str(refused.value.fix)
+            assert other.requests == []
+
+    asyncio.run(inside())
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_another_host_gets_the_dialogue_but_not_the_key_if_that_is_allowed(
+    status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEET_AGENT_API_KEY", "kQ7-vvw93-hidden")
+
+    async def inside() -> None:
+        async with raw() as (other, elsewhere), raw() as (server, url):
+            server.chat = redirect(f"{elsewhere}/chat/completions", status)
+            async with open_client("m", [url], retry_timeout=0.1, follow_redirects=True) as client:
+                assert (await client.chat(ASK, ONE)).replies[0].text == "It is 5."
+            assert other.asked == 1
+            assert b"kQ7" in server.requests[-1]
+            assert b"kQ7" not in b"".join(other.requests)
+
+    asyncio.run(inside())
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["file:///etc/passwd", "http://user:word@127.0.0.1:1/", "//[", "http://127.0.0.1:99999/", "\xff\xfe", ""],
+)
+def test_a_redirect_to_what_is_no_address_fails_the_request(location: str) -> None:
+    for follow in (False, True):
+        outcome, server = ask(redirect(location), follow_redirects=follow)
+        assert isinstance(outcome, RequestFailed | ServerError)
+        assert server.asked < 20
+
+
+def test_a_redirect_on_the_same_host_is_followed_but_not_for_ever() -> None:
+    async def inside() -> tuple[Completion, Raw]:
+        async with raw() as (server, url), open_client("m", [url]) as client:
+
+            async def moved(write: Write) -> None:
+                await (GOOD if b"/elsewhere" in server.requests[-1] else redirect("/elsewhere"))(write)
+
+            server.chat = moved
+            return await client.chat(ASK, ONE), server
+
+    completion, server = asyncio.run(inside())
+    assert completion.replies[0].text == "It is 5."
+    assert server.asked == 2
+    outcome, circling = ask(redirect("/v1/chat/completions"))
+    assert isinstance(outcome, RequestFailed)
+    assert "again and again" in outcome.what
+    assert circling.asked < 10

@@ -1,0 +1,112 @@
+"""Keys and passwords in texts that are shown or written."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+
+import pytest
+
+from sweet.cli import console
+from sweet.errors import InputError, SweetError, UsageError
+from sweet.hints import Hint, option
+from sweet.llm.address import base_url
+from sweet.redaction import redacted, redacted_json, redacted_reply
+from sweet.runs.environment import recordable
+
+KEY = "kQ7-vvw/93+hidden=="
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SWEET_SIM_API_KEY", KEY)
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "SWEET_AGENT_API_KEY", "SWEET_JUDGE_API_KEY", "OTHER_API_KEY", "HF_TOKEN"]
+)
+def test_the_value_of_a_variable_is_removed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "secret-of-this-machine")
+    assert redacted("it said secret-of-this-machine!") == "it said ***!"
+    assert redacted_reply("it said secret-of-this-machine!") == "it said ***!"
+
+
+@pytest.mark.parametrize(
+    "spelt", [KEY, f"Bearer {KEY}", "kQ7-vvw%2F93%2Bhidden%3D%3D", f"a{KEY}{KEY}b", json.dumps({"a": KEY})]
+)
+def test_every_spelling_of_a_key_is_removed(spelt: str) -> None:
+    for text in (redacted(spelt), redacted_reply(spelt)):
+        assert "hidden" not in text
+
+
+def test_of_two_keys_the_longer_one_is_removed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY + "-longer")
+    assert redacted(f"<{KEY}-longer>") == "<***>"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://user:word@host/v1", "http://***@host/v1"),
+        ("http://host/v1?api_key=abc&x=1", "http://host/v1?api_key=***&x=1"),
+        ("http://host/?x=1&token=abc", "http://host/?x=1&token=***"),
+        ("Authorization: Bearer abcdefgh", "Authorization: Bearer ***"),
+        ("Incorrect API key: sk-abcdefghijklmnop1234.", "Incorrect API key: sk-***."),
+    ],
+)
+def test_what_looks_like_a_secret_is_removed_from_messages(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+    assert redacted_reply(text) == text, "a reply is data"
+
+
+@pytest.mark.parametrize("value", ["EMPTY", "none", "x", ""])
+def test_a_placeholder_is_no_key(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", value)
+    text = "def f(x): return None if EMPTY else x  # none"
+    assert redacted(text) == redacted_reply(text) == text
+
+
+def test_a_word_that_replies_contain_stays_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "password")
+    code = "def login(password): return password"
+    assert redacted_reply(code) == code
+    assert "password" not in redacted("the server said password")
+
+
+def test_json_is_redacted_in_values_and_names() -> None:
+    value = {"a": [1, None, KEY], KEY: {"b": f"x {KEY}"}, "n": 1.5}
+    shown = {"a": [1, None, "***"], "***": {"b": "x ***"}, "n": 1.5}
+    assert redacted_json(value) == recordable(value) == shown
+
+
+def test_an_error_shows_no_key(capsys: pytest.CaptureFixture[str]) -> None:
+    fix = Hint("write ", option("agent", KEY))
+    error = SweetError(f"It said {KEY}.", where=f"http://u:{KEY}@host", fix=fix)
+    invalid = InputError(f"It said {KEY}.", path=f"/tmp/{KEY}", line=3)
+    for one in (error, invalid):
+        console.show_error(one)
+        console.show_traceback(one)
+        assert "hidden" not in "".join(traceback.format_exception(one)) + str(one) + one.worded(str) + repr(one)
+    assert isinstance(error.fix, Hint)
+    assert error.fix == "write --agent ***"
+    console.show_bug(ValueError(f"It said {KEY}."))
+    console.print_json({"error": KEY, "path": [KEY]})
+    console.show(console.safe_text(KEY))
+    captured = capsys.readouterr()
+    assert "hidden" not in captured.out + captured.err
+    assert captured.err.count("***") > 3
+
+
+def test_an_address_with_a_password_is_not_repeated() -> None:
+    for text in ("http://user:pass-word@host/v1", "http://host/v1?api_key=pass-word"):
+        with pytest.raises(UsageError) as error:
+            base_url(text)
+        assert "pass-word" not in str(error.value)
+
+
+def test_other_values_are_unchanged() -> None:
+    value: dict[str, Any] = {"url": "http://host:8000/v1", "mail": "a@b", "text": "x?y=1&z", "sk": "sk-short"}
+    assert redacted_json(value) == value
