@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,45 +20,16 @@ from sweet.sandbox.pool import open_jails
 from sweet.sandbox.program import Limits
 from sweet.sandbox.tiers import SAFE_TIERS, probe_tier
 from tests.sandbox.redteam.answers import Hostile, deed, hostile
+from tests.sandbox.redteam.ordinary import ROOT, can_become_ordinary, ordinary
 from tests.sandbox.redteam.run import ANSWERS, Surroundings, Team
 
-ROOT = Path(__file__).parents[2]
-NOBODY = "65534"
 CASES = [
     *((tier, user) for tier in SAFE_TIERS for user in ("root", "ordinary")),
     ("bwrap-without-seccomp", "ordinary"),
 ]
 
-OPEN_AND_DROP = """
-set -e
-if [ "$closed" ]; then
-    mount --bind "$prefix" "$hold"
-    mount -t tmpfs -o mode=755 none "$closed"
-    mkdir -p "$prefix"
-    mount --bind "$hold" "$prefix"
-fi
-exec setpriv --reuid $nobody --regid $nobody --clear-groups "$@"
-"""
-"""As root, in a separate mount namespace: make the interpreter reachable for other users, then become nobody."""
-
 DONE = "got 'done'"
 """The detail of the score of an answer that could do something forbidden."""
-
-
-def ordinary(command: list[str], home: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the command that runs as an ordinary user, and its environment."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(home)}
-    if os.geteuid() != 0:
-        return command, environment
-    if shutil.which("unshare") is None or shutil.which("setpriv") is None:
-        pytest.skip("util-linux is needed to become an ordinary user")
-    prefix = Path(sys.base_prefix)
-    closed = next((str(folder) for folder in reversed(prefix.parents) if not folder.stat().st_mode & 0o001), "")
-    os.chown(home, int(NOBODY), int(NOBODY))
-    hold = home / "hold"
-    hold.mkdir()
-    environment |= {"prefix": str(prefix), "closed": closed, "hold": str(hold), "nobody": NOBODY}
-    return ["unshare", "--mount", "sh", "-c", OPEN_AND_DROP, "sh", *command], environment
 
 
 def wrong(answer: Hostile, fate: dict[str, Any], filtered: bool) -> list[str]:
@@ -85,6 +55,8 @@ def test_red_team(tier: str, user: str) -> None:
         pytest.skip(f"{jail}: {status.detail}")
     if user == "root" and os.geteuid() != 0:
         pytest.skip("the tests do not run as root")
+    if user == "ordinary" and not can_become_ordinary():
+        pytest.skip("util-linux is needed to become an ordinary user")
     command = [sys.executable, "-m", "tests.sandbox.redteam.run", tier]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
