@@ -187,13 +187,18 @@ class _Run:
 
 
 class _Child:
-    """One child and its results. `budget` is the time for all its calls in seconds, `seconds` the time they took."""
+    """One child and its results.
+
+    Attributes:
+        budget: the time for all its calls, in seconds.
+        seconds: the time that this process has waited for the calls.
+    """
 
     def __init__(self, program: Program, limits: Limits, budget: float) -> None:
         self.program, self.calls = program, program.calls
         self.limits, self.budget = limits, budget
         self.nonce = secrets.token_hex(16)
-        self.begun: float | None = None
+        self.begun = False
         self.seconds = 0.0
         self.results: list[Result] = []
         self.buffer = bytearray()
@@ -223,7 +228,6 @@ class _Child:
             finally:
                 os.close(writing)
             ending = self._read(reading, jail.root)
-            self.seconds = time.monotonic() - self.begun if self.begun else 0.0
         finally:
             os.close(reading)
         if len(self.results) == len(self.calls):
@@ -237,6 +241,9 @@ class _Child:
     def _read(self, reading: int, root: int | None) -> Result | None:
         """Read results; return how the child failed, or None if all are there or the pipe has closed.
 
+        Only the time that this process waits counts. If it did not run for a while (another thread had the interpreter,
+        the machine was busy), the child may not have run either; and a result that lies in the pipe was in time.
+
         Args:
             root: the zygote's process id, whose descendants are the child and its processes; None if it is not visible.
         """
@@ -245,20 +252,26 @@ class _Child:
         poll.poll(_FIRST_WAIT_MS)  # most children end within it, so that all calls are read at once
         poll.modify(reading, select.POLLIN)
         next_check = time.monotonic() + _MONITOR_SECONDS
-        limit = time.monotonic() + _START_SECONDS
+        left = _START_SECONDS
         while len(self.results) < len(self.calls):
+            began = time.monotonic()
+            wait = max(0.0, min(left, next_check - began))
+            ready = poll.poll(wait * 1000)
             now = time.monotonic()
-            if now >= limit:
-                if not self.begun:
-                    raise JailError("The sandbox's zygote does not fork.")
-                return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
+            waited = min(now - began, wait)
+            left -= waited
+            self.seconds += waited if self.begun else 0.0
             if now >= next_check:
                 too_much = excess(root, self.limits.memory_bytes, self.limits.tasks) if root else None
                 if too_much:
                     return Result("crash", error="crash", message=too_much)
                 next_check = time.monotonic() + _MONITOR_SECONDS
-            if not poll.poll(max(0.0, min(limit, next_check) - now) * 1000):
-                continue
+            if not ready:
+                if left > 0:
+                    continue
+                if not self.begun:
+                    raise JailError("The sandbox's zygote does not fork.")
+                return Result("timeout", error="timeout", message=f"no result within {self.limits.call_seconds:g} s")
             data = os.read(reading, 1 << 16)
             if not data:
                 return None
@@ -268,7 +281,7 @@ class _Child:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 return Result("crash", error="crash", message="its results were garbled")
             if received:
-                limit = min(time.monotonic() + self.limits.call_seconds, (self.begun or 0.0) + self.budget)
+                left = min(self.limits.call_seconds, self.budget - self.seconds)
         return None
 
     def _parse(self) -> bool:
@@ -298,7 +311,7 @@ class _Child:
 
     def _take(self, kind: str, text: str) -> None:
         if kind == "begun":
-            self.begun = time.monotonic()
+            self.begun = True
         elif kind == "value":
             self.results.append(Result("value", value=json.loads(text)))
         elif kind == "raised":

@@ -3,6 +3,7 @@ hostile answers themselves are in test_redteam."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -208,6 +209,48 @@ def test_honest_libraries_work(call: Runner, name: str) -> None:
     source, value = HONEST_LIBRARIES[name]
     result = call(source)
     assert same(value, result.value), result
+
+
+def hold_the_interpreter(seconds: float) -> None:
+    """No other thread runs meanwhile, as during the search of a slow regular expression."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+def test_results_in_the_pipe_count_however_late_they_are_read() -> None:
+    source = "import time\ndef f(x):\n    time.sleep(0.15)\n    return x"
+    with open_jails("unsafe", 4, Limits(call_seconds=0.6)) as box:
+        box.run([HONEST] * 4)
+        stream = box.stream(Program(source, (f"f({x})",)) for x in range(8))
+        values = []
+        for execution in stream:
+            hold_the_interpreter(0.7)
+            values.append(execution.results[0].value)
+    assert values == list(range(8))
+
+
+def test_time_in_which_neither_process_ran_does_not_count() -> None:
+    source = "import time\ndef f():\n    while time.process_time() < 0.4: pass\n    return 1"
+    with open_jails("unsafe", 1, Limits(call_seconds=2.0)) as box:
+        box.run([Program("import time", ("1",))])
+        (running,) = box._workers[0].jails.values()
+        running.await_released()
+        assert running.root is not None
+        zygote = running.root
+
+        def stop() -> None:
+            children: list[int] = []
+            until = time.monotonic() + 20
+            while not children and time.monotonic() < until:
+                children = descendants(zygote)
+            os.kill(children[0], signal.SIGSTOP)
+            hold_the_interpreter(2.5)
+            os.kill(children[0], signal.SIGCONT)
+
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        (execution,) = box.run([Program(source, ("f()",))])
+        stopper.join()
+    assert execution.results[0].value == 1
 
 
 def test_simultaneous_streams_and_a_short_one_with_many_threads() -> None:
