@@ -2,6 +2,11 @@
 
 Ray is an optional dependency and is imported when a cluster is opened. A cluster is started here only for `local`;
 otherwise it runs already, and nothing of it is changed.
+
+Whoever reaches a port of a cluster and has its token can run programs on it. By default Ray listens on all interfaces,
+writes the token so that every user of the machine can read it, and keeps its session in a folder that all can write.
+The cluster for `local` listens on the loopback interface only, its session is in a folder of this user, and the token
+can be read by this user only (`sweet.cluster.private`).
 """
 
 from __future__ import annotations
@@ -13,11 +18,12 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet.cluster.private import check_private, private_settings
 from sweet.errors import ServerError, UsageError, first_line
 from sweet.hints import Hint, option
 from sweet.installation import install_command
@@ -83,20 +89,21 @@ def open_cluster(address: str) -> Iterator[Cluster]:
         raise UsageError(
             f"Ray is not installed: {first_line(error)}", where=option("ray", address), fix=install_command("ray")
         ) from error
-    options = {"include_dashboard": False} if address == "local" else {}
     target = address if address == "local" else _reachable(address)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise _no_cluster(address, first_line(error), _TOKEN_HINT) from error
-    finally:
-        for number, handler in handlers.items():  # Ray installs its own handler of SIGTERM
-            signal.signal(number, handler)
-    try:
+    with ExitStack() as stack:
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            options = stack.enter_context(private_settings()) if address == "local" else {}
+            stack.callback(ray.shutdown)
+            ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **options)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise _no_cluster(address, first_line(error), _TOKEN_HINT) from error
+        finally:
+            for number, handler in handlers.items():  # Ray installs its own handler of SIGTERM
+                signal.signal(number, handler)
+        if address == "local":
+            check_private(ray)
         yield Cluster(ray, address)
-    finally:
-        ray.shutdown()
 
 
 def import_ray(address: str = "local") -> Any:
