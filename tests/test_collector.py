@@ -40,6 +40,24 @@ def test_an_error_ends_the_pause() -> None:
     assert gc.isenabled()
 
 
+FROZEN = """
+import gc
+from sweet import collector
+
+with collector.paused():
+    pass
+assert gc.get_freeze_count() == 0
+with collector.paused(freeze=True):
+    made = {"a": []}
+assert gc.get_freeze_count() > 1000
+assert not any(each is made for each in gc.get_objects())
+"""
+
+
+def test_later_collections_skip_what_was_frozen() -> None:
+    subprocess.run([sys.executable, "-c", FROZEN], check=True)
+
+
 AT_EXIT = """
 import gc, sys
 from sweet import collector

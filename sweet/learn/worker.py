@@ -26,7 +26,7 @@ from sweet.hints import Hint, listed, option
 from sweet.learn.failure import write_error
 from sweet.learn.heartbeat import HEARTBEAT, HEARTBEAT_TIMEOUT, HeartbeatReader
 
-with collector.paused():
+with collector.paused(freeze=True):
     import torch
 
     from sweet.learn.job import FILE, PROGRESS, Job, checkpoint_path

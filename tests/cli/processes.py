@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PROGRAM = [sys.executable, "-m", "sweet"]
+from tests import programs
+
+PROGRAM = [sys.executable, *programs.SWEET]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -21,17 +23,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def sweet(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run one call to its end. Options are those of subprocess.run; `env` is added to this process's environment."""
-    env = environment(**options.pop("env", {}))
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run([*PROGRAM, *words], env=env, text=True, check=False, timeout=120, **options)
+    """Run one call to its end. Options are those of subprocess.Popen; `env` is added to this process's environment."""
+    return programs.run([*programs.SWEET, *words], env=os.environ | options.pop("env", {}), **options)
 
 
 def started(words: Sequence[str], **more: str) -> subprocess.Popen[str]:
     """Start a call in a separate process group."""
-    return subprocess.Popen(
-        [*PROGRAM, *words],
-        env=environment(**more),
+    return programs.start(
+        [*programs.SWEET, *words],
+        env=os.environ | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

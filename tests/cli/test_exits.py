@@ -48,7 +48,8 @@ def is_panel(text: str) -> bool:
 
 
 def test_0_success(imported: Path) -> None:
-    result = sweet("label", str(imported), "--json")
+    command = [*PROGRAM, "label", str(imported), "--json"]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0
     assert json.loads(result.stdout)["metrics"]["pairs"] > 0
 

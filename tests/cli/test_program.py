@@ -14,6 +14,7 @@ import pytest
 
 from sweet.cli.app import declarations
 from sweet.cli.generated import COMPLETIONS, completion
+from tests import programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,8 +65,8 @@ sys.exit(run(["play", "r", "--samples", "2"], build([command])))
 
 
 def test_the_simulated_human_is_served_until_it_is_stopped() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sweet", "serve-sim", "--port", "0", "--json", "--quiet"],
+    process = programs.start(
+        [*programs.SWEET, "serve-sim", "--port", "0", "--json", "--quiet"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

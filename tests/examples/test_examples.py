@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from sweet_capitals import CAPITALS
 
 import sweet
 from sweet.sandbox.tiers import probe_tiers
+from tests import programs
 from tests.docs.pages import ROOT
 from tests.packages import register
 
@@ -25,14 +24,7 @@ needs_jail = pytest.mark.skipif(
 
 
 def run_program(name: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / name, folder / "run"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        timeout=240,
-    )
+    done = programs.run([EXAMPLES / name, folder / "run"], torch=True, cwd=folder, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

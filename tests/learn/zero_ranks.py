@@ -15,7 +15,7 @@ from typing import Any
 
 from sweet import collector
 
-with collector.paused():
+with collector.paused(freeze=True):
     import torch
 
     from sweet.learn.data import Example, Objective, Reference

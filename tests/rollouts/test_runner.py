@@ -23,6 +23,7 @@ from sweet.rollouts.runner import LIMIT_FILE, FinishedDialogues
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, task_row
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +50,11 @@ def tasks(tmp_path: Path) -> Path:
 def words(run: Path, tasks: Path, server: str, *more: str) -> list[str]:
     sides = ["--agent", AGENT, "--agent-url", server, "--sim", HUMAN, "--sim-url", server]
     given = ["--tasks", str(tasks), *sides, "--concurrency", "12", *more]
-    return [sys.executable, "-m", "sweet", "rollout", str(run), *given]
+    return [*programs.SWEET, "rollout", str(run), *given]
 
 
 def started(run: Path, tasks: Path, server: str, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return programs.start(
         words(run, tasks, server, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=run.parent
     )
 
@@ -99,7 +100,7 @@ def test_ctrl_c_once_plays_what_is_under_way_to_its_end(tmp_path: Path, tasks: P
     assert f"{done} dialogues are done, {COUNT - done} are missing" in told
     stats = asked(server, "/stats")
     assert stats["requests"] == stats["answered"], "no request was cut off"
-    again = subprocess.run(words(run, tasks, server, "--json"), capture_output=True, text=True, timeout=120)
+    again = programs.run(words(run, tasks, server, "--json"))
     assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
     assert written(run).startswith(kept)
     assert len(set(ids(run))) == len(ids(run)) == COUNT
@@ -132,7 +133,7 @@ def test_killed_at_any_moment_the_same_command_does_what_is_missing(tmp_path: Pa
         kept = whole
     with (next(run.glob("rollouts/*.jsonl"))).open("ab") as file:
         file.write(b'{"id":"torn')
-    again = subprocess.run(words(run, tasks, server, "--json"), capture_output=True, text=True, timeout=120)
+    again = programs.run(words(run, tasks, server, "--json"))
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["metrics"]["episodes"] == COUNT
     assert written(run).startswith(kept)
@@ -250,7 +251,7 @@ def test_too_many_failures_are_exit_4_and_the_result_is_told_all_the_same(
 ) -> None:
     run = tmp_path / "run"
     command = words(run, tasks, server, "--json", "--deadline", "0.15", "--fail-on-error", "3")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = programs.run(command)
     assert done.returncode == 4, done.stderr
     told = json.loads(done.stdout)
     assert told["metrics"]["failed"] + told["metrics"]["episodes"] == COUNT

@@ -24,6 +24,7 @@ from sweet.stages.base import Silent
 from sweet.tasks import micro
 from sweet.tasks.base import Message
 from sweet.tasks.code.kind import CodeKind
+from tests import programs
 from tests.learn.builders import TEMPLATES, build_model, build_tokenizer
 from tests.llm.stand_in import StandIn, install
 
@@ -40,8 +41,9 @@ class Serving:
     """`run_serve` in a process of its own."""
 
     def __init__(self, **config: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, json.dumps({"port": 0} | config)],
+        self.process: subprocess.Popen[str] = programs.start(
+            ["-c", SERVE, json.dumps({"port": 0} | config)],
+            torch=config.get("engine") == "embedded",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

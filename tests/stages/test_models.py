@@ -17,6 +17,7 @@ from sweet.rollouts.config import RolloutConfig
 from sweet.rollouts.stage import run_rollout
 from sweet.runs.run import Run
 from sweet.stages.base import Silent
+from tests import programs
 from tests.llm.stand_in import StandIn, install
 from tests.stages.heard import Heard
 
@@ -93,8 +94,8 @@ def test_vllm_that_is_not_installed_is_a_usage_error_before_anything_is_made(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_a_signal_to_the_program_ends_the_server(vllm: StandIn, workplace: Path, number: int, code: int) -> None:
     words = ["rollout", "r", "--agent", "org/model", "--engine", "vllm", "--num-tasks", "2", "--", "--never-answer"]
-    command = [sys.executable, "-m", "sweet", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with programs.start([*programs.SWEET, *words], text=True, **pipes) as program:
         vllm.wait_for(vllm.asked)
         program.send_signal(number)
         if number == signal.SIGINT:  # the first one waits for the dialogues under way, which never end here
@@ -109,8 +110,7 @@ def test_a_signal_to_the_program_ends_the_server(vllm: StandIn, workplace: Path,
 
 def test_what_follows_two_dashes_needs_no_run_before_it(workplace: Path) -> None:
     def resolved(*words: str) -> Any:
-        command = [sys.executable, "-m", "sweet", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = programs.run([*programs.SWEET, *words])
         if not done.stdout:
             return done.returncode, done.stderr
         return json.JSONDecoder().raw_decode(done.stdout)[0]["vllm_options"]

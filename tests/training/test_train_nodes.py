@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from sweet.stages.base import Silent
 from sweet.training.config import TrainCriticConfig
 from sweet.training.stage import run_train_critic
 from sweet.training.trainer import RANKS
+from tests import programs
 from tests.stages.learn_runs import make_agent, make_run
 from tests.training.test_train_ranks import PATIENCE, processes_about, wait_until
 
@@ -62,11 +64,9 @@ def run(tmp_path: Path) -> Run:
 @contextlib.contextmanager
 def sweet(run: Run, *options: str) -> Iterator[subprocess.Popen[str]]:
     """The program itself, training a critic; what it tells is on its stderr."""
-    command = [sys.executable, "-m", "sweet", "train-critic", str(run.path), *OPTIONS, *options]
-    environment = os.environ | {"COLUMNS": "300"}
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    words = [*programs.SWEET, "train-critic", str(run.path), *OPTIONS, *options]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with programs.start(words, env=os.environ | {"COLUMNS": "300"}, text=True, **pipes) as process:
         try:
             yield process
         finally:

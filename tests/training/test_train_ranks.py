@@ -33,6 +33,7 @@ from sweet.training.config import TrainConfig, TrainCriticConfig
 from sweet.training.layout import layout_of
 from sweet.training.stage import run_train_critic
 from sweet.training.trainer import RANKS
+from tests import programs
 from tests.stages.learn_runs import make_agent, make_run
 
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")
@@ -98,8 +99,8 @@ def wait_until(what: Any) -> None:
 def test_a_killed_training_leaves_no_rank_and_resumes_to_the_same_result_as_one_process(run: Run) -> None:
     options = ["--epochs", "4", "--batch", "2", "--lr", "1e-3", "--save-every", "2"]
     many = ["--engine", "deepspeed", "--devices", "2"]
-    command = [sys.executable, "-m", "sweet", "train-critic", str(run.path), *options, *many]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    words = [*programs.SWEET, "train-critic", str(run.path), *options, *many]
+    with programs.start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         kept = checkpoint_path(run.path / "critic" / "critic-1" / RANKS)
         try:
             wait_until(lambda: kept.exists() or process.poll() is not None)

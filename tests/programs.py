@@ -1,0 +1,159 @@
+"""Python programs in processes of their own, most of them forked by a zygote that has imported `sweet`.
+
+`tests.zygote` is that process: each process of pytest has one, from the first program to its own end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+SWEET = ("-m", "sweet")
+TRAIN = {"train-critic", "train-actor"}
+"""Commands that import torch and transformers."""
+READ_BY_CALLS = ("SWEET_", "SLURM_", "FAKE_", "PYTEST_", "COLUMNS", "PATH", "NO_COLOR")
+"""Variables that no module reads when it is imported, nor the interpreter when it starts."""
+
+
+def start(
+    arguments: Sequence[str | Path], *, torch: bool = False, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start `python ARGUMENTS`. Further options are those of subprocess.Popen.
+
+    The process is forked by the zygote, unless it differs in what only a new interpreter reads: a variable such as
+    PYTHONUNBUFFERED, or a `preexec_fn`.
+
+    Args:
+        torch: the program needs torch and transformers, which the zygote then imports; `sweet train-critic` and
+            `train-actor` always do.
+    """
+    words = [str(argument) for argument in arguments]
+    environment = dict(os.environ if env is None else env)
+    if hasattr(os, "pidfd_open") and options.get("preexec_fn") is None:
+        own = _zygote().environment
+        different = {name for name in own.keys() | environment.keys() if own.get(name) != environment.get(name)}
+        if all(name.startswith(READ_BY_CALLS) for name in different):
+            needs_torch = torch or (tuple(words[:2]) == SWEET and not TRAIN.isdisjoint(words[2:3]))
+            return Forked(words, needs_torch, environment, **options)
+    return subprocess.Popen([sys.executable, *words], env=environment, **options)
+
+
+def run(arguments: Sequence[str | Path], *, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `python ARGUMENTS` to its end. Options are those of `start`; stdout and stderr are captured unless given."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(arguments, text=True, **pipes | options) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+class _Zygote:
+    """The zygote of this process."""
+
+    def __init__(self) -> None:
+        self.environment = dict(os.environ)
+        self.control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (open until the zygote ends)
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.zygote", str(other.fileno()), "." * 8192],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=[other.fileno()],
+            )
+
+    def close(self) -> None:
+        self.control.close()
+        self.process.wait()
+        self._errors.close()
+
+    def failure(self) -> str:
+        """What it wrote before it ended."""
+        self.process.wait()
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+
+@functools.cache
+def _zygote() -> _Zygote:
+    zygote = _Zygote()
+    atexit.register(zygote.close)
+    return zygote
+
+
+class Forked(subprocess.Popen[Any]):
+    """A child of the zygote. The methods of Popen that are replaced start the process and wait for its end."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        torch: bool,
+        environment: Mapping[str, str],
+        start_new_session: bool = False,
+        **options: Any,
+    ) -> None:
+        self._request = {
+            "arguments": arguments,
+            "torch": torch,
+            "environment": environment,
+            "new_session": start_new_session,
+        }
+        super().__init__([sys.executable, *arguments], **options)
+
+    def _execute_child(self, *given: Any) -> None:
+        # The parameters are Popen's own: the sixth is cwd, the eleventh to sixteenth are the ends of the pipes.
+        cwd, pipes = given[5], given[10:16]
+        streams = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
+        self._end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        zygote, folder = _zygote(), os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with other:
+                message = json.dumps(self._request).encode()
+                socket.send_fds(zygote.control, [message], [*streams, folder, other.fileno()])
+            pid = self._end.recv(64)
+        except (BrokenPipeError, ConnectionResetError):
+            pid = b""
+        finally:
+            os.close(folder)
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        if not pid:
+            raise RuntimeError(zygote.failure())
+        self.pid, self._child_created = int(pid), True
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        """As os.waitpid, for this child; Popen holds its lock."""
+        if flags & os.WNOHANG and not select.select([self._end], [], [], 0)[0]:
+            return 0, 0
+        with self._end:
+            status = self._end.recv(64)
+        if not status:
+            raise RuntimeError(_zygote().failure())
+        return self.pid, int(status)
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        lock = self._waitpid_lock  # type: ignore[attr-defined]
+        if self.returncode is None and lock.acquire(False):
+            try:
+                pid, status = (0, 0) if self.returncode is not None else self._try_wait(os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+            finally:
+                lock.release()
+        code: int | None = self.returncode
+        return code

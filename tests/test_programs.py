@@ -1,0 +1,88 @@
+"""Programs that the zygote forks are like those that a new interpreter runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import programs
+
+DESCRIBE = """
+import gc, json, os, signal, sys
+from pathlib import Path
+streams = [sys.stdin, sys.stdout, sys.stderr]
+streams = [(s.encoding, s.errors, s.line_buffering, s.fileno(), s.isatty()) for s in streams]
+handlers = [str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)]
+print(json.dumps({
+    "argv": sys.argv, "orig_argv": sys.orig_argv, "path": sys.path[0], "cwd": os.getcwd(), "name": __name__,
+    "environment": dict(os.environ), "streams": streams, "handlers": handlers, "gc": gc.isenabled(),
+    "files": sorted(os.listdir("/proc/self/fd"))[:-1], "threads": len(os.listdir("/proc/self/task")),
+    "shown": Path("/proc/self/cmdline").read_text().rstrip("\\0").split("\\0"), "leads": os.getsid(0) == os.getpid(),
+}))
+"""
+linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux")
+
+
+@linux
+@pytest.mark.parametrize("torch", [False, True])
+@pytest.mark.parametrize("how", ["-c", "-m", "file"])
+def test_a_forked_program_is_like_one_of_a_new_interpreter(tmp_path: Path, how: str, torch: bool) -> None:
+    (tmp_path / "described.py").write_text(DESCRIBE)
+    words = {"-c": ["-c", DESCRIBE], "-m": ["-m", "described"], "file": [str(tmp_path / "described.py")]}[how]
+    env = os.environ | {"SWEET_ANYTHING": "1"}
+    options: dict[str, Any] = {"cwd": tmp_path, "env": env, "stdin": subprocess.DEVNULL, "start_new_session": True}
+    forked = programs.run([*words, "a b", ""], torch=torch, **options)
+    new = subprocess.run([sys.executable, *words, "a b", ""], text=True, capture_output=True, timeout=60, **options)
+    assert forked.stderr == new.stderr == ""
+    assert forked.stdout == new.stdout
+    assert forked.args == new.args
+
+
+@linux
+def test_what_only_a_new_interpreter_reads_starts_one(tmp_path: Path) -> None:
+    words = ["-c", "import sys; print(sys.stdout.write_through)"]
+    for name, seen in (("PYTHONUNBUFFERED", "True\n"), ("SWEET_X", "False\n")):
+        with programs.start(words, env=os.environ | {name: "1"}, stdout=subprocess.PIPE, text=True) as process:
+            assert process.communicate(timeout=60)[0] == seen
+            assert isinstance(process, programs.Forked) == (name == "SWEET_X")
+
+
+@pytest.mark.parametrize(("code", "ends"), [("pass", 0), ("raise SystemExit(3)", 3), ("import sys; sys.exit('no')", 1)])
+def test_the_exit_code_is_the_program_s(code: str, ends: int) -> None:
+    assert programs.run(["-c", code]).returncode == ends
+
+
+def test_an_error_ends_a_program_with_its_traceback() -> None:
+    ended = programs.run(["-c", "1/0"])
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_program(number: signal.Signals) -> None:
+    words = ["-c", "import time; print('up', flush=True); time.sleep(60)"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with programs.start(words, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        process.send_signal(number)
+        assert process.wait(60) == -number
+        assert process.poll() == -number
+
+
+def test_a_program_reads_its_input_and_runs_beside_others() -> None:
+    words = ["-c", "import sys; sys.stdout.write(sys.stdin.read().upper())"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with programs.start(words, text=True, **pipes) as one, programs.start(words, text=True, **pipes) as other:
+        assert other.communicate("other", timeout=60)[0] == "OTHER"
+        assert one.communicate("one", timeout=60)[0] == "ONE"
+    assert (one.returncode, other.returncode) == (0, 0)
