@@ -8,6 +8,7 @@ is printed when a request to the second listener, the target of redirects, conta
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import json
 import socket
@@ -22,6 +23,8 @@ MODEL = "m"
 KEY = "sk-hostile-0123456789"
 """The API key of the client, which some of the servers echo."""
 LARGE = 100 * 2**20
+BOMB = 2**29
+"""Bytes of a compressed body after it was decompressed; it has half a megabyte before."""
 MANY = 100_000
 
 
@@ -76,6 +79,7 @@ def head(status: str, *headers: str) -> bytes:
     return "\r\n".join([f"HTTP/1.1 {status}", "Content-Type: application/json", *headers, "", ""]).encode("latin-1")
 
 
+@functools.cache
 def packed(size: int, times: int = 1) -> bytes:
     """Return `size` blanks and a brace, compressed this many times."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -133,9 +137,9 @@ Behaviour = Callable[[Connection], None]
 
 CHATS: dict[str, Behaviour] = {
     "honest": lambda to: to.answer(reply()),
-    "gzip-bomb": lambda to: to.answer(packed(2**32), "200 OK", "Content-Encoding: gzip"),
-    "gzip-bomb-twice": lambda to: to.answer(packed(2**32, 2), "200 OK", "Content-Encoding: gzip, gzip"),
-    "gzip-bomb-error": lambda to: to.answer(packed(2**32), "500 Internal Server Error", "Content-Encoding: gzip"),
+    "gzip-bomb": lambda to: to.answer(packed(BOMB), "200 OK", "Content-Encoding: gzip"),
+    "gzip-bomb-twice": lambda to: to.answer(packed(BOMB, 2), "200 OK", "Content-Encoding: gzip, gzip"),
+    "gzip-bomb-error": lambda to: to.answer(packed(BOMB), "500 Internal Server Error", "Content-Encoding: gzip"),
     "gzip-broken": lambda to: to.answer(packed(2**20)[:-9] + b"x" * 9, "200 OK", "Content-Encoding: gzip"),
     "endless": lambda to: to.endless(b" " * 2**16),
     "endless-text": lambda to: to.endless(b"a" * 2**16, start=b'{"choices":[{"message":{"content":"'),
@@ -253,6 +257,7 @@ def listen(host: str, handle: Callable[[socket.socket], None]) -> int:
 
 
 def main() -> None:
+    packed(BOMB, 2 if "twice" in sys.argv[1] else 1)  # before the client waits for it
     other = f"http://localhost:{listen('127.0.0.1', watch)}"
     port = listen("127.0.0.1", lambda connected: serve(connected, sys.argv[1], other))
     print(f"http://127.0.0.1:{port}/v1", flush=True)

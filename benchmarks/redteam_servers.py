@@ -78,7 +78,7 @@ def client(url: str) -> list[str]:
     """Connect and ask once."""
 
     async def ask() -> None:
-        async with open_client(MODEL, [url], retry_timeout=SECONDS) as opened:
+        async with open_client(MODEL, [url], retry_timeout=SECONDS, request_timeout=SECONDS) as opened:
             await opened.chat([Message(role="user", content="What is the rate?")], Sampling(max_tokens=100))
 
     try:
@@ -102,6 +102,7 @@ def rollout(url: str) -> list[str]:
             num_tasks=2,
             deadline=SECONDS,
             retry_timeout=SECONDS,
+            request_timeout=SECONDS,
             fail_on_error=3,
         )
         found = []
