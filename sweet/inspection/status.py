@@ -17,12 +17,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from sweet.inspection.disk_use import DiskUse, disk_use
+from sweet.runs.commands import command_of, current_settings
 from sweet.runs.lineage import Staleness, ancestors
 from sweet.runs.manifest import Artifact, Attempt, Manifest, json_schema, now
 from sweet.runs.run import Run
 from sweet.runs.stages import stage_making, stage_named
 from sweet.stages.artifacts import NO_MODEL, agent_name, own_actor
-from sweet.stages.base import StageConfig, option_key, recorded
+from sweet.stages.base import StageConfig
 from sweet.stages.record import Record
 
 __all__ = ["ArtifactStatus", "AttemptStatus", "StatusConfig", "StatusReport", "json_schema", "report", "suggest_next"]
@@ -184,58 +185,6 @@ def _has_command(attempt: Attempt) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def default_settings(stage: str) -> dict[str, Any] | None:
-    """Return a stage's options and their defaults in recorded form; None if the stage makes no artifact."""
-    known = stage_named(stage)
-    return None if known is None else _defaults(known.config)
-
-
-def current_settings(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt's recorded configuration under the current names and values of its options."""
-    stage = stage_named(attempt.stage)
-    return attempt.config if stage is None else stage.config.current(attempt.config)
-
-
-def _defaults(config: type[StageConfig]) -> dict[str, Any]:
-    return {
-        field: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
-        for field, info in config.model_fields.items()
-    }
-
-
-def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
-    """Return the command line that repeats an attempt, with the options that differ from the defaults.
-
-    Args:
-        resume: continue a training from its checkpoint.
-    """
-    stage = stage_named(attempt.stage)
-    if stage is None:
-        raise ValueError(f"{attempt.stage} is not a stage of the pipeline")
-    words = ["sweet", attempt.stage, str(run)]
-    config: type[StageConfig] = stage.config
-    defaults = _defaults(config)
-    tail: list[str] = []
-    for field, value in config.current(attempt.config).items():
-        if field not in defaults or value is None or value == defaults[field]:
-            continue
-        if field == "resume" and not resume:
-            continue
-        items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
-        if field == config.behind_dashes():
-            tail = ["--", *items]
-            continue
-        flag = option_key(field)
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            for item in items:
-                words += [f"--{flag}", item]
-    if resume and "resume" in defaults and "--resume" not in words:
-        words.append("--resume")
-    return shlex.join(words + tail)
 
 
 def _forward(manifest: Manifest, run: Path, stale: Collection[str]) -> list[str]:

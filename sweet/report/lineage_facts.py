@@ -7,9 +7,9 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from sweet.inspection.status import command_of, current_settings, default_settings
 from sweet.inspection.status import report as status
 from sweet.report.schema import ArtifactFact, AttemptFact, Link, words
+from sweet.runs.commands import command_of, current_settings, default_settings
 from sweet.runs.manifest import Artifact, Attempt, Manifest
 from sweet.runs.run import Run
 from sweet.stages.artifacts import own_actor

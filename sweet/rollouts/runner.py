@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sweet.errors import Interrupted
+from sweet.errors import InputError, Interrupted
 from sweet.humans.base import Human
 from sweet.humans.deadline import deadline
 from sweet.judges.base import Judge
@@ -262,7 +262,10 @@ class DialogueRunner:
             changed = file.stat().st_mtime_ns
             if changed != self._limit_file_mtime:
                 self._limit_file_mtime = changed
-                self._read_limit_file(file)
+                try:
+                    self._read_limit_file(file)
+                except InputError as error:  # it is not a regular file
+                    self.reporter.warn(f"{file} is not read; {self.limit} stays. {error.what}")
 
     def _read_limit_file(self, file: Path) -> None:
         with open_regular(file) as opened:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -158,7 +159,8 @@ class Manifest(_Record):
             ("id", [artifact.id for artifact in self.artifacts]),
             ("path", [artifact.path for artifact in self.artifacts]),
         ):
-            if twice := next((value for value in values if values.count(value) > 1), None):
+            twice, times = next(iter(Counter(values).most_common(1)), ("", 0))
+            if times > 1:
                 raise ValueError(f"the {what} {twice} occurs twice")
         known = {attempt.id for attempt in self.attempts}
         for artifact in self.artifacts:

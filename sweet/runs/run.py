@@ -18,6 +18,7 @@ from sweet.hints import Hint, stage
 from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
+from sweet.runs.commands import command_of
 from sweet.runs.content import alteration, current_sha256
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest, now
@@ -268,7 +269,8 @@ class Run:
         attempt = manifest.attempt(artifact.attempt)
         if attempt is None or stage_named(attempt.stage) is None:
             return Hint(f"sweet data import FILE {shlex.quote(str(self.path))}")
-        return Hint(self._maker(artifact.kind), f" with the options of {attempt.id}")
+        in_python = f"{self._maker(artifact.kind).python} with the settings of {attempt.id}"
+        return Hint.of(command_of(attempt, self.path, resume=False), in_python)
 
     def _unfinished(self, artifact: Artifact, needed_by: str) -> UsageError:
         return UsageError(

@@ -32,7 +32,7 @@ NO_RUN = Hint.of("sweet rollout makes a run", "sweet.Run.create(path) makes a ru
 LOCKS = ".locks"
 TEMPORARY = ".manifest-"
 
-LARGEST = 1 << 28
+LARGEST = 1 << 26
 """Most bytes of a manifest that is read: those of some ten thousand attempts."""
 
 LOCK_TIMEOUT = 60.0

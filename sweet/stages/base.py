@@ -95,6 +95,33 @@ class StageConfig(BaseModel):
         return self.model_dump(mode="json", exclude=self.operational())
 
     @classmethod
+    def default_settings(cls) -> dict[str, Any]:
+        """Return the defaults of all fields in recorded form."""
+        return {
+            name: None if info.is_required() else recorded(info.get_default(call_default_factory=True))
+            for name, info in cls.model_fields.items()
+        }
+
+    @classmethod
+    def option_words(cls, settings: Mapping[str, Any]) -> list[str]:
+        """Return recorded settings as the words of a command line; only those that differ from the defaults."""
+        defaults = cls.default_settings()
+        words: list[str] = []
+        tail: list[str] = []
+        for name, value in settings.items():
+            if name not in defaults or value is None or value == defaults[name]:
+                continue
+            flag = option_key(name)
+            items = [str(item) for item in value] if isinstance(value, list) else [str(value)]
+            if name == cls.behind_dashes():
+                tail = ["--", *items]
+            elif isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [word for item in items for word in (f"--{flag}", item)]
+        return words + tail
+
+    @classmethod
     def operational(cls) -> set[str]:
         """Return the names of the operational fields."""
         return {name for name, info in cls.model_fields.items() if _has_mark(info, "operational")}

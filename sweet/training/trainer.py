@@ -117,6 +117,7 @@ def train(
         has_checkpoint = _check_checkpoint(draft.path, training.layout)
         metrics = _finished_metrics(run, draft.id) if draft.resumed and not has_checkpoint else None
         if metrics is not None:
+            run.verify(run.artifact(draft.id), sums=config.verify)
             reporter.say(f"{draft.id} is finished already.")
         else:
             name = log_name(run, draft.id, config.model_dump(mode="json") | meta.as_json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from sweet.runs.run import Run
 from sweet.stages.base import Silent
 from tests import programs
 from tests.rollouts.mock_server import AGENT, HUMAN, task_row
+from tests.stages.heard import Heard
 
 ROOT = Path(__file__).parents[2]
 COUNT = 60
@@ -177,6 +179,13 @@ def test_the_limit_of_dialogues_bounds_the_requests_of_both_clients(
     (run.path / LIMIT_FILE).write_text("3")
     run_rollout(run, config(tasks, server, num_tasks=4), Silent())
     assert [client.limiter.max_limit for client in opened] == [3, 3]
+
+
+def test_a_pipe_in_the_place_of_the_limit_is_not_waited_for(tmp_path: Path, tasks: Path, server: str) -> None:
+    run, heard = Run.create(tmp_path / "run", "code"), Heard()
+    os.mkfifo(run.path / LIMIT_FILE)
+    assert run_rollout(run, config(tasks, server, num_tasks=2), heard).metrics.episodes == 2
+    assert "named pipe" in " ".join(heard.warnings)
 
 
 def test_other_settings_than_those_it_was_begun_with_are_refused(tmp_path: Path, tasks: Path, server: str) -> None:

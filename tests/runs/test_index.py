@@ -351,3 +351,18 @@ def test_what_only_grows_is_followed(pieces: list[tuple[int, int, bool]]) -> Non
                 file.write(line[cut:])
             assert followed(index, appended=True) == fresh(path)
         assert Index(path, ROLLOUTS).entries == fresh(path)
+
+
+@pytest.mark.parametrize("change", [{"length": 10**15}, {"length": -1}, {"offset": -1}, {"offset": 10**15}])
+def test_what_a_saved_index_says_is_not_believed(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "rollouts-1.jsonl"
+    path.write_bytes(lines(row("a"), row("b")))
+    settle()
+    entry = RolloutEntry._make({**Index(path, ROLLOUTS).entries[0]._asdict(), **change}.values())
+    saved = json.loads(index_path(path).read_bytes())
+    saved["entries"][0] = list(entry)
+    index_path(path).write_text(json.dumps(saved))
+    index = Index(path, ROLLOUTS)
+    assert index.entries[0] == entry
+    with pytest.raises(InputError, match="not where it was"):
+        index.line(entry)

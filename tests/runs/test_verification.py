@@ -19,7 +19,7 @@ ROWS = "".join(f'{{"n": {n}}}\n' for n in range(8))
 
 @pytest.fixture
 def rollouts(run: Run) -> Artifact:
-    return make(run, "rollout", "rollouts", text=ROWS)
+    return make(run, "rollout", "rollouts", text=ROWS, num_tasks=20)
 
 
 def use(run: Run, artifact: Artifact, *, verify: bool = True) -> str | None:
@@ -58,9 +58,7 @@ def test_other_rows(run: Run, rollouts: Artifact, text: str, rows: int, verify: 
     with pytest.raises(InputError, match=f"rollouts-1 is not as it was finished: it has {rows} of 8 rows") as error:
         use(run, rollouts, verify=verify)
     assert error.value.path == run.file(rollouts)
-    assert error.value.fix == (
-        f"restore it from a copy, or make it again: sweet rollout {run.path} with the options of rollout-1"
-    )
+    assert error.value.fix == (f"restore it from a copy, or make it again: sweet rollout {run.path} --num-tasks 20")
     assert len(run.manifest().attempts) == 1, "nothing was begun"
     with pytest.raises(InputError, match=f"{rows} of 8 rows"), run.attempt("eval", Settings(), inputs=[rollouts]):
         pass

@@ -1,0 +1,40 @@
+"""The command line that repeats an attempt, from its record in the manifest."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from sweet.runs.manifest import Attempt
+from sweet.runs.stages import stage_named
+
+
+def default_settings(stage: str) -> dict[str, Any] | None:
+    """Return a stage's options and their defaults in recorded form; None if the stage makes no artifact."""
+    known = stage_named(stage)
+    return None if known is None else known.config.default_settings()
+
+
+def current_settings(attempt: Attempt) -> dict[str, Any]:
+    """Return an attempt's recorded configuration under the current names and values of its options."""
+    stage = stage_named(attempt.stage)
+    return attempt.config if stage is None else stage.config.current(attempt.config)
+
+
+def command_of(attempt: Attempt, run: str | Path, *, resume: bool = True) -> str:
+    """Return the command line that repeats an attempt, with the options that differ from the defaults.
+
+    Args:
+        resume: continue a training from its checkpoint.
+
+    Raises:
+        ValueError: it is not an attempt of a stage of the pipeline.
+    """
+    stage = stage_named(attempt.stage)
+    if stage is None:
+        raise ValueError(f"{attempt.stage} is not a stage of the pipeline")
+    settings = current_settings(attempt)
+    if "resume" in stage.config.model_fields:
+        settings["resume"] = resume
+    return shlex.join(["sweet", attempt.stage, str(run), *stage.config.option_words(settings)])
