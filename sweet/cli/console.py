@@ -23,7 +23,7 @@ from rich.text import Text
 
 from sweet.errors import SweetError
 from sweet.redaction import redacted, redacted_json
-from sweet.view.text import printable
+from sweet.view.text import printable, printable_json
 from sweet.view.units import format_bytes
 
 if TYPE_CHECKING:
@@ -89,8 +89,12 @@ def print_json(value: Any) -> None:
     from pydantic_core import to_json, to_jsonable_python  # not needed for the help
 
     shown = redacted_json(to_jsonable_python(value, inf_nan_mode="null", fallback=str))
-    text = to_json(shown, indent=2, inf_nan_mode="null").decode()
-    sys.stdout.write(text + "\n")
+    write_json(to_json(shown, indent=2, inf_nan_mode="null").decode() + "\n")
+
+
+def write_json(text: str) -> None:
+    """Write JSON or JSON Lines to stdout, on a terminal with escapes for what a terminal would execute or hide."""
+    sys.stdout.write(printable_json(text) if sys.stdout.isatty() else text)
 
 
 def show_error(error: SweetError) -> None:

@@ -4,11 +4,12 @@ A terminal executes escape sequences: they move the cursor, set the clipboard or
 override or a zero-width character makes code look different from what it does. `printable` replaces every control,
 format and separator character, and every lone surrogate (which no terminal encoding can represent), by a visible mark.
 Newline and tab stay. Visible characters stay too, rich markup included: draw the result as
-`rich.text.Text(printable(text))`, never as markup.
+`rich.text.Text(printable(text))`, never as markup. JSON has escapes for such characters (`printable_json`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 
@@ -43,9 +44,26 @@ class _Marks(dict[int, str]):
 _MARKS = _Marks({ord("\n"): "\n", ord("\t"): "\t"})
 
 
+class _Escapes(dict[int, str]):
+    """The table for `str.translate` of JSON, filled on demand."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shown = self[code] = char if mark(char) == char else json.dumps(char)[1:-1]
+        return shown
+
+
+_ESCAPES = _Escapes({ord("\n"): "\n", ord("\t"): "\t", 0x7F: "\\u007f"})
+
+
 def printable(text: str) -> str:
     """Replace everything that a terminal would execute or hide by visible marks. Idempotent."""
     return text if _PLAIN.fullmatch(text) else text.translate(_MARKS)
+
+
+def printable_json(text: str) -> str:
+    """Write everything in JSON that a terminal would execute or hide as \\u escapes, which read as the same value."""
+    return text if _PLAIN.fullmatch(text) else text.translate(_ESCAPES)
 
 
 def printable_line(text: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweet.cli import console
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.stages.base import Silent
@@ -58,6 +60,29 @@ def test_an_export_equals_the_import(sweet: Program, imported: Path) -> None:
     written = sweet("data", "export", str(imported), "--out", "out.jsonl", "--json")
     assert json.loads(written.out)["metrics"]["trajectories"] == 2
     assert Path("out.jsonl").read_text() == outcome.out
+
+
+HOSTILE = "\x1b[31m \x9b2J \u202e right \u200b \x7f \U000e0041"
+"""Escape sequences with one and two characters, and what hides text or changes its order."""
+
+
+def test_on_a_terminal_rows_are_escaped_and_elsewhere_unchanged(
+    sweet: Program, workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("in.jsonl").write_text(json.dumps(row("a", 1.0, HOSTILE)) + "\n")
+    assert sweet("data", "import", "in.jsonl", "runs/in").code == 0
+    raw = sweet("data", "export").out
+    assert "\x9b2J \u202e right \u200b" in raw, "bytes for programs"
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True)
+        shown = sweet("data", "export").out
+        console.print_json({"text": HOSTILE})
+        printed = capsys.readouterr().out
+    for text in (shown, printed):
+        assert text.isascii()
+        assert not set(text) & {"\x1b", "\x7f"}
+    assert json.loads(shown) == json.loads(raw)
+    assert json.loads(printed) == {"text": HOSTILE}
 
 
 def test_export_refuses_two_outputs_on_stdout(sweet: Program, imported: Path) -> None:

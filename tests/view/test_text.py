@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unicodedata
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet.view.text import printable, printable_line
+from sweet.view.text import printable, printable_json, printable_line
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 """Includes lone surrogates, which hypothesis excludes by default."""
@@ -65,3 +66,16 @@ def test_every_character_there_is() -> None:
 )
 def test_how_it_is_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@given(st.dictionaries(HOSTILE, st.lists(ANY_TEXT | HOSTILE)))
+def test_json_for_a_terminal_has_the_same_value_and_nothing_that_a_terminal_obeys(value: dict[str, list[str]]) -> None:
+    for indent in (None, 2):
+        shown = printable_json(json.dumps(value, ensure_ascii=False, indent=indent))
+        assert json.loads(shown) == value
+        assert not any(obeyed_or_hidden(char) for char in shown)
+
+
+def test_json_without_such_characters_is_unchanged() -> None:
+    text = json.dumps({"name": "Ünïcödé", "lines": ["a\tb", "c\n"]}, ensure_ascii=False, indent=2)
+    assert printable_json(text) == text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 
 from sweet.cli import console
 from sweet.cli.command import Call, Command
@@ -61,7 +60,7 @@ class Export(Command[DataExportConfig]):
             raise UsageError("The rows and the result cannot both go to stdout.", where="--json", fix="--out FILE")
         else:
             for line in export_lines(run, call.config, call.reporter):
-                sys.stdout.write(line.decode())
+                console.write_json(line.decode())
 
 
 class MicroAgent(Command[MicroAgentConfig]):
