@@ -257,7 +257,8 @@ def listen(host: str, handle: Callable[[socket.socket], None]) -> int:
 
 
 def main() -> None:
-    packed(BOMB, 2 if "twice" in sys.argv[1] else 1)  # before the client waits for it
+    if "bomb" in sys.argv[1]:  # made before the client waits for it
+        packed(BOMB, 2 if "twice" in sys.argv[1] else 1)
     other = f"http://localhost:{listen('127.0.0.1', watch)}"
     port = listen("127.0.0.1", lambda connected: serve(connected, sys.argv[1], other))
     print(f"http://127.0.0.1:{port}/v1", flush=True)

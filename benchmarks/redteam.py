@@ -8,12 +8,13 @@ that one class cannot harm another. A case is *held* if the input had the effect
 with a reason and its honest neighbours score 1; a command or a client ends with an error that the program declares, or
 with the right result) before `--limit` seconds. It is *cheap* if it also cost the measured process no more than `CPU_S`
 of CPU time and `GROWN_MIB` of memory beyond what it had. Answers are scored under every tier that works here, as this
-user and, if this user is root, as an ordinary one.
+user and, if this user is root, as an ordinary one. Ctrl-C ends the measurements and prints what was found so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -179,11 +180,12 @@ def main() -> None:
     results: dict[str, Any] = {"options": vars(options), "cores": os.cpu_count(), "load_before": os.getloadavg()}
     found: list[Case] = []
     started = time.monotonic()
-    for part in options.only or works:
-        for case in works[part]():
-            found.append(case)
-            if not is_cheap(case):
-                print(json.dumps(case, ensure_ascii=False), file=sys.stderr, flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        for part in options.only or works:
+            for case in works[part]():
+                found.append(case)
+                if not is_cheap(case):
+                    print(json.dumps(case, ensure_ascii=False), file=sys.stderr, flush=True)
     results |= {"bounds": {"cpu_s": CPU_S, "grown_mib": GROWN_MIB}, "parts": summary(found)}
     if options.details:
         results["details"] = found
