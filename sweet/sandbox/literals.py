@@ -7,6 +7,7 @@ hostile program may have written anything instead of a value, of any size: only 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +27,9 @@ def format_value(value: Any, limit: int) -> str:
             length += len(part)
             if length > limit:
                 break
+        text = "".join(parts)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError):
         return "<malformed>"
-    text = "".join(parts)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -95,7 +96,7 @@ def _scalar(kind: str, inner: Any, limit: int) -> str:
     if kind == "bytes":
         return repr(bytes.fromhex(inner[: 2 * limit]))
     if kind == "range":
-        start, step, count = inner
+        start, step, count = map(operator.index, inner)
         return f"range({start}, {start + step * count}, {step})"
     if kind == "enum":
         return f"{inner[0]}.{inner[1]}"

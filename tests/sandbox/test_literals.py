@@ -50,6 +50,21 @@ def test_malformed_values_are_formatted_within_the_limit(value: Any, limit: int)
     assert len(text) <= max(limit, len("<malformed>"))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"dataclass": ["A", [[["x"], 1]]]},
+        {"range": ["", "x", 10**10]},
+        {"range": [[], [0], 10**10]},
+        {"exception": [["x"], [1]]},
+        {"tuple": 5},
+        {"int": ["1"]},
+    ],
+)
+def test_a_malformed_value_costs_nothing(value: Any) -> None:
+    assert len(format_value(value, 50)) <= 50
+
+
 def test_a_long_value_is_cut_without_writing_all_of_it() -> None:
     assert format_value(canonical(list(range(1000))), 12) == "[0, 1, 2, 3…"
     assert format_value("x" * 100, 10) == "'xxxxxxxx…"

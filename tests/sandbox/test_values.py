@@ -10,6 +10,7 @@ import fractions
 import itertools
 import json
 import math
+import time
 from collections import Counter, OrderedDict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet.sandbox import child
+from sweet.sandbox import child, values
 from sweet.sandbox.values import same, same_as_published
 
 KEYS = st.one_of(
@@ -307,3 +308,74 @@ def test_equal_arrays_have_no_truth_value_in_the_published_evaluator() -> None:
     assert not same_as_published(canonical(numpy.array([1, 2])), canonical(numpy.array([1, 2])))
     assert same_as_published(canonical(numpy.array([1])), canonical(numpy.array([1])))
     assert canonical(numpy.zeros(10**6)) == {"toolarge": None}
+
+
+def reversed_floats(count: int) -> tuple[Any, Any]:
+    return {number: number for number in range(count)}, {float(n): float(n) for n in reversed(range(count))}
+
+
+def nearly(count: int) -> tuple[Any, Any]:
+    """Sets whose members differ by rounding, and stand in another order."""
+    return {n / 7 for n in range(count)}, {n / 7 * (1 + 1e-15) for n in range(count)}
+
+
+@pytest.mark.parametrize("made", [reversed_floats, nearly])
+def test_large_dicts_and_sets_in_another_order_are_equal(made: Callable[[int], tuple[Any, Any]]) -> None:
+    a, b = made(12_000)
+    assert same(canonical(a), canonical(b))
+    assert same([canonical(a)], [canonical(b)])
+
+
+def nested(depth: int, leaf: Any) -> Any:
+    return {"dict": [[1, nested(depth - 1, leaf)]]} if depth else leaf
+
+
+BIG = {"int": "f" * 200_000}
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "equal hashes": tuple({"set": [n * (2**61 - 1) + end for n in range(9000)]} for end in (0, 1)),  # type: ignore[dict-item]
+    "all near": ({"set": [1.0] * 9000}, {"set": [1 + 1e-6] * 9000}),
+    "near but one": ({"set": [[1.0, n] for n in range(9000)]}, {"set": [[1.0, n + 0.5] for n in range(9000)]}),
+    "nested": (nested(60, 1), nested(60, 2)),
+    "nested around much": (nested(40, [1, *range(30_000)]), nested(40, [2, *range(30_000)])),
+    "decimal and integer": ({"decimal": "1.5"}, BIG),
+    "decimals and integers": ([{"decimal": "1.5"}] * 9, [BIG] * 9),
+    "decimal of that size": ({"decimal": "1E+240823"}, BIG),
+    "decimal and fraction": ({"decimal": "1.5"}, {"fraction": ["f" * 100_000, "e" * 100_000]}),
+    "fractions": ({"fraction": ["3", "2"]}, {"fraction": ["f" * 100_000, "e" * 100_000]}),
+    "float and fraction": (1.5, {"fraction": ["f" * 100_000, "e" * 100_000]}),
+    "exponent": ({"decimal": "1E+999999999"}, {"fraction": ["1", "3"]}),
+    "set of exponents": ({"set": [{"decimal": "1E+999999999"}, 1]}, {"set": [1, {"decimal": "2E+999999999"}]}),
+    "shape": ({"array": [[1], [1]]}, {"array": [[10**9, [0]], [1]]}),
+    "shapes": ({"array": [[10**9, [0]], [1]]}, {"array": [[10**9, [0]], [1]]}),
+    "deep": (1, json.loads("[" * 900 + "]" * 900)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_comparing_hostile_values_takes_bounded_work(name: str) -> None:
+    a, b = HOSTILE[name]
+    began = time.process_time()
+    assert not same(a, b)
+    assert not same_as_published(b, a)
+    assert time.process_time() - began < 30, "the quadratic way takes minutes"
+
+
+def test_the_work_of_a_comparison_is_linear_for_values_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part is compared, written and sorted a few times."""
+    for made in (reversed_floats, nearly):
+        for count in (100, 3000):
+            a, b = map(canonical, made(count))
+            monkeypatch.setattr(values, "_MOST_WORK", 20 * count)
+            assert same(a, b)
+            monkeypatch.setattr(values, "_MOST_WORK", count // 2)
+            assert not same(a, b)
+
+
+def test_long_integers_and_fractions_equal_themselves() -> None:
+    long = fractions.Fraction(3**30_000, 2**50_000)
+    assert same(canonical(long), canonical(long))
+    assert not same(canonical(long), canonical(long + 1))
+    assert same(canonical(2**100_000), canonical(2**100_000))
+    harmonic = sum(fractions.Fraction(1, n) for n in range(1, 1000))
+    assert same(canonical(float(harmonic)), canonical(harmonic))
+    assert same(canonical(10**4000), canonical(decimal.Decimal(10**4000)))
