@@ -7,9 +7,6 @@ Plain JSON: None, bools, ints below 2**63, finite floats, strings, lists. Everyt
 (hex), float (nan, inf, -inf), complex, decimal, fraction, bytes, tuple, set, dict, deque, range, iterator, array,
 datetime, date, time, timedelta, moment64, enum, dataclass, exception, callable (builtin or class), object; `toolarge`
 and `opaque` (functions that the program defines, coroutines) equal nothing.
-
-Every call starts with the same seed and at the same moment: `freeze_clock` replaces the functions that return the date
-by a clock that only `sleep`, and reading it very often, advance; monotonic clocks are unchanged.
 """
 
 from __future__ import annotations
@@ -18,14 +15,16 @@ import builtins
 import marshal
 import os
 import sys
-import time
 import types
 from _json import encode_basestring_ascii, make_encoder  # as `json` uses them, without the modules around them
 from math import copysign, isfinite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    StartCall = Callable[[bool], None]
 
 MAX_DEPTH = 60
 MAX_NODES = 50_000
@@ -246,106 +245,16 @@ def encode(value: Any, max_bytes: int) -> str:
     return text if len(text) <= max_bytes else '{"toolarge":null}'
 
 
-MOMENT = 1_704_110_400.0
-"""Noon of 1 January 2024, UTC, the time at which every call starts."""
-_FREE_READS = 1000
-_TICK = 0.001
-
-
-class _Clock:
-    """A clock that is stopped at MOMENT. `sleep` advances it, and so does each reading after the first `_FREE_READS`,
-    so that loops which wait for a time end."""
-
-    def __init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        self.slept = 0.0
-        self.reads = 0
-
-    def seconds(self) -> float:
-        self.reads += 1
-        return MOMENT + self.slept + _TICK * max(0, self.reads - _FREE_READS)
-
-
-_clock = _Clock()
-
-
-def freeze_clock() -> None:
-    """Replace the functions that return the date in this process and its children: in `time`, and in `datetime` if it
-    is imported."""
-    real_sleep, real_clock, real_format = time.sleep, time.clock_gettime, time.strftime
-    real_local, real_utc, real_asctime, real_ctime = time.localtime, time.gmtime, time.asctime, time.ctime
-
-    def sleep(seconds: float, /) -> None:
-        real_sleep(seconds)
-        _clock.slept += seconds
-
-    def clock_gettime(clock: int, /) -> float:
-        return _clock.seconds() if clock == time.CLOCK_REALTIME else real_clock(clock)
-
-    def read(seconds: float | None) -> float:
-        return _clock.seconds() if seconds is None else seconds
-
-    replaced: dict[str, Any] = {
-        "sleep": sleep,
-        "clock_gettime": clock_gettime,
-        "time": lambda: _clock.seconds(),
-        "time_ns": lambda: round(_clock.seconds() * 1000) * 1_000_000,
-        "localtime": lambda seconds=None, /: real_local(read(seconds)),
-        "gmtime": lambda seconds=None, /: real_utc(read(seconds)),
-        "ctime": lambda seconds=None, /: real_ctime(read(seconds)),
-        "asctime": lambda moment=None, /: real_asctime(moment or time.localtime()),
-        "strftime": lambda form, moment=None, /: real_format(form, moment or time.localtime()),
-    }
-    vars(time).update(replaced)
-    if "datetime" in sys.modules:
-        _freeze_datetime()
-
-
-def _freeze_datetime() -> None:
-    import ctypes
-    import datetime
-    import gc
-
-    def now(kind: Any, tz: Any = None) -> Any:
-        return kind.fromtimestamp(_clock.seconds(), tz)
-
-    def utcnow(kind: Any) -> Any:
-        return kind.fromtimestamp(_clock.seconds(), datetime.UTC).replace(tzinfo=None)
-
-    methods = gc.get_referents(vars(datetime.datetime))[0]  # a class in C: replacing it would change its type
-    methods |= {"now": classmethod(now), "utcnow": classmethod(utcnow)}
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
-
-
-_RANDOM_WORDS = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import_", "getattr")
-"""Words that occur in programs that use random numbers; seeding takes longer than most calls."""
-
-
-def seed_random() -> None:
-    """Seed every source of randomness in this process."""
-    import random
-
-    random.seed(0)
-    vars(os)["urandom"] = vars(random)["_urandom"] = random.Random(1).randbytes
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(0)
-
-
 class _Program:
     """A program, compiled once (or unmarshalled, if the order has its code) and executed again for every call."""
 
-    def __init__(self, source: str, scoped: bool, code: bytes | None) -> None:
-        self.scoped = scoped
-        self.uses_random = "import" in source and any(word in source for word in _RANDOM_WORDS)
-        self.code = marshal.loads(code) if code else compile(source, FILENAME, "exec", dont_inherit=True)
+    def __init__(self, order: dict[str, Any], start_call: StartCall) -> None:
+        self.scoped, self.uses_random, self.start_call = order["scoped"], order["uses_random"], start_call
+        code = order["code"]
+        self.code = marshal.loads(code) if code else compile(order["source"], FILENAME, "exec", dont_inherit=True)
 
     def value(self, call: str, code: bytes | None) -> Any:
-        _clock.start()
-        if self.uses_random or "random" in call:
-            seed_random()
+        self.start_call(self.uses_random)
         if self.scoped:
             seen: dict[str, Any] = {"__name__": MODULE, "__builtins__": builtins}
             names: dict[str, Any] = {}
@@ -371,8 +280,12 @@ def _raised(error: BaseException) -> str:
     return dumps({"type": type(error).__name__[:100], "message": message, "line": line})
 
 
-def run(order: dict[str, Any], report: int) -> None:
-    """Evaluate the calls of `order`, and write a record for each to the file descriptor `report`."""
+def run(order: dict[str, Any], report: int, start_call: StartCall) -> None:
+    """Evaluate the calls of `order`, and write a record for each to the file descriptor `report`.
+
+    Args:
+        start_call: called before each call, with whether the program may use random numbers.
+    """
     nonce, max_bytes = order["nonce"], order["value_bytes"]
 
     def send(index: int, kind: str, text: str) -> None:
@@ -385,7 +298,7 @@ def run(order: dict[str, Any], report: int) -> None:
     program: _Program | None = None
     for index, call in enumerate(order["calls"]):
         try:
-            program = program or _Program(order["source"], order["scoped"], order["code"])
+            program = program or _Program(order, start_call)
             kind, text = "value", encode(program.value(call, codes[index]), max_bytes)
         except BaseException as error:
             kind, text = "raised", _raised(error)

@@ -15,6 +15,7 @@ The zygote gets nothing on its command line or in its environment; its configura
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
 import itertools
 import json
@@ -29,6 +30,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +43,7 @@ from sweet.sandbox.syscalls import FilterError, seccomp_filters
 Tier = Literal["bwrap", "landlock", "docker", "unsafe"]
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("zygote.py", "child.py")
+_SCRIPTS = ("zygote.py", "child.py", "chance.py")
 _INSIDE = "/sweet"
 _STATUS = struct.Struct("!i")
 _START_SECONDS = 20.0
@@ -50,6 +52,7 @@ _FOLDERS_OF_LIBRARIES = re.compile(r".+-linux-.+|locale|ossl-modules")
 """Folders in these that hold C libraries or their data. The others hold installed programs and packages."""
 _MOST_MOUNTS = 64
 """Libraries of one folder that are mounted one by one; of a folder with more, the other folders in it are hidden."""
+_ASK_PERSONALITY, _ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
 _ZONES = "/usr/share/zoneinfo"
 
 
@@ -227,21 +230,24 @@ class Jail:
 
     @staticmethod
     def _popen(command: list[str], descriptors: list[int]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
+        with _fixed_addresses():
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=ENVIRONMENT,
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
 
     def _configure(self) -> None:
         data = marshal.dumps(self._setup(), MARSHAL)
         self._orders.sendall(struct.pack("!I", len(data)) + data)
         if self._orders.recv(1) != b"+":
             raise ConnectionResetError("it ended at once")
+        self._orders.sendall(b"K")  # nothing yet: the first child then finds the memory that later ones find
+        self._status_pending = True
 
     def _setup(self) -> dict[str, Any]:
         setup: dict[str, Any] = {
@@ -286,6 +292,26 @@ class Jail:
             return ""
         lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
+
+
+@contextlib.contextmanager
+def _fixed_addresses() -> Iterator[None]:
+    """Let the processes that this thread starts have the same addresses each time, if the kernel permits it.
+
+    `id`, the hashes of objects and the order of sets of them follow the addresses. The setting is the thread's.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    personality = ctypes.CDLL(None).personality
+    personality.argtypes = (ctypes.c_ulong,)
+    former = personality(_ASK_PERSONALITY)
+    changed = former >= 0 and personality(former | _ADDR_NO_RANDOMIZE) >= 0
+    try:
+        yield
+    finally:
+        if changed:
+            personality(former)
 
 
 def _zygote_command(python: _Interpreter, folder: Path) -> list[str]:

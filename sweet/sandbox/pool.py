@@ -9,10 +9,10 @@ not parse counts as a crash of the child. A zygote that dies or does not answer 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import marshal
 import os
-import secrets
 import select
 import signal
 import tempfile
@@ -197,7 +197,7 @@ class _Child:
     def __init__(self, program: Program, limits: Limits, budget: float) -> None:
         self.program, self.calls = program, program.calls
         self.limits, self.budget = limits, budget
-        self.nonce = secrets.token_hex(16)
+        self.nonce = hashlib.sha256("\n".join(program.calls).encode("utf-8", "surrogatepass")).hexdigest()[:32]
         self.begun = False
         self.seconds = 0.0
         self.results: list[Result] = []
@@ -207,7 +207,8 @@ class _Child:
         """Return the order for the child, with compiled code if the jail runs the same interpreter."""
         code = self.program.code if same_python else None
         order: dict[str, Any] = {
-            "source": self.program.source,
+            "source": "" if code and code.source else self.program.source,  # its comments would move addresses
+            "uses_random": self.program.uses_random,
             "calls": self.calls,
             "code": code and code.source,
             "call_codes": code and code.calls,

@@ -28,6 +28,9 @@ _WIDE = (
 MODULES: dict[Warmth, tuple[str, ...]] = {"bare": (), "usual": _USUAL, "wide": _USUAL + _WIDE}
 """Modules of the standard library. `wide` also has numpy, if it is installed."""
 
+_RANDOM_WORDS = ("random", "secrets", "uuid", "shuffle", "sample", "tempfile", "import_", "getattr")
+"""Words that occur in programs that use random numbers."""
+
 _MENTIONS_WIDE = re.compile(rf"\b(?:numpy|{'|'.join(name.partition('.')[0] for name in _WIDE)})\b")
 
 
@@ -99,6 +102,12 @@ class Program:
         if "import" not in self.source:
             return "bare"
         return "wide" if _MENTIONS_WIDE.search(self.source) else "usual"
+
+    @property
+    def uses_random(self) -> bool:
+        """Whether it may use random numbers. Seeding takes longer than most calls."""
+        imported = "import" in self.source and any(word in self.source for word in _RANDOM_WORDS)
+        return imported or any("random" in call for call in self.calls)
 
     def within(self, limits: Limits) -> Limits:
         """Return the limits of this program."""

@@ -4,7 +4,8 @@ All others fail with EPERM: no new process or program, no signals, no sockets ex
 process, no file opened for writing, no tracing, no raised limits, no namespaces, no other kernel interface. Loading a
 filter makes the kernel run it once for every system call that exists, so the long one is loaded once, by the zygote: it
 allows what a child may do, and the few calls by which the zygote creates, limits and ends a child. A child inherits it
-and adds the short one, which forbids these few.
+and adds the short one, which forbids these few. Sources of chance (sweet.sandbox.chance) are refused as well: random
+bytes, processor time, accounts of the machine; the numbers of processes are 0.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ import errno
 import functools
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 _ALLOWED = """
 access arch_prctl brk chdir close close_range dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait
-epoll_pwait2 epoll_wait eventfd2 exit exit_group faccessat faccessat2 fchdir fstat fstatfs futex getcpu getcwd
-getdents64 getegid geteuid getgid getgroups getpgrp getpid getppid getrandom getresgid getresuid getrlimit getrusage
-getsockname getsockopt gettid gettimeofday getuid lseek lstat madvise membarrier mmap mprotect mremap munmap nanosleep
-newfstatat pipe pipe2 poll ppoll pread64 pselect6 read readlink readlinkat readv recvfrom restart_syscall rseq
-rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_yield select
-set_robust_list set_tid_address setitimer shutdown sigaltstack stat statfs statx sysinfo time times umask uname wait4
-waitid write writev
+epoll_pwait2 epoll_wait eventfd2 exit exit_group faccessat faccessat2 fchdir fstat futex getcwd getdents64 getegid
+geteuid getgid getgroups getresgid getresuid getrlimit getsockname getsockopt gettimeofday getuid lseek lstat madvise
+membarrier mmap mprotect mremap munmap nanosleep newfstatat pipe pipe2 poll ppoll pread64 pselect6 read readlink
+readlinkat readv recvfrom restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend
+rt_sigtimedwait sched_yield select set_robust_list set_tid_address setitimer shutdown sigaltstack stat statx time
+umask uname wait4 waitid write writev
 """
 
-_OF_ITSELF = "getpgid getsid sched_getaffinity sched_getparam sched_getscheduler"
+_NUMBERS = "getpgid getpgrp getpid getppid getsid gettid"
+"""Calls that return the number of a process or thread. In a child they return 0: the numbers are new each time."""
+
+_OF_ITSELF = "sched_getaffinity sched_getparam sched_getscheduler"
 """Calls that take a process; only 0, the caller, is allowed. Of others they would say whether these exist."""
 
 _OF_A_CLOCK = "clock_getres clock_gettime clock_nanosleep"
-_CLOCKS = 16
-"""Clocks are below this number; those of other processes and threads are negative numbers."""
+_CLOCKS = (0, 1, 4, 5, 6, 7, 11)
+"""The clocks of the date and of elapsed time, but none of processor time, and none of another process."""
 
 _ZYGOTES = "fork kill prctl prlimit64 recvmsg setrlimit setsid"
 """Further calls of the zygote, and of a child before it loads its own filter."""
@@ -77,9 +81,9 @@ def seccomp_filters() -> Filters:
     any_clone = _CLONE_THREAD | _CLONE_NEW
     allowed: list[_Rule] = [
         *((name,) for name in _ALLOWED.split()),
-        *((name,) for name in _ZYGOTES.split()),
+        *((name,) for name in f"{_ZYGOTES} {_NUMBERS}".split()),
         *((name, arg(0, equal, 0)) for name in _OF_ITSELF.split()),
-        *((name, arg(0, seccomp.LT, _CLOCKS)) for name in _OF_A_CLOCK.split()),
+        *((name, arg(0, equal, clock)) for name in _OF_A_CLOCK.split() for clock in _CLOCKS),
         ("open", arg(1, masked, writing, 0)),
         ("openat", arg(2, masked, writing, 0)),
         ("clone", arg(0, masked, any_clone, _CLONE_THREAD)),
@@ -98,24 +102,25 @@ def seccomp_filters() -> Filters:
     try:
         return Filters(
             zygote=_exported(seccomp.ERRNO(errno.EPERM), seccomp.ALLOW, allowed),
-            child=_exported(seccomp.ALLOW, seccomp.ERRNO(errno.EPERM), forbidden),
+            child=_exported(seccomp.ALLOW, seccomp.ERRNO(errno.EPERM), forbidden, returning_0=_NUMBERS.split()),
         )
     except OSError as error:
         raise FilterError(f"seccomp filters cannot be created: {error}") from error
 
 
-def _exported(default: int, action: int, rules: list[_Rule]) -> bytes:
-    """Return a filter that answers the calls of `rules` by `action`, and all others by `default`."""
+def _exported(default: int, action: int, rules: list[_Rule], returning_0: Sequence[str] = ()) -> bytes:
+    """Return a filter that answers the calls of `rules` by `action`, `returning_0` by 0, the others by `default`."""
     import pyseccomp as seccomp
 
     program = seccomp.SyscallFilter(default)
     with contextlib.suppress(OSError, ValueError):  # libseccomp before 2.5 has no tree: slower, but not weaker
         program.set_attr(seccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
     program.add_rule(seccomp.ERRNO(errno.ENOSYS), _CLONE3)  # the C library then falls back to clone
-    for name, *arguments in rules:
+    done = [(action, *rule) for rule in rules] + [(seccomp.ERRNO(0), name) for name in returning_0]
+    for what, name, *arguments in done:
         number = seccomp.resolve_syscall(seccomp.system_arch(), name)
         if number >= 0:  # a call unknown to this architecture or libseccomp is forbidden by the zygote's filter
-            program.add_rule(action, number, *arguments)
+            program.add_rule(what, number, *arguments)
     with tempfile.TemporaryFile() as file:
         program.export_bpf(file)
         file.seek(0)

@@ -18,8 +18,10 @@ import resource
 import struct
 import sys
 from _socket import CMSG_SPACE, MSG_WAITALL, socket  # smaller than the module socket, which every child would inherit
+from os import getpid, getppid  # answers find others in `os` (chance)
 
-import child as program_child  # type: ignore[import-not-found]  # in the same folder
+import chance  # type: ignore[import-not-found]  # in the same folder, as is the next
+import child as program_child  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ SECCOMP_MODE_FILTER = 2
 LINUX = sys.platform == "linux"  # other systems have only the tier without a jail
 STATUS = struct.Struct("!i")
 _TWO = struct.Struct("ii")
+_REPORT = 41  # descriptor of the results in a child, beyond those that an answer opens and closes by number
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
 
@@ -88,7 +91,7 @@ def _import_numpy(folder: str) -> None:
     os.environ.clear()
 
 
-def _import(modules: list[str]) -> None:
+def _import(modules: list[str], numpy: str) -> None:
     """Import those of the modules that exist, without fork hooks: `random` would seed itself in every child."""
     at_fork, os.register_at_fork = os.register_at_fork, lambda **_hooks: None
     for name in modules:
@@ -96,6 +99,8 @@ def _import(modules: list[str]) -> None:
             __import__(name)
         except ImportError:
             continue
+    if numpy:
+        _import_numpy(numpy)
     os.register_at_fork = at_fork
 
 
@@ -121,11 +126,11 @@ def f(n, items=None):
 def _warm_up() -> None:
     """Run a program as children will, so that the interpreter's work at a first use is done before the fork."""
     calls = ("f(7)", "f(-1)", "f(3, [4, 5])", "(f(2), {1, 2}, 1.5, None)")
-    order = {"source": _SAMPLE, "calls": calls, "scoped": False, "nonce": "", "value_bytes": 4096}
+    order = {"source": _SAMPLE, "calls": calls, "scoped": False, "uses_random": False, "nonce": "", "value_bytes": 4096}
     order |= {"code": None, "call_codes": None}
     for _ in range(10):  # until the interpreter has specialised its code
         unread, report = os.pipe()  # the results fit into the pipe's buffer
-        program_child.run(marshal.loads(marshal.dumps(order)), report)
+        program_child.run(marshal.loads(marshal.dumps(order)), report, chance.start_call)
         os.close(unread)
         os.close(report)
     sys.modules.pop(program_child.MODULE, None)
@@ -145,18 +150,17 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
         os.setsid()
         if LINUX and zygote != 1:  # process 1 of a namespace ends all others with it
             _prctl(PR_SET_PDEATHSIG, SIGKILL)
-        if os.getppid() != zygote:
+        if getppid() != zygote:
             os._exit(1)
         order = marshal.loads(os.read(program, os.fstat(program).st_size))
         os.close(program)
-        spot = 16 + os.urandom(1)[0] % 44
-        os.dup2(report, spot)
+        os.dup2(report, _REPORT)
         os.close(report)
         resource.setrlimit(resource.RLIMIT_CPU, (order["cpu_seconds"], order["cpu_seconds"]))
         if child_filter is not None:
             _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, child_filter)
         gc.enable()
-        program_child.run(order, spot)
+        program_child.run(order, _REPORT, chance.start_call)
         os._exit(0)
     finally:
         os._exit(1)
@@ -164,7 +168,7 @@ def _child(program: int, report: int, child_filter: Any, zygote: int) -> None:
 
 def _reap(child: int) -> int:
     """Kill the last child and its descendants, and return the child's wait status."""
-    alone = os.getpid() == 1
+    alone = getpid() == 1
     _kill(-1 if alone else -child)
     _kill(child)  # it may not have reached setsid yet
     _, status = os.waitpid(child, 0)
@@ -187,7 +191,7 @@ def _kill(process: int) -> None:
 
 def _kill_children() -> None:
     """Kill every direct child; their children become this process's as they die."""
-    me = str(os.getpid())
+    me = str(getpid())
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and _parent_of(name) == me:
@@ -203,7 +207,7 @@ def _parent_of(process: str) -> str:
 
 def serve(orders: socket, child_filter: Any) -> None:
     """Serve orders until the socket closes. `child_filter` is the filter that each child adds."""
-    child, zygote = 0, os.getpid()
+    child, zygote = 0, getpid()
     if LINUX:
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
     while True:
@@ -233,10 +237,7 @@ def main(orders: socket) -> None:
     os.chdir("/")
     if setup["jailed"]:
         enter_jail(setup)
-    if setup["numpy"]:
-        _import_numpy(setup["numpy"])
-    _import(setup["modules"])
-    program_child.freeze_clock()
+    chance.settle(lambda: _import(setup["modules"], setup["numpy"]))
     _warm_up()
     filters = _filters(setup)
     _bound(setup["limits"])

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweet.files import write_whole
-from sweet.sandbox import child
+from sweet.sandbox import chance, child
 from sweet.sandbox.program import Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
@@ -147,12 +147,13 @@ class References:
 
 @cache
 def _environment() -> tuple[str, str | None, str]:
-    """Return the versions of the interpreter and of numpy, and the hash of the module that encodes values."""
+    """Return the versions of the interpreter and of numpy, and the hash of the modules that determine values."""
     try:
         numpy = importlib.metadata.version("numpy")
     except importlib.metadata.PackageNotFoundError:
         numpy = None
-    return sys.version, numpy, hashlib.sha256(Path(child.__file__).read_bytes()).hexdigest()
+    modules = b"".join(Path(file).read_bytes() for file in (child.__file__, chance.__file__))
+    return sys.version, numpy, hashlib.sha256(modules).hexdigest()
 
 
 def _key(source: str, calls: tuple[str, ...], scorer: Scorer, limits: Limits) -> str:
