@@ -182,7 +182,7 @@ class _Comparison:
             try:
                 size = 0.0 if _is_nan(number) else float(number)
             except OverflowError:
-                size = math.copysign(math.inf, number)
+                size = math.inf if number > 0 else -math.inf
             return (0, size, 0.0)
         if isinstance(value, list):
             return (1, *map(self._order, value))
@@ -235,7 +235,7 @@ def _number(value: Any) -> Any:
         return Decimal(inner)
     if kind == "fraction":
         over, under = int(inner[0], 16), int(inner[1], 16)
-        return over / under if _is_long_fraction(value) else Fraction(over, under)
+        return _rounded(over, under) if _is_long_fraction(value) else Fraction(over, under)
     return None
 
 
@@ -244,6 +244,15 @@ def _is_long_fraction(value: Any) -> bool:
     if not isinstance(value, dict) or "fraction" not in value:
         return False
     return len(value["fraction"][0]) + len(value["fraction"][1]) > _MOST_BITS // 4
+
+
+def _rounded(over: int, under: int) -> float | Fraction:
+    """Return the float nearest to a long fraction; beyond the range of floats, a number that is beyond it too."""
+    try:
+        return over / under
+    except OverflowError:
+        beyond = Fraction(2 ** (sys.float_info.max_exp + 1) * 3 + 1, 3)
+        return beyond if (over > 0) == (under > 0) else -beyond
 
 
 def _is_too_long(a: Any, b: Any) -> bool:

@@ -371,6 +371,16 @@ def test_the_work_of_a_comparison_is_linear_for_values_in_another_order(monkeypa
             assert not same(a, b)
 
 
+@pytest.mark.parametrize(
+    "beside", [10**400, -(10**400), fractions.Fraction(10**400, 3), fractions.Fraction(10**30_000, 7)]
+)
+def test_pairs_are_found_beside_numbers_beyond_the_range_of_floats(beside: Any) -> None:
+    a, b = {0.3: [beside], 1: beside, 2.5: {beside}}, {2.5: {beside}, 0.1 + 0.2: [beside], 1: beside}
+    assert same(canonical(a), canonical(b))
+    assert not same(canonical(a), canonical({**b, 1: beside + 1}))
+    assert not same(canonical([beside]), canonical([math.inf]))
+
+
 def test_long_integers_and_fractions_equal_themselves() -> None:
     long = fractions.Fraction(3**30_000, 2**50_000)
     assert same(canonical(long), canonical(long))
