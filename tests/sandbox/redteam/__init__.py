@@ -1,1 +1,1 @@
-"""Hostile answers as data, and the program that runs them: `python -m tests.sandbox.redteam.run TIER`."""
+"""Hostile answers as data, and the program that runs them: `python -m tests.sandbox.redteam.run TIER [--brief]`."""

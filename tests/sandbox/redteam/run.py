@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from sweet.sandbox.program import Limits
 from sweet.sandbox.resource_monitor import descendants
 from sweet.sandbox.syscalls import FilterError
 from sweet.tasks.base import Task
+from sweet.tasks.code import reader
 from sweet.tasks.code.scoring import CodeScorer
 from sweet.tasks.scores import Verdict
 from tests.sandbox.redteam.answers import Hostile
@@ -37,8 +39,12 @@ from tests.sandbox.redteam.reach import CALLS, FILES, NETWORK, PROCESSES
 
 ANSWERS = [*CHEATS, *HARM, *CALLS, *PROCESSES, *FILES, *NETWORK]
 LIMITS = Limits(call_seconds=1.0, total_seconds=3.0, memory_bytes=256 << 20, tasks=64, value_bytes=64 << 10)
+BRIEF = replace(LIMITS, call_seconds=0.3)
+"""For answers that can only run until their time is over: most of them keep a core busy until then."""
 JAILS = 8
 """Jails at once: most of the time is spent waiting for time limits."""
+BRIEF_JAILS = 2
+"""How many of them have the brief limits, if any has."""
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -171,32 +177,57 @@ class Team:
         return found
 
 
-def attack_all(tier: Tier, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Return the result of every answer by name, and under "" anything left after all jails were closed."""
+def attack_all(tier: Tier, brief: bool) -> dict[str, Any]:
+    """Return the result of every answer by name, and under "" anything left after all jails were closed.
+
+    Args:
+        brief: answers that can only time out have the limits `BRIEF`.
+    """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     expected = f"expected-{secrets.token_hex(8)}"
 
     with tempfile.TemporaryDirectory() as folder, Surroundings(Path(folder)) as around:
 
-        def several(answers: list[Hostile]) -> dict[str, Any]:
+        def several(answers: list[Hostile], limits: Limits) -> dict[str, Any]:
             with open_jails(tier, 1, limits) as box:
                 team = Team(box, around, expected)
                 return {answer.name: team.attack(answer) for answer in answers}
 
         with ThreadPoolExecutor(JAILS) as pool:
             fates: dict[str, Any] = {}
-            for some in pool.map(several, [ANSWERS[start::JAILS] for start in range(JAILS)]):
+            for some in pool.map(several, *zip(*_shares(brief), strict=True)):
                 fates |= some
-        for name, fate in several([answer for answer in ANSWERS if _late(answer, fates[answer.name])]).items():
-            fates[name] = fate
+        fates |= several([answer for answer in ANSWERS if _late(answer, fates[answer.name])], LIMITS)
+        reader._reader.close()  # the limited process that reads answers is the scorer's own
         fates[""] = {"left": around.changed() + [f"process {pid}" for pid in descendants(os.getpid())]}
     return fates
 
 
+def _shares(brief: bool) -> list[tuple[list[Hostile], Limits]]:
+    """Return the answers of each jail, and its limits."""
+    endless = [answer for answer in ANSWERS if _is_endless(answer)] if brief else []
+    others = [answer for answer in ANSWERS if answer not in endless]
+    count = BRIEF_JAILS if brief else 0
+    return [
+        *((endless[start::count], BRIEF) for start in range(count)),
+        *((others[start :: JAILS - count], LIMITS) for start in range(JAILS - count)),
+    ]
+
+
+def _is_endless(answer: Hostile) -> bool:
+    return answer.outcome == "timeout"
+
+
 def _late(answer: Hostile, fate: dict[str, Any]) -> bool:
-    """Return whether it timed out unexpectedly, as on a busy machine; such an answer is run again alone."""
-    faultless = fate["reward"] == 0.0 and fate["honest"] == 1.0 and not fate["left"]
-    return faultless and fate["outcome"] == "timeout" and "timeout" not in answer.outcome
+    """Return whether something timed out unexpectedly, as on a busy machine: the answer is run again alone.
+
+    Of an endless answer that is the honest one after it, which may have had the brief limits.
+    """
+    if fate["reward"] != 0.0 or fate["left"]:
+        return False
+    if _is_endless(answer):
+        return bool(fate["honest"] != 1.0)
+    return bool(fate["honest"] == 1.0 and fate["outcome"] == "timeout" and "timeout" not in answer.outcome)
 
 
 def main() -> None:
@@ -204,7 +235,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         if variant:
             patch.setattr(jail, "seccomp_filters", _no_filter)
-        json.dump(attack_all(tier), sys.stdout)  # type: ignore[arg-type]
+        json.dump(attack_all(tier, "--brief" in sys.argv), sys.stdout)  # type: ignore[arg-type]
 
 
 def _no_filter() -> bytes:
