@@ -25,15 +25,23 @@
     }
   };
 
-  const known = new Map();
-  const brush = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  // The colours "#rrggbb" of computed values, "" for a transparent one. A canvas converts those of other notations.
+  const known = new Map([["rgba(0, 0, 0, 0)", ""]]);
+  const OPAQUE = /^rgb\((\d+), (\d+), (\d+)\)$/;
+  const hexadecimal = (parts) => `#${parts.map((part) => (+part).toString(16).padStart(2, "0")).join("")}`;
+  let brush = null;
+  const drawn = (color) => {
+    brush ??= new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    brush.clearRect(0, 0, 1, 1);
+    brush.fillStyle = color;
+    brush.fillRect(0, 0, 1, 1);
+    const [red, green, blue, alpha] = brush.getImageData(0, 0, 1, 1).data;
+    return alpha ? hexadecimal([red, green, blue]) : "";
+  };
   const paint = (color) => {
     if (!known.has(color)) {
-      brush.clearRect(0, 0, 1, 1);
-      brush.fillStyle = color;
-      brush.fillRect(0, 0, 1, 1);
-      const [red, green, blue, alpha] = brush.getImageData(0, 0, 1, 1).data;
-      known.set(color, alpha ? `#${[red, green, blue].map((part) => part.toString(16).padStart(2, "0")).join("")}` : "");
+      const opaque = OPAQUE.exec(color);
+      known.set(color, opaque ? hexadecimal(opaque.slice(1)) : drawn(color));
     }
     return known.get(color);
   };

@@ -18,9 +18,6 @@ from sweet.render.driver import START_TIMEOUT, Disconnected, DriverError, MakeWi
 from sweet.render.firefox import Firefox, Processes, environment_of, preferences, processes_of
 from sweet.render.profiles import Profile
 
-POLLING = 0.005
-"""Seconds between two questions whether a page has been measured."""
-
 CLOSING = 5.0
 """Seconds to wait for Playwright to notice that a browser was killed."""
 
@@ -31,7 +28,7 @@ _RESPONSE_CACHE = {"remote.network.maxTotalDataSize": 20_000_000}
 
 _ENGINE = """(() => {
   let report = null;
-  (%s)().then((text) => { report = text }, () => { report = "" });
+  if (window.wrappedJSObject) (%s)().then((text) => { report = text }, () => { report = "" });
   return {
     queryAll() {
       if (report === null) return [];
@@ -43,7 +40,8 @@ _ENGINE = """(() => {
 })()"""
 """A selector engine that measures the page, and then finds an element, outside the document, that contains the report.
 
-Engines that are content scripts are all that Playwright runs in a world that pages cannot change.
+Engines that are content scripts are all that Playwright runs in a world that pages cannot change. It creates them in
+the page's own world too, which has no `wrappedJSObject` and is never asked for an element: nothing is measured there.
 """
 
 T = TypeVar("T")
@@ -115,8 +113,7 @@ class PlaywrightWindow:
         await self._do(self._page.goto(address, wait_until="load", timeout=0))
 
     async def measure(self) -> object:
-        while not await self._do(self._report.count()):  # noqa: ASYNC110 - no event reports it
-            await asyncio.sleep(POLLING)
+        # Playwright repeats the query until there is an element; asking for their number first would cost a message.
         return await self._do(self._report.text_content(timeout=0))
 
     async def picture(self, width: int, height: int, *, document: bool) -> bytes:

@@ -32,6 +32,12 @@
     if (get) reads("PerformanceTiming", name, () => START);
   define(Performance.prototype, "toJSON", () => ({ timeOrigin: START }));
   define(PerformanceTiming.prototype, "toJSON", () => ({ navigationStart: START }));
+  // Sizes are known only some time after a page has loaded.
+  for (const name of ["transferSize", "encodedBodySize", "decodedBodySize"]) reads("PerformanceResourceTiming", name, () => 0);
+  for (const type of [PerformanceResourceTiming, PerformanceNavigationTiming])
+    define(type.prototype, "toJSON", function () {
+      return { name: this.name, entryType: this.entryType, startTime: 0, duration: 0 };
+    });
   const formats = Intl.DateTimeFormat.prototype;
   const { format } = Object.getOwnPropertyDescriptors(formats);
   Object.defineProperty(formats, "format", {
@@ -99,6 +105,28 @@
     later(() => call({ didTimeout: false, timeRemaining: () => 10 }), 1, [], null));
   for (const name of ["clearTimeout", "clearInterval", "cancelAnimationFrame", "cancelIdleCallback"])
     define(window, name, forget);
+  const Controller = AbortController;
+  define(AbortSignal, "timeout", (delay) => {
+    const controller = new Controller();
+    later(() => controller.abort(new DOMException("The operation timed out.", "TimeoutError")), delay, [], null);
+    return controller.signal;
+  });
+  if (window.scheduler) {
+    const task = (call, { delay, signal } = {}) =>
+      new Promise((done, failed) => {
+        const run = () => {
+          if (signal?.aborted) return failed(signal.reason);
+          try {
+            done(call());
+          } catch (error) {
+            failed(error);
+          }
+        };
+        later(run, delay, [], null);
+      });
+    define(Scheduler.prototype, "postTask", task);
+    define(Scheduler.prototype, "yield", () => task(() => {}));
+  }
 
   // A page's storage lasts until it ends, so that the next page cannot read it.
   window.name = "";

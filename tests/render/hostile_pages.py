@@ -217,6 +217,17 @@ def invisible_pages() -> dict[str, str]:
     }
 
 
+def illegible_pages() -> dict[str, str]:
+    """Return pages in which the texts of `PLAIN` are a few grey dots."""
+    end = "</style><h1>Plain</h1><p>A page like any other.</p>"
+    head = "<!DOCTYPE html><html><body style='margin:0'><style>h1, p "
+    return {
+        "letters of a pixel": f"{head}{{ font-size: 1px }}{end}",
+        "letters of a tenth of a pixel": f"{head}{{ font-size: 0.1px }}{end}",
+        "scaled down": f"{head}{{ transform: scale(0.05) }}{end}",
+    }
+
+
 def prying_pages(port: int) -> dict[str, str]:
     """Return pages that try to reach a server on this machine: the sink on this port would record each of them."""
     place = f"127.0.0.1:{port}"

@@ -7,7 +7,7 @@ import pytest
 from sweet.render.browser import LONGEST_REPORT, MOST_LETTERS, _parse
 from sweet.render.page import RenderFailed, RenderSettings, Screenshot
 from sweet.tasks.html.diagnostics import NOTHING, diagnose
-from tests.render.hostile_pages import PLAIN, forging_page, forging_scripts, invisible_pages
+from tests.render.hostile_pages import PLAIN, forging_page, forging_scripts, illegible_pages, invisible_pages
 from tests.render.real_browser import Shared, needs_firefox, outcome
 
 pytestmark = needs_firefox
@@ -46,6 +46,8 @@ def test_texts_that_are_not_seen_match_none_that_is(shared: Shared) -> None:
         shot = shared.run(shared.pool.shoot(page))
         assert diagnose(shot, plain) == NOTHING, name
         assert set(pixels(shot)) == set(pixels(white)), name
+    for name, page in illegible_pages().items():
+        assert diagnose(shared.run(shared.pool.shoot(page)), plain) == NOTHING, name
 
 
 def pixels(shot: Screenshot) -> list[tuple[int, ...]]:
@@ -119,6 +121,11 @@ CLOCKS = {
     "new Intl.DateTimeFormat('en', {second: 'numeric', fractionalSecondDigits: 3}).formatToParts().length": 3,
     "new Intl.DateTimeFormat('en', {hour: 'numeric', hour12: false}).formatToParts()[0].value": 12,
     "typeof Temporal == 'undefined' ? '2024-01-01T12:00:00' : Temporal.Now.plainDateTimeISO()": "2024-01-01T12:00:00",
+    "new Promise((done) => { AbortSignal.timeout(50).onabort = () => done(performance.now()) })": 50,
+    "window.scheduler ? scheduler.postTask(() => performance.now(), {delay: 300}) : 300": 300,
+    "window.scheduler?.yield ? scheduler.yield().then(() => performance.now()) : 0": 0,
+    "performance.getEntriesByType('navigation')[0].transferSize": 0,
+    "'decodedBodySize' in performance.getEntriesByType('navigation')[0].toJSON()": "false",
     "typeof XSLTProcessor": "undefined",
     "new MediaStream().id": "00000000-0000-4000-8000-000000000000",
     "window.navigation ? navigation.currentEntry.key : '00000000-0000-4000-8000-000000000000'": (

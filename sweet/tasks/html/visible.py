@@ -2,7 +2,8 @@
 
 A page can contain texts that nobody sees: in the colour of their background, transparent, covered, or moved away after
 they were measured. The screenshot decides: a text is seen if the pixels of its box differ from the box's most common
-colour, and by no less than a share of the difference between that colour and the one of the letters.
+colour, and by no less than a share of the difference between that colour and the one of the letters. Letters of a
+pixel or two are dots, which nobody can read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from sweet.tasks.html.view import SAME_COLOR
 
 FAINTEST = 0.2
 """The least contrast of a text's pixels, as a share of that of its colour. Placeholders of fields have 0.36."""
+
+SMALLEST = 3.0
+"""The least size of a font, and height of a text's box, in CSS px, of a text that can be seen."""
 
 MOST_LOOKED_AT = 8
 """Maximum of the areas of all boxes together, in areas of the screenshot. Boxes of texts hardly overlap in ordinary
@@ -45,6 +49,8 @@ def unseen(shot: Screenshot, blocks: Sequence[Block]) -> NDArray[np.bool_]:
             min(image.height, math.ceil(block.y + block.height)),
         )
         area = (box[2] - box[0]) * (box[3] - box[1])
+        if min(block.font_size, block.height) < SMALLEST:
+            continue
         if box[0] >= box[2] or box[1] >= box[3] or area > left:
             continue
         left -= area
