@@ -2,8 +2,8 @@
 
 Reads a request as JSON ({"name", "steps"}) and prints one JSON line for each step: `client` connects and asks once,
 `rollout` plays two dialogues with the server as the agent. Both must end, with an error that the program declares or
-with a result; what they show and write is short, has no control characters, and does not contain the API key; and the
-dialogue reaches no other host.
+with a result; what the command line shows of the error is short and has no control characters; neither the
+error nor a file of the run contains the API key; and the dialogue reaches no other host.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.hostile_server import KEY, MODEL
 from benchmarks.redteam_answers import ADDRESS_SPACE, measured
+from sweet.cli.console import safe_text
 from sweet.errors import SweetError
 from sweet.llm.base import ContextOverflow, RequestFailed, Sampling
 from sweet.llm.connect import open_client
@@ -119,11 +120,11 @@ def rollout(url: str) -> list[str]:
 
 
 def faults_of(message: str) -> list[str]:
-    """Return what is wrong with the message of an error."""
-    found = []
+    """Return what is wrong with the message of an error, or with what the command line shows of it."""
+    found, shown = [], safe_text(message).plain
     if len(message) > MOST_SHOWN:
         found.append(f"a message of {len(message)} characters")
-    if strange := sorted({ascii(each) for each in message if each != "\n" and not each.isprintable()}):
+    if strange := sorted({ascii(each) for each in shown if each != "\n" and not each.isprintable()}):
         found.append(f"a message with {', '.join(strange)}")
     if KEY in message:
         found.append("the key is in the message")

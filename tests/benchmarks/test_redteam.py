@@ -82,7 +82,9 @@ def test_a_client_is_judged_by_its_error_and_by_who_got_its_dialogue() -> None:
     with redteam_servers.serving("null") as (url, _):
         assert redteam_servers.client(url) == []
     assert redteam_servers.faults_of("short") == []
-    assert len(redteam_servers.faults_of(f"\x9b{hostile_server.KEY}" + "a" * 5_000)) == 3
+    assert redteam_servers.faults_of("a\x9b\u202e\x07b") == [], "the command line escapes them"
+    assert redteam_servers.faults_of("a" * 5_000) == ["a message of 5000 characters"]
+    assert redteam_servers.faults_of(f"no such key: {hostile_server.KEY}") == ["the key is in the message"]
     assert set(hostile_server.LISTS).isdisjoint(hostile_server.CHATS)
 
 
