@@ -1,12 +1,12 @@
 """Remove API keys and passwords from text that is shown or written.
 
-Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`KEY_SUFFIX`,
-`TOKEN_VARIABLES`), wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in an address,
-a bearer token, a key in the form of OpenAI or the model hub.
+Two kinds of secrets are replaced by `***`: the values of the environment variables that hold keys (`VARIABLES`),
+wherever they occur, and what looks like a secret (`_PATTERNS`): a password or a key in an address, a bearer token, a
+key in the form of OpenAI or the model hub.
 
 A placeholder that is set because a client wants a key (`EMPTY`, `none`) is also an ordinary word. Therefore values
-below `SHORTEST` characters stay. The text of a reply (`redacted_reply`) becomes data and is scored: in it only the
-values stay too that could be words of a reply, and nothing is replaced by its form.
+below `SHORTEST` characters stay. The text of a reply (`reply_redactor`) becomes data and is scored: in it values that
+could be words of a reply stay too, and nothing is replaced by its form.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-KEY_SUFFIX = "_API_KEY"
-TOKEN_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN")
+VARIABLES = (
+    *("SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "OPENAI_API_KEY", "VLLM_API_KEY"),
+    *("WANDB_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "RAY_AUTH_TOKEN"),
+)
+"""The environment variables that hold keys of this program and of the libraries that it uses."""
 
 SHORTEST = 6
 """Shorter values of the variables are placeholders."""
@@ -43,9 +47,19 @@ def redacted(text: str) -> str:
     return _redacted(text, _keys(SHORTEST))
 
 
-def redacted_reply(text: str) -> str:
-    """Return the text of a reply without the values of the variables that hold keys."""
-    return _without(text, [key for key in _keys(SHORTEST_IN_REPLY) if not _could_be_a_word(key)])
+def reply_redactor() -> Callable[[str], str]:
+    """Return a function that removes the values that the variables have now from the text of a reply.
+
+    A client makes it once: replies come in thousands a second.
+    """
+    keys = [spelt for key in _keys(SHORTEST_IN_REPLY) if not _could_be_a_word(key) for spelt in _spellings(key)]
+
+    def redacted_reply(text: str) -> str:
+        for key in keys:
+            text = text.replace(key, _HIDDEN)
+        return text
+
+    return redacted_reply
 
 
 def redacted_json(value: Any) -> Any:
@@ -71,17 +85,21 @@ def _redacted(text: str, keys: list[str]) -> str:
 
 
 def _keys(shortest: int) -> list[str]:
-    """Return the values of the variables that hold keys, the longest first: one may contain another."""
-    names = [name for name in os.environ if name.endswith(KEY_SUFFIX) or name in TOKEN_VARIABLES]
-    found = {value for name in names if len(value := os.environ[name].strip()) >= shortest}
-    return sorted(found, key=len, reverse=True)
+    """Return the values of the variables, the longest first: one may contain another."""
+    found = {value.strip() for name in VARIABLES if (value := os.environ.get(name))}
+    return sorted((value for value in found if len(value) >= shortest), key=len, reverse=True)
 
 
 def _without(text: str, keys: list[str]) -> str:
     for key in keys:
-        for spelt in (key, quote(key, safe=""), json.dumps(key)[1:-1]):
+        for spelt in _spellings(key):
             text = text.replace(spelt, _HIDDEN)
     return text
+
+
+def _spellings(key: str) -> list[str]:
+    """Return the key as it is in a text, in an address and in JSON."""
+    return list(dict.fromkeys((key, quote(key, safe=""), json.dumps(key)[1:-1])))
 
 
 def _could_be_a_word(key: str) -> bool:

@@ -12,22 +12,29 @@ from sweet.cli import console
 from sweet.errors import InputError, SweetError, UsageError
 from sweet.hints import Hint, option
 from sweet.llm.address import base_url
-from sweet.redaction import redacted, redacted_json, redacted_reply
+from sweet.llm.roles import KEY_VARIABLES
+from sweet.redaction import VARIABLES, redacted, redacted_json, reply_redactor
 from sweet.runs.environment import recordable
 
 KEY = "kQ7-vvw/93+hidden=="
 
 
+def redacted_reply(text: str) -> str:
+    return reply_redactor()(text)
+
+
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "SWEET_AGENT_API_KEY", "SWEET_SIM_API_KEY", "SWEET_JUDGE_API_KEY", "HF_TOKEN"):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SWEET_SIM_API_KEY", KEY)
 
 
-@pytest.mark.parametrize(
-    "name", ["OPENAI_API_KEY", "SWEET_AGENT_API_KEY", "SWEET_JUDGE_API_KEY", "OTHER_API_KEY", "HF_TOKEN"]
-)
+def test_the_keys_of_all_roles_are_known() -> None:
+    assert {name for names in KEY_VARIABLES.values() for name in names} <= set(VARIABLES)
+
+
+@pytest.mark.parametrize("name", VARIABLES)
 def test_the_value_of_a_variable_is_removed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "secret-of-this-machine")
     assert redacted("it said secret-of-this-machine!") == "it said ***!"

@@ -129,18 +129,12 @@ class Channel:
         timeout: float = REQUEST_TIMEOUT,
         follow_redirects: bool = False,
     ) -> None:
-        self._url, self._timeout, self._anywhere = url, timeout, follow_redirects
-        self._key = {"Authorization": f"Bearer {key}"}
+        self._url, self._timeout = url, timeout
         # The time limit of a request begins when it has a connection, so the queue for them is here.
         self._places = asyncio.Semaphore(max(connections, 8))
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            headers={"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"},
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
-            trust_env=trust_env,
-        )
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
+        self._session = _session({"Authorization": f"Bearer {key}", **headers}, trust_env=trust_env)
+        self._elsewhere = _session(headers, trust_env=True) if follow_redirects else None
 
     async def post(self, path: str, body: bytes, most_bytes: int) -> object:
         """Post JSON; return what `_exchange` returns and raise its errors."""
@@ -166,36 +160,49 @@ class Channel:
                 raise TransportError(error, timed_out=clock.expired()) from error
 
     async def _follow(self, method: str, url: str, body: bytes | None, most_bytes: int) -> object:
+        session = self._session
         for _ in range(MAX_REDIRECTS + 1):
-            headers = self._key if _same_host(self._url, url) else {}
-            request = self._session.request(method, url, data=body, headers=headers, allow_redirects=False)
-            async with request as answer:
+            async with session.request(method, url, data=body, allow_redirects=False) as answer:
                 if answer.status < 300:
                     return _parsed(await _read(answer, most_bytes))
                 if answer.status not in _REDIRECTS or "location" not in answer.headers:
                     raise StatusError(answer.status, await _read_beginning(answer), answer.headers)
-                url = self._target(url, answer)
+                url, session = self._target(url, answer)
         raise StatusError(answer.status, b"it redirects again and again", {})
 
-    def _target(self, url: str, answer: aiohttp.ClientResponse) -> str:
-        """Return the address that a redirect leads to.
+    def _target(self, url: str, answer: aiohttp.ClientResponse) -> tuple[str, aiohttp.ClientSession]:
+        """Return the address that a redirect leads to, and the session for its host.
 
         Raises:
             StatusError: it is not followed.
         """
+        session = None
         try:
             target = urljoin(url, answer.headers["location"])
             same_host = _same_host(self._url, target)
-            usable = urlsplit(target).scheme in _PORTS and not urlsplit(target).username
-            followed = usable and (same_host or self._anywhere)
+            if urlsplit(target).scheme in _PORTS and not urlsplit(target).username:
+                session = self._session if same_host else self._elsewhere
         except ValueError:  # not an address
-            followed, target = False, answer.headers["location"]
-        if not followed:
+            target = answer.headers["location"]
+        if session is None:
             raise StatusError(answer.status, f"it redirects to {target}".encode(errors="replace"), {})
-        return target
+        return target, session
 
     async def aclose(self) -> None:
         await self._session.close()
+        if self._elsewhere is not None:
+            await self._elsewhere.close()
+
+
+def _session(headers: Mapping[str, str], *, trust_env: bool) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+        headers=headers,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),  # a jar grows with what the server sends
+        trust_env=trust_env,
+    )
 
 
 def _same_host(url: str, other: str) -> bool:

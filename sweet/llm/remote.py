@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sweet.llm.address import base_url, is_loopback
-from sweet.llm.base import Completion, Reply, RequestFailed, Role, Sampling
+from sweet.llm.base import Completion, RequestFailed, Role, Sampling
 from sweet.llm.concurrency import INITIAL_LIMIT, AdaptiveLimiter
 from sweet.llm.dialect import Dialect, merged
 from sweet.llm.failed_requests import overflows, reply_room, request_failed, retries_exhausted, unusable
@@ -44,7 +44,7 @@ from sweet.llm.images import message_content
 from sweet.llm.response_schema import ChatAnswer, describe, most_bytes
 from sweet.llm.roles import api_key
 from sweet.llm.served import choose_name, served_names
-from sweet.redaction import redacted_reply
+from sweet.redaction import reply_redactor
 from sweet.tasks.base import Message
 
 FIRST_PAUSE, MAX_PAUSE = 0.1, 8.0
@@ -132,6 +132,7 @@ class RemoteClient:
 
     def __init__(self, targets: list[_Target], limiter: AdaptiveLimiter, retry_timeout: float, role: Role) -> None:
         self._has_answered = False
+        self._redacted = reply_redactor()
         self.targets = targets
         self.limiter = limiter
         self.retry_timeout = retry_timeout
@@ -281,7 +282,7 @@ class RemoteClient:
             target.in_flight -= 1
         target.succeed()
         self._has_answered = True
-        return _completion(raw, sampling, target), time.monotonic() - started
+        return _completion(raw, sampling, target, self._redacted), time.monotonic() - started
 
     async def _post(self, target: _Target, body: dict[str, Any], sampling: Sampling) -> object:
         extras = target.extras
@@ -365,7 +366,8 @@ async def _send(target: _Target, requests: Sequence[dict[str, Any]], sampling: S
         await asyncio.gather(*posts, return_exceptions=True)
 
 
-def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
+def _completion(raw: object, sampling: Sampling, target: _Target, redacted: Callable[[str], str]) -> Completion:
+    """The replies in a response, without keys: they are written to files, and a server may repeat what it was sent."""
     try:
         answer = ChatAnswer.model_validate(raw)
     except ValidationError as error:
@@ -375,14 +377,9 @@ def _completion(raw: object, sampling: Sampling, target: _Target) -> Completion:
             f"The server returned {len(answer.choices)} replies; {sampling.n} were requested.", where=target.url
         )
     return Completion(
-        replies=tuple(map(_without_keys, answer.replies())),
+        replies=answer.replies(redacted),
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else 0,
         completion_tokens=answer.usage.completion_tokens if answer.usage else 0,
         model=target.model,
         prompt_token_ids=answer.prompt_ids(),
     )
-
-
-def _without_keys(reply: Reply) -> Reply:
-    """A reply is written to files, and the server may repeat the key that it was sent."""
-    return replace(reply, text=redacted_reply(reply.text), finish_reason=redacted_reply(reply.finish_reason))

@@ -4,7 +4,7 @@ validated too."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -85,8 +85,11 @@ class _Choice(BaseModel):
     logprobs: _Logprobs | None = None
     token_ids: list[Count] | None = None
 
-    def reply(self) -> Reply:
-        """The reply; log-probabilities are used only if they can be some and, if there are ids, one for each."""
+    def reply(self, redacted: Callable[[str], str]) -> Reply:
+        """The reply, its text as `redacted` returns it.
+
+        Log-probabilities are used only if they can be some and, if there are ids, one for each.
+        """
         ids = self.token_ids
         content = self.logprobs.content if self.logprobs else None
         has_alternatives = content is not None and any(token.top_logprobs for token in content)
@@ -96,8 +99,8 @@ class _Choice(BaseModel):
         if logprobs is not None and not all(map(_is_logprob, logprobs)):
             logprobs = None
         return Reply(
-            text=self.message.content or "",
-            finish_reason=self.finish_reason or "stop",
+            text=redacted(self.message.content or ""),
+            finish_reason=redacted(self.finish_reason or "stop"),
             token_ids=None if ids is None else tuple(ids),
             logprobs=logprobs,
             alternatives=tuple(token.alternatives_of() for token in content)
@@ -122,9 +125,13 @@ class ChatAnswer(BaseModel):
     usage: _Usage | None = None
     prompt_token_ids: list[Count] | None = None
 
-    def replies(self) -> tuple[Reply, ...]:
-        """The replies sorted by index."""
-        return tuple(choice.reply() for choice in sorted(self.choices, key=lambda choice: choice.index))
+    def replies(self, redacted: Callable[[str], str] = str) -> tuple[Reply, ...]:
+        """The replies sorted by index.
+
+        Args:
+            redacted: removes keys from a text.
+        """
+        return tuple(choice.reply(redacted) for choice in sorted(self.choices, key=lambda choice: choice.index))
 
     def prompt_ids(self) -> tuple[int, ...] | None:
         return None if self.prompt_token_ids is None else tuple(self.prompt_token_ids)
