@@ -54,7 +54,8 @@ def in_run(path: Path) -> Path | None:
             with suppress(OSError):
                 if str(folder) == root or folder.samefile(root):
                     below = Path(os.path.normpath(absolute.relative_to(folder)))
-                    return None if below.parts[:1] == ("..",) else Path(root, below)
+                    if below.parts[:1] != ("..",):
+                        return Path(root, below)
     return None
 
 
@@ -193,6 +194,11 @@ def check_file(path: Path) -> None:
     """
     with suppress(FileNotFoundError), place_of(path) as place:
         place.check()
+
+
+def check_any(path: Path) -> None:
+    """Check a file, or a folder with all its files. See `check_file` and `check_tree` for errors."""
+    (check_tree if path.is_dir() else check_file)(path)
 
 
 def check_tree(folder: Path) -> None:

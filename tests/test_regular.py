@@ -162,11 +162,17 @@ class TestInARun:
         a_link(root / "report.html", outside)
         disk = tmp_path / "disk"
         (disk / "other").mkdir()
-        for path in (disk / "run" / "report.html", disk / "other" / ".." / "run" / "report.html"):
+        run = disk / "run"
+        for path in (
+            run / "report.html",
+            disk / "other" / ".." / "run" / "report.html",
+            run / ".." / "run" / "report.html",
+        ):
             assert in_run(path) == root / "report.html"
             with pytest.raises(InputError, match="symbolic link"), replacing(path):
                 pass
         assert in_run(outside / "file") is None
+        assert in_run(run / ".." / "file") is None
         assert in_run(root) is None
 
     def test_too_large(self, root: Path) -> None:

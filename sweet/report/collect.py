@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweet.errors import InputError, SweetError, for_command_line
-from sweet.regular import check_file, check_tree
+from sweet.regular import check_any
 from sweet.report import dialogue_facts, evaluation_facts, quote, row_reader
 from sweet.report.lineage_facts import Names, artifact_facts, attempt_fact, links, method
 from sweet.report.schema import (
@@ -100,7 +100,7 @@ class _Collection:
         path = self.run.file(artifact)
         readable = False
         try:
-            (check_tree if path.is_dir() else check_file)(path)
+            check_any(path)
             readable = path.exists()
             if not readable:
                 self.problems.append(f"{artifact.id}: {artifact.path} is missing.")

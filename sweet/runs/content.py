@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet.errors import InputError
-from sweet.regular import files_below, open_descriptor, open_regular
+from sweet.regular import check_any, files_below, open_descriptor, open_regular
 from sweet.runs.manifest import Artifact
 
 CLOCK_SLACK = 0.02
@@ -73,6 +73,27 @@ def current_sha256(path: Path, artifact: Artifact) -> str | None:
     except FileNotFoundError:
         return None
     return artifact.sha256
+
+
+def current_content(path: Path, artifact: Artifact) -> str | None:
+    """Return what identifies the current content, for comparison with a sha256; None as `current_sha256`.
+
+    A content of another size than recorded is another, and is not read: it may be of any size.
+    """
+    if artifact.sha256 is not None and artifact.bytes and path.exists():
+        check_any(path)
+        try:
+            size = size_of(path)
+        except FileNotFoundError:
+            return None
+        if size != artifact.bytes:
+            return f"{size} bytes"
+    return current_sha256(path, artifact)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    return sum(file.stat().st_size for file in (files_below(path) if path.is_dir() else [path]))
 
 
 def alteration(path: Path, artifact: Artifact) -> str | None:

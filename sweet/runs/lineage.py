@@ -17,7 +17,8 @@ from sweet.errors import InputError
 from sweet.runs.manifest import Artifact, Manifest
 
 DigestOf = Callable[[Artifact], str | None]
-"""Returns the sha256 of an artifact's current content; None if it does not exist."""
+"""Returns what identifies an artifact's current content, its sha256 where it may equal a recorded one; None if it does
+not exist."""
 
 _PLAYED = (
     *("task", "tasks", "split", "agent", "sim", "prompts", "prompts_digest", "recipe"),

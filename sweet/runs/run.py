@@ -19,7 +19,7 @@ from sweet.installation import VERSION
 from sweet.paths import RUNS
 from sweet.runs.attempt import ActiveAttempt, Config, settle_attempts
 from sweet.runs.commands import command_of
-from sweet.runs.content import alteration, current_sha256
+from sweet.runs.content import alteration, current_content
 from sweet.runs.lineage import Staleness, input_of
 from sweet.runs.manifest import Artifact, Kind, Manifest, now
 from sweet.runs.stages import KINDS, stage_making, stage_named
@@ -209,7 +209,7 @@ class Run:
 
     def staleness(self, manifest: Manifest) -> Staleness:
         """Return `stale` for many artifacts of one manifest."""
-        return Staleness(manifest, lambda artifact: current_sha256(self.file(artifact), artifact))
+        return Staleness(manifest, lambda artifact: current_content(self.file(artifact), artifact))
 
     def unknown_files(self, manifest: Manifest) -> list[str]:
         """Return the entries of the artifacts' folders that are not in the manifest: added by hand, or left when the

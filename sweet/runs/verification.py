@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sweet.errors import InputError
 from sweet.hints import Hint, option
-from sweet.regular import check_file, check_tree, files_below, open_regular
+from sweet.regular import check_any, check_file, open_regular
 from sweet.runs.cache import cached_sha256
-from sweet.runs.content import file_sha256, measure
+from sweet.runs.content import file_sha256, measure, size_of
 from sweet.runs.jsonl import bounded_lines, is_object
 from sweet.runs.manifest import Artifact
 
@@ -29,12 +29,10 @@ def check_size(path: Path, artifact: Artifact, again: Hint) -> None:
     Raises:
         InputError: it has another size, or is not a regular file, or a folder of these.
     """
-    (check_tree if path.is_dir() else check_file)(path)
+    check_any(path)
     if artifact.sha256 is None or not artifact.bytes:  # manifests of early versions have no sizes
         return
-    files = files_below(path) if path.is_dir() else [path]
-    size = sum(file.stat().st_size for file in files)
-    if size != artifact.bytes:
+    if (size := size_of(path)) != artifact.bytes:
         _check_rows(path, artifact, again)
         raise _changed(path, artifact, f"it has {size:,} of {artifact.bytes:,} bytes", again)
 
@@ -64,7 +62,7 @@ def _check_rows(path: Path, artifact: Artifact, again: Hint) -> None:
         return
     with open_regular(path) as file:
         lines = bounded_lines(file, path)
-        rows = sum(bool(line.strip()) and (line.endswith(b"\n") or is_object(line)) for line in lines)
+        rows = sum(not line.isspace() and (line.endswith(b"\n") or is_object(line)) for line in lines)
     if rows != artifact.rows:
         raise _changed(path, artifact, f"it has {rows:,} of {artifact.rows:,} rows", again)
 

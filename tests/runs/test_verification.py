@@ -129,3 +129,10 @@ def test_a_large_file_is_summed_once(run: Run, rollouts: Artifact, monkeypatch: 
     for _ in range(3):
         run.verify(rollouts)
     assert read == [run.file(rollouts)]
+
+
+def test_a_file_of_another_size_is_not_read_to_know_that_it_is_stale(run: Run, rollouts: Artifact) -> None:
+    scores = make(run, "eval", "scores", rollouts)
+    os.truncate(run.file(rollouts), 1 << 42)  # a hole, which takes no room
+    assert run.stale(rollouts) == "rollouts/rollouts-1.jsonl was changed since it was finished"
+    assert run.stale(scores) == "its input rollouts-1 was changed since"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweet.errors import SweetError, UsageError
+from sweet.errors import InputError, SweetError, UsageError
 from sweet.preferences.config import LabelConfig
 from sweet.preferences.label import run_label
 from sweet.runs.run import Run
@@ -145,6 +146,11 @@ def test_interrupted_and_resumed_equals_uninterrupted(run: Run) -> None:
     assert finished.artifacts[0].id == "critic-2"
     assert finished.metrics == again.metrics
     assert finished.artifacts[0].sha256 == again.artifacts[0].sha256
+    cut = run.file(finished.artifacts[0]) / "tokenizer.json"
+    os.truncate(cut, cut.stat().st_size // 2)
+    with pytest.raises(InputError, match="critic-2 is not as it was finished"):  # instead of recording what is left
+        run_train_critic(run, config.model_copy(update={"resume": True}), Silent())
+    assert run.artifact("critic-2").status == "partial"
 
 
 @pytest.mark.parametrize("method", ["sweet", "multi-turn-dpo", "rft", "sft"])
