@@ -211,20 +211,25 @@ class Export:
 
     def _find_template(self) -> tuple[ChatTemplate | None, str]:
         """Return the chat template of the prompts, or None and the reason why there is none."""
-        from sweet.llm.pretrained import load_tokenizer
-        from sweet.llm.weights import parameter_count
-
         if self._config.tokenizer is not None:
-            return ChatTemplate(load_tokenizer(self._config.tokenizer)), ""
+            return _template(self._config.tokenizer), ""
         agent = recorded_model(self._run, self._rollouts, "agent")
         if not agent or agent in NO_MODEL:
             return None, f"the agent was {agent}, which is no model" if agent else "the agent is not recorded"
+        from sweet.llm.weights import parameter_count
+
         if parameter_count(agent) is None:
             return None, f"the agent {agent} is not a model on this machine"
         try:
-            return ChatTemplate(load_tokenizer(agent)), ""
+            return _template(agent), ""
         except UsageError as error:
             return None, f"the agent's tokenizer cannot be used ({first_line(error)})"
+
+
+def _template(model: str) -> ChatTemplate:
+    from sweet.llm.pretrained import load_tokenizer
+
+    return ChatTemplate(load_tokenizer(model))
 
 
 def export_lines(run: Run, config: DataExportConfig, reporter: Reporter) -> Iterator[bytes]:

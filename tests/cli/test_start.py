@@ -12,6 +12,9 @@ import pytest
 
 from sweet.cli import index
 from sweet.cli.app import declarations
+from sweet.datasets.importing import DataImportConfig, run_data_import
+from sweet.stages.base import Silent
+from tests.cli.test_commands import row
 
 HEAVY = (
     "pydantic",
@@ -84,6 +87,15 @@ def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
     modules, _ = loaded_by(["status", "--schema"], tmp_path)
     assert {name for name in modules if name.startswith("sweet.cli.commands.")} == {"sweet.cli.commands.status"}
     assert not {"torch", "transformers", "openai", "textual"} & modules
+
+
+def test_an_export_that_needs_no_tokenizer_imports_no_torch(tmp_path: Path) -> None:
+    rows = tmp_path / "in.jsonl"
+    rows.write_text(json.dumps(row("d1", 1)) + "\n")
+    run_data_import(rows, tmp_path / "run", DataImportConfig(), Silent())
+    modules, shown = loaded_by(["data", "export", "run", "--quiet"], tmp_path)
+    assert len(shown.splitlines()) == 1
+    assert not {"torch", "transformers"} & modules
 
 
 def test_the_index_is_current() -> None:
