@@ -173,8 +173,8 @@ def _bound(node: ast.stmt) -> set[str]:
 
 def _with_helpers(blocks: list[str], chosen: int) -> str:
     """Return the chosen block after the definitions of other blocks that it needs, directly or indirectly."""
-    tree = parsed(blocks[chosen])
-    if len(blocks) == 1 or tree is None:
+    tree = parsed(blocks[chosen]) if len(blocks) > 1 else None
+    if tree is None:
         return blocks[chosen]
     wanted = _missing(tree)
     have = defined_names(blocks[chosen])
