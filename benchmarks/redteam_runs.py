@@ -249,7 +249,7 @@ def faults(name: str, command: str, case: dict[str, Any]) -> list[str]:
     if name == "unchanged":
         return [f"exit code {case['code']}"] if case["code"] else []
     if place == "nasty":
-        if command == "compare":  # the run has one evaluation
+        if command in ("compare", "label"):  # the run has one evaluation, in which no dialogue is better than another
             return []
         return [f"exit code {case['code']} for dialogues whose answers are hostile"] if case["code"] else []
     if what in CUTS and place in READS.get(command, ()) and case["code"] == 0:
