@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sweet import collector
 from tests import schedule
@@ -23,6 +24,9 @@ _SECONDS = schedule.recorded()
 
 # Thousands of small files are written here, none of which has to survive a loss of power.
 vars(os)["fsync"] = lambda file: None
+# A busy machine is no reason to fail.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 # After pytest's own collections, which find what tests have left open.
 atexit.register(collector.before_exit)
 

@@ -36,7 +36,7 @@ def import_commands() -> None:
     from sweet.cli.app import declarations
 
     declarations()
-    for name in ("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose", "openai"):
+    for name in ("sweet.cli.calls", "sweet.cli.signals", "sweet.cli.verbose"):
         import_module(name)
 
 

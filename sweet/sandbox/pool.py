@@ -106,7 +106,7 @@ class _Worker:
         began = time.monotonic()
         run = _Run(program, program.within(self.limits), self._child)
         run.execute()
-        return Execution(run.ordered(), time.monotonic() - began)
+        return Execution(run.ordered(), time.monotonic() - began, run.size)
 
     def _jail(self, warmth: Warmth) -> Jail:
         if warmth not in self.jails:
@@ -155,6 +155,7 @@ class _Run:
         self.program, self.limits, self.child = program, limits, child
         self.budget = limits.total_seconds
         self.results: dict[int, Result] = {}
+        self.size = 0
 
     def execute(self) -> None:
         late = 0
@@ -177,6 +178,7 @@ class _Run:
         """Run these calls in one child, and return those that have a result."""
         child = self.child(self.program.only(indices), replace(self.limits, call_seconds=seconds), self.budget)
         self.budget -= child.seconds
+        self.size += child.size
         self.results.update(zip(indices, child.results, strict=False))
         return indices[: len(child.results)]
 
@@ -192,6 +194,7 @@ class _Child:
     Attributes:
         budget: the time for all its calls, in seconds.
         seconds: the time that this process has waited for the calls.
+        size: bytes of the texts of the results.
     """
 
     def __init__(self, program: Program, limits: Limits, budget: float) -> None:
@@ -201,6 +204,7 @@ class _Child:
         self.begun = False
         self.seconds = 0.0
         self.results: list[Result] = []
+        self.size = 0
         self.buffer = bytearray()
 
     def _order(self, same_python: bool) -> bytes:
@@ -308,6 +312,7 @@ class _Child:
             text = self.buffer[end + 1 : end + 1 + size].decode("ascii")
             del self.buffer[: end + 1 + size]
             self._take(kind, text)
+            self.size += size
             received = True
 
     def _take(self, kind: str, text: str) -> None:

@@ -97,6 +97,11 @@ class Program:
         return replace(self, calls=tuple(self.calls[index] for index in indices), code=code)
 
     @property
+    def size(self) -> int:
+        """Bytes of the source and of its code, about."""
+        return len(self.source) + (len(self.code.source) if self.code and self.code.source else 0)
+
+    @property
     def warmth(self) -> Warmth:
         """The modules of the zygote from which to fork."""
         if "import" not in self.source:
@@ -145,7 +150,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Execution:
-    """The results of a program, one for each call in their order, and the time that they took together."""
+    """The results of a program, one for each call in their order.
+
+    Attributes:
+        seconds: the time that they took together.
+        size: bytes of the texts of their values. In memory, a value takes up to 50 times as much.
+    """
 
     results: tuple[Result, ...]
     seconds: float
+    size: int = 0

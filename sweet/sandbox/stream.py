@@ -2,7 +2,8 @@
 
 A thread for each worker takes the next program and an idle worker, and stores the execution; the caller gets the
 executions in the order of the programs. Programs are consumed as they are needed, so that they are created while others
-run, and few of them are in memory. If the caller stops iterating, the running programs are ended.
+run, and few of them are in memory: not more than `AHEAD`, and no new one while those that wait for an earlier one have
+`AHEAD_BYTES`. If the caller stops iterating, the running programs are ended.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sweet.sandbox.program import Execution, Program
 
 AHEAD = 1024
 """Maximum number of programs that run or wait for an earlier one, so that one that hangs does not block the others."""
+AHEAD_BYTES = 16 * 2**20
+"""Bytes of executions and of their programs, as texts, above which no further program is started."""
 
 
 class Worker(Protocol):
@@ -37,7 +40,8 @@ class Stream:
         self._taking = threading.Lock()
         self._room = threading.Semaphore(AHEAD)
         self._news = threading.Condition()
-        self._done: dict[int, Execution] = {}
+        self._done: dict[int, tuple[Execution, int]] = {}
+        self._waiting_bytes = 0
         self._busy: set[Worker] = set()
         self._threads: list[threading.Thread] = []
         self._working = 0
@@ -54,19 +58,24 @@ class Stream:
                 with self._news:
                     while index not in self._done and self._working:
                         self._news.wait()
-                    execution = self._done.pop(index, None)
+                    done = self._done.pop(index, None)
+                    if done is not None:
+                        self._waiting_bytes -= done[1]
+                        self._news.notify_all()
                 if self._broken is not None:
                     raise self._broken
-                if execution is None:
+                if done is None:
                     return
                 self._room.release()
-                yield execution
+                yield done[0]
         finally:
             self._stop()
 
     def _stop(self) -> None:
         """End all threads, including those that run a program."""
-        self._over = self._abandoned = True
+        with self._news:
+            self._over = self._abandoned = True
+            self._news.notify_all()
         self._room.release(len(self._threads))
         for worker in list(self._busy):
             worker.abandon()
@@ -77,22 +86,27 @@ class Stream:
         try:
             while True:
                 self._room.acquire()
+                with self._news:  # the earliest program has been started, so that its end makes room
+                    while self._waiting_bytes > AHEAD_BYTES and not self._over:
+                        self._news.wait()
                 with self._taking:
                     index, program = (0, None) if self._over else next(self._programs, (0, None))
                 if program is None:
                     return
                 execution = self._run(program)
+                size = execution.size + program.size
                 with self._news:
-                    self._done[index] = execution
-                    self._news.notify()
+                    self._done[index] = execution, size
+                    self._waiting_bytes += size
+                    self._news.notify_all()
         except BaseException as error:
             self._broken, self._abandoned = self._broken or error, True
         finally:
-            self._over = True
             self._room.release(len(self._threads))
             with self._news:
+                self._over = True
                 self._working -= 1
-                self._news.notify()
+                self._news.notify_all()
 
     def _run(self, program: Program) -> Execution:
         worker = self._idle.get()

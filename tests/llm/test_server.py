@@ -54,6 +54,30 @@ def test_the_models_and_the_health(client: EmbeddedClient) -> None:
     assert ask(client, "/health") == [(200, None)]
 
 
+def test_the_client_of_openai_is_served(client: EmbeddedClient) -> None:
+    import openai
+
+    async def work() -> None:
+        async with served(client) as url, openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as library:
+            assert [model.id async for model in library.models.list()] == ["tiny"]
+            answer = await library.chat.completions.create(
+                model="tiny",
+                messages=[{"role": "user", "content": MESSAGES[0]["content"]}],
+                max_tokens=8,
+                n=2,
+                seed=3,
+                logprobs=True,
+            )
+            assert len(answer.choices) == 2
+            assert answer.usage is not None
+            logprobs = [choice.logprobs for choice in answer.choices]
+            assert answer.usage.completion_tokens == sum(len(p.content or ()) for p in logprobs if p is not None)
+            with pytest.raises(openai.NotFoundError, match="The model is called 'tiny' here"):
+                await library.chat.completions.create(model="other", messages=[{"role": "user", "content": "?"}])
+
+    asyncio.run(work())
+
+
 def test_a_chat_gives_the_same_as_the_client_in_this_process(client: EmbeddedClient) -> None:
     body = chat(n=3, logprobs=True, return_token_ids=True, temperature=0.8, top_p=0.9)
     [(status, answer)] = ask(client, "/chat/completions", body)

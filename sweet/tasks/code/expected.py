@@ -14,7 +14,6 @@ import importlib.metadata
 import json
 import os
 import sys
-from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -22,9 +21,10 @@ from typing import Any, Literal
 
 from sweet.files import write_whole
 from sweet.sandbox import chance, child
-from sweet.sandbox.program import Limits, Program, Result
+from sweet.sandbox.program import Execution, Limits, Program, Result
 from sweet.sandbox.values import RELATIVE_TOLERANCE, same
 from sweet.tasks.base import Task
+from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import TaskCode, read_task
 
 Scorer = Literal["strict", "upstream"]
@@ -32,6 +32,8 @@ Scorer = Literal["strict", "upstream"]
 _REFERENCE_SLACK = 3.0
 _MOST_FILES = 20_000
 _MOST_IN_MEMORY = 4096
+_MOST_BYTES = 64 * 2**20
+"""Bytes of the references in memory, as texts of their values and sources."""
 _PRUNE_EVERY = 1000
 _NONE = Result("value")
 
@@ -49,9 +51,12 @@ class Reference:
     """A task's reference: the program that computes the expected values, and the values once they are known.
 
     Attributes:
+        name: the texts of the task that determine it.
+        key: of its results in the cache on disk.
         read: what was read from the texts of the task.
     """
 
+    name: tuple[str, tuple[str, ...]]
     key: str
     read: TaskCode
     program: Program
@@ -73,7 +78,7 @@ class References:
 
     def __init__(self, limits: Limits, scorer: Scorer, folder: Path | None = None) -> None:
         self.limits, self.scorer, self.folder = limits, scorer, folder
-        self._known: OrderedDict[tuple[str, tuple[str, ...]], Reference] = OrderedDict()
+        self._known: Kept[tuple[str, tuple[str, ...]], Reference] = Kept(_MOST_IN_MEMORY, _MOST_BYTES)
         self._stored = 0
 
     def of(self, task: Task) -> Reference:
@@ -82,22 +87,23 @@ class References:
         reference = self._known.get(name)
         if reference is None:
             key, read = _key(*name, self.scorer, self.limits), read_task(task)
-            expected = self._unread(read) or self._from_disk(key)
-            reference = self._known[name] = Reference(key, read, self._program(task, read), expected)
-            if len(self._known) > _MOST_IN_MEMORY:
-                self._known.popitem(last=False)
+            fault = self._fault_of(read)
+            expected, size = (Expected((), fault), 0) if fault else self._from_disk(key)
+            reference = Reference(name, key, read, self._program(task, read), expected)
+            self._known.add(name, reference, size + reference.program.size)
         return reference
 
-    def store(self, reference: Reference, results: tuple[Result, ...]) -> None:
+    def store(self, reference: Reference, execution: Execution) -> None:
         """Store the results of the reference's program."""
-        reference.expected = self._expected(reference, results)
+        reference.expected = self._expected(reference, execution.results)
+        self._known.grow(reference.name, execution.size)
         self._to_disk(reference.key, reference.expected)
 
-    def _unread(self, read: TaskCode) -> Expected | None:
+    def _fault_of(self, read: TaskCode) -> str | None:
         """Return why a task that cannot be read is invalid; None if it can, or if no task is considered invalid."""
         if read.fault is None or self.scorer == "upstream":
             return None
-        return Expected((), f"the reference or a call cannot be read: {read.fault}")
+        return f"the reference or a call cannot be read: {read.fault}"
 
     def _program(self, task: Task, read: TaskCode) -> Program:
         calls, code = tuple(task.test_cases.values()), read.beside(read.source)
@@ -113,17 +119,19 @@ class References:
         once, again = results[:half], results[half:]
         return Expected(once, _fault(reference, once, again))
 
-    def _from_disk(self, key: str) -> Expected | None:
+    def _from_disk(self, key: str) -> tuple[Expected | None, int]:
+        """Return the cached results and their bytes; None and 0 if there are none."""
         if self.folder is None:
-            return None
+            return None, 0
         try:
-            content = json.loads((self.folder / f"{key}.json").read_bytes())
+            data = (self.folder / f"{key}.json").read_bytes()
+            content = json.loads(data)
             expected = content["expected"]
             if content["sha256"] != _hash(expected):
-                return None
-            return Expected(tuple(Result(**result) for result in expected["results"]), expected["invalid"])
+                return None, 0
+            return Expected(tuple(Result(**result) for result in expected["results"]), expected["invalid"]), len(data)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
+            return None, 0
 
     def _to_disk(self, key: str, expected: Expected) -> None:
         if self.folder is None or any(result.status in ("timeout", "crash") for result in expected.results):

@@ -83,7 +83,7 @@ class CodeScorer:
                 yield from self._unrun(jobs)
                 job = jobs.popleft()
                 if isinstance(job, Reference):
-                    self.references.store(job, execution.results)
+                    self.references.store(job, execution)
                 else:
                     job.verdict = self._judge(job, execution)
                     job.program = None  # later answers may keep the job for long
@@ -118,6 +118,8 @@ class CodeScorer:
         source = hashlib.sha256(program.source.encode("utf-8", "surrogatepass")).digest()
         key = reference.key, tuple(task.test_cases), source  # the names of the tests are part of a verdict
         earlier = self._seen.get(key)
+        # Any number of equal answers may wait for one that hangs: they have one program together.
+        program = earlier.program if earlier and earlier.program else program
         job = _Answer(task, reference, program=program, duplicate_of=earlier)
         if earlier is None:
             self._seen[key] = job
