@@ -249,6 +249,32 @@ def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
 
 
+ENDINGS = {
+    "ends the process that reads it": "os.abort()",
+    "more than 512 MiB of memory": "bytes(1 << 30)",
+    "ZeroDivisionError": "1 / 0",
+    None: "kept.append(bytearray(b'x') * (300 << 20)) or (None, [None])",  # the process is replaced afterwards
+}
+
+
+@pytest.mark.parametrize("why", ENDINGS)
+@pytest.mark.parametrize("long", [False, True], ids=["together", "alone"])
+def test_requests_made_together_get_the_replies_that_each_gets_alone(
+    fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None, long: bool
+) -> None:
+    boot = "from sweet.tasks.code.reading import main, OPERATIONS; import os\nkept = []\n"
+    boot += f"OPERATIONS['read_source'] = lambda source: {ENDINGS[why]}\nmain()"
+    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    more = "#" * (reader._TOGETHER_BYTES if long else 0)
+    codes = [f"{CODE}\n# {number}{more}" for number in range(5)]
+    requests: list[tuple[Any, ...]] = [("read_answer", code, ["price"]) for code in codes]
+    requests[2:2] = [("read_source", "x")]
+    replies = fresh.ask_all(requests)
+    hard = replies.pop(2)
+    assert [reply[0] for reply in replies if not isinstance(reply, Unreadable)] == codes
+    assert (why in str(hard)) if isinstance(hard, Unreadable) and why else hard == (None, [None])
+
+
 def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 @functools.lru_cache(maxsize=4)
-def compiled(source: str, mode: Literal["exec", "eval"] = "exec") -> CodeType | None:
+def compiled(source: str, mode: Literal["exec", "eval"]) -> CodeType | None:
     """Return the code of a source or an expression, or None if it does not compile."""
     try:
         code: CodeType = compile(source, FILENAME if mode == "exec" else CALL_FILENAME, mode, dont_inherit=True)
@@ -153,11 +153,11 @@ def _fence(line: str) -> str | None:
 
 def _parsable(blocks: Iterator[str]) -> list[str]:
     """Return the blocks that compile as Python, without the indentation that their lines share."""
-    return [code for block in blocks if compiled(code := textwrap.dedent(block).strip("\n")) is not None]
+    return [code for block in blocks if compiled(code := textwrap.dedent(block).strip("\n"), "exec") is not None]
 
 
 def _defines(source: str, names: Collection[str]) -> bool:
-    code = compiled(source)
+    code = compiled(source, "exec")
     functions = [] if code is None else [c.co_name for c in code.co_consts if isinstance(c, CodeType)]
     return any(name in names for name in functions) or not defined_names(source).isdisjoint(names)
 

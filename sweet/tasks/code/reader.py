@@ -3,7 +3,8 @@
 Parsing and compiling a text can take any time and memory, and can end the process that does it: a few hundred
 characters suffice. This process therefore does neither. It sends the text to one process, started when it is first
 needed, which has 2 s of processor time for each text and 512 MiB of memory. A text that takes more, or ends the
-process twice, is `Unreadable`; the next one gets a new process. All threads share the process.
+process twice, is `Unreadable`; the next one gets a new process. All threads share the process. Short texts are sent
+several at a time, because waiting for the process would take longer than its work.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,8 +33,14 @@ LONGEST_TEXT = 1_000_000
 """Maximum characters of the texts in one request."""
 _WAIT_SECONDS = 60.0
 """A process that is silent for so long, thirty times its processor time, has been stopped."""
+_TOGETHER_BYTES = 64 * 2**10
+"""Bytes of requests that are sent before a reply is read; a socket takes more than that."""
 _ROOT = Path(__file__).parents[3]
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from sweet.tasks.code.reading import main; main()"
+
+
+Reply = tuple[Any, list[bytes | None]]
+"""A value, and pieces of code."""
 
 
 class Unreadable(Exception):
@@ -105,8 +113,19 @@ def read_answer(answer: str, names: frozenset[str]) -> AnswerCode:
     Raises:
         Unreadable: the answer exceeds a limit.
     """
-    source, (code,) = _reader.ask("read_answer", answer[:LONGEST], sorted(names))
-    return AnswerCode(source, code)
+    (read,) = read_answers([(answer, names)])
+    if isinstance(read, Unreadable):
+        raise read
+    return read
+
+
+def read_answers(asked: Iterable[tuple[str, frozenset[str]]]) -> list[AnswerCode | Unreadable]:
+    """Return the code in each answer, given with its names as to `read_answer`, or which limit the answer exceeds."""
+    requests = [("read_answer", answer[:LONGEST], sorted(names)) for answer, names in asked]
+    return [
+        reply if isinstance(reply, Unreadable) else AnswerCode(reply[0], reply[1][0])
+        for reply in _reader.ask_all(requests)
+    ]
 
 
 def compiled_source(source: str) -> bytes | None:
@@ -169,8 +188,20 @@ class _Process:
         if self._socket.recv(1) != b"+":
             raise OSError("it ended at once")
 
-    def ask(self, request: bytes) -> tuple[Any, list[bytes | None]]:
-        """Return the value and the code of the reply.
+    def send(self, requests: bytes) -> None:
+        """Send requests. Unless it is one, they have at most `_TOGETHER_BYTES`.
+
+        Raises:
+            _Lost: the process has ended.
+            TimeoutError: the process does not take them.
+        """
+        try:
+            self._socket.sendall(requests)
+        except ConnectionError:
+            raise _Lost(self._status()) from None
+
+    def reply(self) -> Reply:
+        """Return the value and the code of the next reply.
 
         Raises:
             Unreadable: the process says that it cannot read the text.
@@ -178,7 +209,6 @@ class _Process:
             TimeoutError: the process does not answer.
         """
         try:
-            self._socket.sendall(request)
             size, self.finished = HEADER.unpack(self._receive(HEADER.size))
             if size > MOST_REPLIED:
                 raise ConnectionError
@@ -230,7 +260,7 @@ class Reader:
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forked)
 
-    def ask(self, *request: Any) -> tuple[Any, list[bytes | None]]:
+    def ask(self, *request: Any) -> Reply:
         """Return the reply to a request: a value, and pieces of code.
 
         Raises:
@@ -239,15 +269,54 @@ class Reader:
         """
         if sum(map(len, _texts(request))) > LONGEST_TEXT:
             raise Unreadable(f"it is longer than {LONGEST_TEXT} characters")
-        data = json.dumps(request).encode("ascii")
         with self._lock:
-            return self._ask(HEADER.pack(len(data), False) + data)
+            return self._ask(_message(request))
 
-    def _ask(self, request: bytes) -> tuple[Any, list[bytes | None]]:
+    def ask_all(self, requests: Sequence[Sequence[Any]]) -> list[Reply | Unreadable]:
+        """Return the reply to each request, or which limit the text exceeds.
+
+        Raises:
+            SweetError: processes cannot be started on this machine, or do not answer.
+        """
+        replies: list[Reply | Unreadable] = []
+        messages = [_message(request) for request in requests]
+        if len(messages) > 1 and sum(map(len, messages)) <= _TOGETHER_BYTES:
+            with self._lock:
+                replies = self._together(messages)
+        for request in requests[len(replies) :]:
+            try:
+                replies.append(self.ask(*request))
+            except Unreadable as unreadable:
+                replies.append(unreadable)
+        return replies
+
+    def _together(self, messages: list[bytes]) -> list[Reply | Unreadable]:
+        """Return the replies to short requests, up to the one that ends the process, which is then asked alone."""
+        replies: list[Reply | Unreadable] = []
+        process = self._process = self._process or self._started()
+        try:
+            process.send(b"".join(messages))
+            while len(replies) < len(messages) and not process.finished:
+                try:
+                    replies.append(process.reply())
+                except Unreadable as unreadable:
+                    replies.append(unreadable)
+        except (_Lost, TimeoutError):
+            process.finished = True
+        except BaseException:
+            process.finished = True
+            raise
+        finally:
+            if process.finished:
+                self._close()
+        return replies
+
+    def _ask(self, request: bytes) -> Reply:
         for last in (False, True):
             process = self._process = self._process or self._started()
             try:
-                return process.ask(request)
+                process.send(request)
+                return process.reply()
             except Unreadable:
                 raise
             except _Lost as lost:
@@ -295,6 +364,11 @@ class Reader:
 
 def _ending(status: int) -> str:
     return f"by {signal.strsignal(-status)}" if status < 0 else f"with status {status}"
+
+
+def _message(request: Sequence[Any]) -> bytes:
+    data = json.dumps(request).encode("ascii")
+    return HEADER.pack(len(data), False) + data
 
 
 def _texts(request: Any) -> list[str]:

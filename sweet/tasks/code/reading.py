@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import marshal
@@ -19,7 +20,6 @@ import socket
 import struct
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from sweet.tasks.code.extract import (
@@ -170,13 +170,19 @@ def serve(requests: socket.socket) -> None:
         requests.sendall(HEADER.pack(len(reply), has_grown()) + reply)
 
 
+@functools.cache
+def _memory() -> int | None:
+    """Return a descriptor of the file that shows this process's memory; None on systems other than Linux."""
+    try:
+        return os.open("/proc/self/statm", os.O_RDONLY)
+    except OSError:
+        return None
+
+
 def has_grown() -> bool:
     """Return whether half of the memory is in use: the process is then replaced, so that no text has less than that."""
-    try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[0])
-    except OSError:  # not Linux
-        return False
-    return pages * resource.getpagesize() > MEMORY_BYTES // 2
+    shown = _memory()
+    return shown is not None and int(os.pread(shown, 64, 0).split()[0]) * resource.getpagesize() > MEMORY_BYTES // 2
 
 
 def main() -> None:
