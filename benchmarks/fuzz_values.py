@@ -6,6 +6,7 @@ A pair of values is given as it is, or as one value and what is different in the
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from sweet.sandbox.child import MAX_DEPTH
 from sweet.sandbox.literals import format_value
+from sweet.sandbox.program import Limits
 from sweet.sandbox.values import same, same_as_published
 
 _TAGS = [
@@ -135,6 +137,8 @@ def check_comparison(value: dict[str, Any]) -> None:
         assert same(one, other, 0.0) <= same(one, other), "what is equal exactly is equal within the tolerance"
     else:
         one, other = magnified(value)
+        if len(json.dumps(one)) > Limits().value_bytes:
+            return  # a child's report is not read to its end
         assert same(one, one)
         equal = {"none": True, "floats": True, "shuffled": True, "leaf": False}[value["change"]]
         assert same(one, other) == equal
