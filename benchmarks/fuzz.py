@@ -18,6 +18,7 @@ import argparse
 import faulthandler
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -138,7 +139,7 @@ def limit_cpu(seconds: int) -> None:
     """Let the kernel end this process, by SIGXCPU, after so many more seconds of CPU time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime) + seconds, hard))
 
 
 def shape(value: Any) -> str:
