@@ -220,6 +220,17 @@ def fresh() -> Iterator[Reader]:
     made.close()
 
 
+def read_source_by(monkeypatch: pytest.MonkeyPatch, expression: str, before: str = "") -> None:
+    """Let new reading processes reply to `read_source` by the value of an expression of `source`."""
+    lines = [
+        "import itertools, os, sys; sys.path.append(sys.argv[1])",
+        "from sweet.tasks.code import reading",
+        "kept = []",
+    ]
+    lines += [before, f"reading.OPERATIONS['read_source'] = lambda source: {expression}", "reading.main()"]
+    monkeypatch.setattr(reader, "_BOOT", "\n".join(lines))
+
+
 def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
     assert fresh.ask("read_answer", CODE, ["price"])[0] == CODE
     assert fresh._process is not None
@@ -228,9 +239,7 @@ def test_a_reader_that_was_killed_is_replaced(fresh: Reader) -> None:
 
 
 def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    boot = "from sweet.tasks.code import reading\nimport itertools\nreading.CPU_SECONDS = 0.1\n"
-    boot += "reading.OPERATIONS['read_source'] = lambda source: all(itertools.repeat(1))\nreading.main()"
-    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    read_source_by(monkeypatch, "all(itertools.repeat(1))", "reading.CPU_SECONDS = 0.1")
     with pytest.raises(Unreadable, match="processor time") as caught:
         fresh.ask("read_source", "x")
     assert caught.value.outcome == "timeout"
@@ -240,9 +249,7 @@ def test_the_processor_time_of_a_text_is_limited(fresh: Reader, monkeypatch: pyt
 def test_a_text_that_ends_its_reader_twice_is_unreadable_and_the_next_is_read(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boot = "from sweet.tasks.code.reading import main, OPERATIONS; import os\n"
-    boot += "OPERATIONS['read_source'] = lambda source: os.abort()\nmain()"
-    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    read_source_by(monkeypatch, "os.abort()")
     with pytest.raises(Unreadable, match="ends the process that reads it, by Aborted") as caught:
         fresh.ask("read_source", "x")
     assert caught.value.outcome == "crash"
@@ -262,9 +269,7 @@ ENDINGS = {
 def test_requests_made_together_get_the_replies_that_each_gets_alone(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch, why: str | None, long: bool
 ) -> None:
-    boot = "from sweet.tasks.code.reading import main, OPERATIONS; import os\nkept = []\n"
-    boot += f"OPERATIONS['read_source'] = lambda source: {ENDINGS[why]}\nmain()"
-    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    read_source_by(monkeypatch, ENDINGS[why])
     more = "#" * (reader._TOGETHER_BYTES if long else 0)
     codes = [f"{CODE}\n# {number}{more}" for number in range(5)]
     requests: list[tuple[Any, ...]] = [("read_answer", code, ["price"]) for code in codes]
@@ -278,9 +283,7 @@ def test_requests_made_together_get_the_replies_that_each_gets_alone(
 def test_memory_of_the_reader_is_limited_and_it_is_replaced_when_it_has_grown(
     fresh: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boot = "from sweet.tasks.code.reading import main, OPERATIONS\nkept = []\n"
-    boot += "OPERATIONS['read_source'] = lambda source: (kept.append(bytes(int(source))), [])\nmain()"
-    monkeypatch.setattr(reader, "_BOOT", f"import sys; sys.path.append(sys.argv[1])\n{boot}")
+    read_source_by(monkeypatch, "(kept.append(bytes(int(source))), [])")
     with pytest.raises(Unreadable, match="more than 512 MiB of memory"):
         fresh.ask("read_source", str(1 << 30))
     fresh.ask("read_source", "1")

@@ -6,6 +6,7 @@ the memory of the process that scores.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -22,7 +23,7 @@ class Kept(Generic[K, V]):
         most_bytes: maximum sum of the sizes of entries.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
+    def __init__(self, most: int, most_bytes: int = sys.maxsize) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}

@@ -10,6 +10,7 @@ several at a time, because waiting for the process would take longer than its wo
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -18,7 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -293,50 +294,46 @@ class Reader:
     def _together(self, messages: list[bytes]) -> list[Reply | Unreadable]:
         """Return the replies to short requests, up to the one that ends the process, which is then asked alone."""
         replies: list[Reply | Unreadable] = []
-        process = self._process = self._process or self._started()
-        try:
+        with contextlib.suppress(_Lost, TimeoutError), self._running() as process:
             process.send(b"".join(messages))
             while len(replies) < len(messages) and not process.finished:
                 try:
                     replies.append(process.reply())
                 except Unreadable as unreadable:
                     replies.append(unreadable)
-        except (_Lost, TimeoutError):
-            process.finished = True
-        except BaseException:
-            process.finished = True
-            raise
-        finally:
-            if process.finished:
-                self._close()
         return replies
 
     def _ask(self, request: bytes) -> Reply:
         for last in (False, True):
-            process = self._process = self._process or self._started()
             try:
-                process.send(request)
-                return process.reply()
-            except Unreadable:
-                raise
+                with self._running() as process:
+                    process.send(request)
+                    return process.reply()
             except _Lost as lost:
-                process.finished = True
                 if lost.status == -signal.SIGPROF:
                     why = f"reading it takes more than {CPU_SECONDS:g} s of processor time"
                     raise Unreadable(why, "timeout") from None
                 if last:  # once, the machine may have ended it
                     raise Unreadable(f"it ends the process that reads it, {_ending(lost.status)}") from None
             except TimeoutError:
-                process.finished = True
                 if last:
                     raise SweetError(f"The process that reads answers was silent for {_WAIT_SECONDS:g} s.") from None
-            except BaseException:
-                process.finished = True
-                raise
-            finally:
-                if process.finished:
-                    self._close()
         raise AssertionError
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[_Process]:
+        """Yield the process; close it at the end if it has finished, or if an error leaves its replies out of step."""
+        process = self._process = self._process or self._started()
+        try:
+            yield process
+        except Unreadable:
+            raise
+        except BaseException:
+            process.finished = True
+            raise
+        finally:
+            if process.finished:
+                self._close()
 
     @staticmethod
     def _started() -> _Process:

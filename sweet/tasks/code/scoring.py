@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from sweet.sandbox.values import RELATIVE_TOLERANCE, same, same_as_published
 from sweet.tasks.base import NO_ANSWER, Task
 from sweet.tasks.code.expected import Reference, References, Scorer
 from sweet.tasks.code.extract import published_code
+from sweet.tasks.code.kept import Kept
 from sweet.tasks.code.reader import LONGEST_TEXT, AnswerCode, Unreadable, compiled_source, read_answers
 from sweet.tasks.scores import JudgedTest, ScoreOutcome, Verdict
 
@@ -69,7 +70,7 @@ class CodeScorer:
     ) -> None:
         self.box, self.scorer, self.tolerance = box, scorer, tolerance
         self.references = References(box.limits, scorer, folder)
-        self._seen: OrderedDict[tuple[str, tuple[str, ...], bytes], _Answer] = OrderedDict()
+        self._seen: Kept[tuple[str, tuple[str, ...], bytes], _Answer] = Kept(_MOST_SEEN)
 
     def score(self, answers: Iterable[tuple[Task, str]]) -> Generator[Verdict, None, None]:
         """Yield the verdicts on answers, in their order. Answers are consumed as they are needed (see Sandbox.stream).
@@ -128,9 +129,7 @@ class CodeScorer:
         program = earlier.program if earlier and earlier.program else program
         job = _Answer(task, reference, program=program, duplicate_of=earlier)
         if earlier is None:
-            self._seen[key] = job
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.popitem(last=False)
+            self._seen.add(key, job)
         return job
 
     def _unrun(self, jobs: deque[Reference | _Answer]) -> Iterator[Verdict]:
